@@ -1,0 +1,53 @@
+"""Packaging of tpt_keras. The tested versions are in constraints.txt."""
+
+import pathlib
+import re
+
+import setuptools
+
+HERE = pathlib.Path(__file__).parent
+VERSION = re.search(
+    r'__version__ = "(.+?)"', (HERE / "tpt_keras" / "__init__.py").read_text()
+).group(1)
+
+TEST = [
+    "hypothesis",
+    "jax",
+    "pytest",
+    "pytest-xdist",
+    "ruff",
+]
+
+setuptools.setup(
+    name="tpt_keras",
+    version=VERSION,
+    description="The TP-Transformer for Keras and TensorFlow",
+    long_description=(HERE / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=setuptools.find_packages(include=["tpt_keras", "tpt_keras.*"]),
+    python_requires=">=3.11",
+    install_requires=[
+        "absl-py>=2.1",
+        # 3.13 is the first with every symbolic shape rule that we rely on.
+        "keras>=3.13",
+        "keras-tuner>=1.4.7",
+        "mathematics_dataset>=1.0.1",
+        "matplotlib>=3.8",
+        "numpy>=2.0",
+        "sympy>=1.12",
+        "tensorboard>=2.18",
+        "tensorflow>=2.18",
+        "tensorflow-datasets>=4.9.7",
+    ],
+    extras_require={
+        "test": TEST,
+        "benchmarks": ["keras-hub"],
+        "dev": TEST + ["pre-commit"],
+    },
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+)

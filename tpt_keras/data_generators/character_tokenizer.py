@@ -1,0 +1,121 @@
+import numpy as np
+
+from tpt_keras.data_generators.vocabulary import END
+from tpt_keras.data_generators.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.data_generators.vocabulary import MAX_QUESTION_LENGTH
+from tpt_keras.data_generators.vocabulary import PAD
+from tpt_keras.data_generators.vocabulary import SPECIAL_SYMBOLS
+from tpt_keras.data_generators.vocabulary import START
+from tpt_keras.errors import UsageError
+
+
+class CharacterTokenizer:
+    """Strings to token ids and back, one character a token.
+
+    Questions and answers are both framed by the start and the end symbol, as
+    in the paper (figure 2).
+
+    Args:
+        vocabulary: Sequence of symbols, each at its token id: the special
+            symbols `<pad>`, `<start>` and `<end>`, and single characters.
+            Defaults to the Mathematics Dataset's 72 symbols.
+
+    Example:
+
+    >>> tokenizer = CharacterTokenizer()
+    >>> tokenizer.encode("1+1")
+    [1, 15, 10, 15, 2]
+    >>> tokenizer.decode([15, 10, 15, 2, 0, 0])
+    '1+1'
+    """
+
+    def __init__(self, vocabulary=MATHEMATICS_VOCABULARY):
+        self.vocabulary = tuple(vocabulary)
+        self.token_ids = {
+            symbol: token_id for token_id, symbol in enumerate(self.vocabulary)
+        }
+        if len(self.token_ids) != len(self.vocabulary):
+            raise ValueError("The vocabulary holds a symbol twice.")
+        for symbol in (PAD, START, END):
+            if symbol not in self.token_ids:
+                raise ValueError(f"The vocabulary lacks the symbol {symbol}.")
+        self.pad_id = self.token_ids[PAD]
+        self.start_id = self.token_ids[START]
+        self.end_id = self.token_ids[END]
+
+    def encode(self, text):
+        """Token ids of a string, start and end symbol included.
+
+        Args:
+            text: A string.
+
+        Returns:
+            List of integers.
+
+        Raises:
+            UsageError: If a character is not in the vocabulary.
+        """
+        ids = [self.start_id]
+        for position, character in enumerate(text):
+            if character not in self.token_ids:
+                known = "".join(
+                    s for s in self.vocabulary if s not in SPECIAL_SYMBOLS
+                )
+                raise UsageError(
+                    f"The character {character!r} (position {position} of "
+                    f"{text!r}) is not in the vocabulary. Known characters: "
+                    f"{known!r}."
+                )
+            ids.append(self.token_ids[character])
+        ids.append(self.end_id)
+        return ids
+
+    def encode_questions(self, questions, max_length=MAX_QUESTION_LENGTH):
+        """Questions as one padded batch.
+
+        Args:
+            questions: Non-empty sequence of strings.
+            max_length: Most characters that a question may have.
+
+        Returns:
+            int32 array `(batch, longest question + 2)`.
+
+        Raises:
+            UsageError: If a question is empty or too long, or holds a
+                character that is not in the vocabulary.
+        """
+        rows = []
+        for question in questions:
+            if not question:
+                raise UsageError("A question is empty. Ask something.")
+            if len(question) > max_length:
+                raise UsageError(
+                    f"A question has {len(question)} characters: "
+                    f"{question[:40]!r}... Shorten it to at most {max_length}."
+                )
+            rows.append(self.encode(question))
+        length = max(len(row) for row in rows)
+        batch = np.full((len(rows), length), self.pad_id, dtype="int32")
+        for row, ids in zip(batch, rows):
+            row[: len(ids)] = ids
+        return batch
+
+    def decode(self, token_ids):
+        """The string of token ids up to the end symbol.
+
+        Args:
+            token_ids: Sequence of integers.
+
+        Returns:
+            The characters, without any special symbol. An id that the
+            vocabulary has no character for becomes U+FFFD.
+        """
+        characters = []
+        for token_id in token_ids:
+            if token_id == self.end_id:
+                break
+            if token_id >= len(self.vocabulary):
+                characters.append("\N{REPLACEMENT CHARACTER}")
+            elif self.vocabulary[token_id] not in SPECIAL_SYMBOLS:
+                characters.append(self.vocabulary[token_id])
+        return "".join(characters)

@@ -1,0 +1,52 @@
+from keras import ops
+
+
+def greedy_search(step, cache, batch_size, max_length, start_id, end_id, pad_id):
+    """Decodes by taking the likeliest token at every step.
+
+    Stops when every row has ended. A row that has ended is padded.
+
+    Args:
+        step: Function of the last tokens `(batch,)`, the cache and the
+            position (a scalar) that returns the logits `(batch,
+            vocabulary_size)` of the next token and the updated cache.
+        cache: Tensors, nested in any way, that `step` takes and returns.
+        batch_size: Number of rows, an integer or a scalar tensor.
+        max_length: Most tokens to decode, an integer.
+        start_id: Token that every row starts with.
+        end_id: Token that ends a row; it is part of the result.
+        pad_id: Token behind the end.
+
+    Returns:
+        int32 tensor `(batch, max_length)`, without the start token.
+    """
+    positions = ops.expand_dims(ops.arange(max_length), 0)
+
+    def is_going_on(index, last_ids, is_ended, decoded_ids, cache):
+        return ops.logical_not(ops.all(is_ended))
+
+    def decode_one(index, last_ids, is_ended, decoded_ids, cache):
+        logits, cache = step(last_ids, cache, index)
+        next_ids = ops.cast(ops.argmax(logits, axis=-1), "int32")
+        next_ids = ops.where(is_ended, pad_id, next_ids)
+        decoded_ids = ops.where(
+            ops.equal(positions, index),
+            ops.expand_dims(next_ids, -1),
+            decoded_ids,
+        )
+        is_ended = ops.logical_or(is_ended, ops.equal(next_ids, end_id))
+        return index + 1, next_ids, is_ended, decoded_ids, cache
+
+    _, _, _, decoded_ids, _ = ops.while_loop(
+        is_going_on,
+        decode_one,
+        (
+            ops.convert_to_tensor(0, dtype="int32"),
+            ops.full((batch_size,), start_id, dtype="int32"),
+            ops.zeros((batch_size,), dtype="bool"),
+            ops.full((batch_size, max_length), pad_id, dtype="int32"),
+            cache,
+        ),
+        maximum_iterations=max_length,
+    )
+    return decoded_ids

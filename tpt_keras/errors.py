@@ -1,0 +1,26 @@
+class UsageError(ValueError):
+    """The user asked for something that cannot be done as asked.
+
+    Its message is one line that names the culprit and the way out. The
+    commands in `experiments` print it and exit with status 2; anything else
+    that is raised there is a defect and keeps its traceback.
+    """
+
+
+def check_names(kind, names, known):
+    """Raises a `UsageError` if any of `names` is not among `known`.
+
+    Args:
+        kind: What the names are, for the message: `"preset"`.
+        names: The names to check.
+        known: The names there are.
+
+    Raises:
+        UsageError: With the unknown name and the list of known ones.
+    """
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"Unknown {kind} {name!r}. Known {kind}s: "
+                f"{', '.join(sorted(known))}."
+            )

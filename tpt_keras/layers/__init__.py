@@ -1,0 +1,10 @@
+"""Keras layers of the TP-Transformer, in pure `keras.ops`."""
+
+from tpt_keras.layers.decoder_cell import DecoderCell
+from tpt_keras.layers.encoder_cell import EncoderCell
+from tpt_keras.layers.feed_forward import FeedForward
+from tpt_keras.layers.projection import Projection
+from tpt_keras.layers.token_and_position_embedding import (
+    TokenAndPositionEmbedding,
+)
+from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention

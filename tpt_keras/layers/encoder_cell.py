@@ -1,0 +1,173 @@
+import keras
+from keras import ops
+
+from tpt_keras.layers.feed_forward import FeedForward
+from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class EncoderCell(keras.layers.Layer):
+    """One cell of the encoder: TP-Attention, then feed-forward.
+
+    As the released code has it, with a layer norm at the cell's end:
+
+        z = LN1(x)
+        x = x + attention(z, z, z)
+        x = x + FF(LN2(x))
+        return LN3(x)
+
+    Args:
+        intermediate_dim: Size of the feed-forward's hidden layer (the paper's
+            d_f).
+        num_heads: Number of attention heads; must divide the hidden size.
+        binding: How fillers are bound to roles, see `TPMultiHeadAttention`.
+        activation: Activation of the feed-forward. Defaults to `"relu"`.
+        dropout: Dropout rate of the attention weights, the feed-forward's
+            hidden layer and both sub-layers' outputs. Defaults to `0.0`.
+        layer_norm_epsilon: Epsilon of the layer norms. Defaults to `1e-5`.
+        kernel_initializer: Initializer of the feed-forward's kernels.
+        attention_kernel_initializer: Initializer of the attention's matrices.
+        attention_bias_initializer: Initializer of the attention's biases.
+        seed: Seed of the dropout.
+        **kwargs: Keras's base layer arguments.
+
+    Call arguments:
+        inputs: Tensor `(batch, length, hidden_dim)`.
+        padding_mask: Boolean `(batch, length)`, true at real tokens.
+        training: Whether to apply dropout.
+
+    Returns:
+        Tensor `(batch, length, hidden_dim)`.
+
+    Example:
+
+    >>> cell = EncoderCell(intermediate_dim=32, num_heads=2)
+    >>> cell(keras.random.normal((3, 10, 8))).shape
+    (3, 10, 8)
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        num_heads,
+        binding="hadamard",
+        activation="relu",
+        dropout=0.0,
+        layer_norm_epsilon=1e-5,
+        kernel_initializer="glorot_uniform",
+        attention_kernel_initializer="glorot_uniform",
+        attention_bias_initializer="zeros",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.intermediate_dim = intermediate_dim
+        self.num_heads = num_heads
+        self.binding = binding
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.attention_kernel_initializer = keras.initializers.get(
+            attention_kernel_initializer
+        )
+        self.attention_bias_initializer = keras.initializers.get(
+            attention_bias_initializer
+        )
+        self.seed = seed
+        self.supports_masking = True
+
+    def build(self, input_shape):
+        self.hidden_dim = input_shape[-1]
+        self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
+        self.self_attention = self._attention("self_attention")
+        self._build_feed_forward()
+        self.built = True
+
+    def _layer_norm(self, name):
+        layer_norm = keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+        layer_norm.build((None, None, self.hidden_dim))
+        return layer_norm
+
+    def _attention(self, name):
+        if self.hidden_dim % self.num_heads:
+            raise ValueError(
+                f"`num_heads` must divide the hidden size. Received: "
+                f"num_heads={self.num_heads}, hidden size {self.hidden_dim}"
+            )
+        shape = (None, None, self.hidden_dim)
+        attention = TPMultiHeadAttention(
+            num_heads=self.num_heads,
+            key_dim=self.hidden_dim // self.num_heads,
+            dropout=self.dropout,
+            binding=self.binding,
+            kernel_initializer=self.attention_kernel_initializer,
+            bias_initializer=self.attention_bias_initializer,
+            seed=self.seed,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        attention.build(shape, shape)
+        return attention
+
+    def _build_feed_forward(self):
+        """The part that encoder and decoder cells end with."""
+        self.feed_forward_layer_norm = self._layer_norm("feed_forward_norm")
+        self.feed_forward = FeedForward(
+            self.intermediate_dim,
+            activation=self.activation,
+            dropout=self.dropout,
+            kernel_initializer=self.kernel_initializer,
+            seed=self.seed,
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.feed_forward.build((None, None, self.hidden_dim))
+        self.output_layer_norm = self._layer_norm("output_norm")
+        self.dropout_layer = keras.layers.Dropout(
+            self.dropout, seed=self.seed, dtype=self.dtype_policy
+        )
+
+    def call(self, inputs, padding_mask=None, training=None):
+        attention_mask = (
+            None if padding_mask is None else ops.expand_dims(padding_mask, 1)
+        )
+        z = self.self_attention_layer_norm(inputs)
+        z = self.self_attention(
+            z, z, attention_mask=attention_mask, training=training
+        )
+        x = ops.add(inputs, self.dropout_layer(z, training=training))
+        return self._apply_feed_forward(x, training)
+
+    def _apply_feed_forward(self, x, training):
+        z = self.feed_forward(
+            self.feed_forward_layer_norm(x), training=training
+        )
+        x = ops.add(x, self.dropout_layer(z, training=training))
+        return self.output_layer_norm(x)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "num_heads": self.num_heads,
+            "binding": self.binding,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+            "attention_kernel_initializer": keras.initializers.serialize(
+                self.attention_kernel_initializer
+            ),
+            "attention_bias_initializer": keras.initializers.serialize(
+                self.attention_bias_initializer
+            ),
+            "seed": self.seed,
+        }

@@ -1,0 +1,179 @@
+import math
+
+import keras
+from keras import ops
+
+from tpt_keras.layers.projection import Projection
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class TokenAndPositionEmbedding(keras.layers.Layer):
+    """Symbols at positions, bound to a role; and back to logits.
+
+    The embedding of the symbol, scaled, plus the sinusoid of its position,
+    and with `bind_embeddings` the product with a role that is an affine map of
+    that sum (section 4.1 of the paper and the released code):
+
+        x = E[token] * sqrt(hidden_dim) + sinusoid(position)
+        x = x * (W_p x + b_p + 1)
+
+    Called with `reverse=True` it is the model's output layer, tied to the
+    same matrix: `logits = hidden E^T` (equation 6), in float32.
+
+    Args:
+        vocabulary_size: Number of symbols.
+        hidden_dim: Size of the embedding (the paper's d_z).
+        bind_embeddings: Whether to bind the sum to its role. Defaults to
+            `True`.
+        embeddings_initializer: Initializer of E and W_p. Defaults to a normal
+            distribution of standard deviation `1 / sqrt(hidden_dim)`.
+        dropout: Dropout rate of the embedded input. Defaults to `0.0`.
+        seed: Seed of the dropout.
+        **kwargs: Keras's base layer arguments.
+
+    Call arguments:
+        inputs: Token ids `(batch, length)`, or with `reverse=True` hidden
+            states `(batch, length, hidden_dim)`.
+        start_index: Position of the first token: an integer or a scalar
+            tensor. Defaults to `0`.
+        reverse: Whether to map hidden states to logits.
+        training: Whether to apply dropout.
+
+    Returns:
+        Tensor `(batch, length, hidden_dim)`, or with `reverse=True` logits
+        `(batch, length, vocabulary_size)`.
+
+    Example:
+
+    >>> embedding = TokenAndPositionEmbedding(vocabulary_size=72, hidden_dim=8)
+    >>> hidden = embedding(keras.ops.array([[1, 5, 6, 2]]))
+    >>> hidden.shape
+    (1, 4, 8)
+    >>> embedding(hidden, reverse=True).shape
+    (1, 4, 72)
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        hidden_dim,
+        bind_embeddings=True,
+        embeddings_initializer=None,
+        dropout=0.0,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if embeddings_initializer is None:
+            embeddings_initializer = keras.initializers.RandomNormal(
+                stddev=1.0 / math.sqrt(hidden_dim)
+            )
+        self.vocabulary_size = vocabulary_size
+        self.hidden_dim = hidden_dim
+        self.bind_embeddings = bind_embeddings
+        self.embeddings_initializer = keras.initializers.get(
+            embeddings_initializer
+        )
+        self.dropout = dropout
+        self.seed = seed
+
+    def build(self, input_shape=None):
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.vocabulary_size, self.hidden_dim),
+            initializer=self.embeddings_initializer.clone(),
+        )
+        self.role_dense = None
+        if self.bind_embeddings:
+            self.role_dense = Projection(
+                self.hidden_dim,
+                kernel_initializer=self.embeddings_initializer.clone(),
+                dtype=self.dtype_policy,
+                name="role",
+            )
+            self.role_dense.build((None, None, self.hidden_dim))
+        self.dropout_layer = keras.layers.Dropout(
+            self.dropout, seed=self.seed, dtype=self.dtype_policy
+        )
+        self.built = True
+
+    def call(self, inputs, start_index=0, reverse=False, training=None):
+        if reverse:
+            return self._logits(inputs)
+        x = ops.take(self.embeddings, ops.cast(inputs, "int32"), axis=0)
+        x = ops.multiply(
+            ops.cast(x, self.compute_dtype), math.sqrt(self.hidden_dim)
+        )
+        positions = ops.arange(ops.shape(inputs)[-1]) + start_index
+        x = ops.add(
+            x,
+            ops.cast(
+                position_sinusoids(positions, self.hidden_dim),
+                self.compute_dtype,
+            ),
+        )
+        if self.role_dense is not None:
+            x = ops.multiply(x, ops.add(self.role_dense(x), 1.0))
+        return self.dropout_layer(x, training=training)
+
+    def _logits(self, hidden):
+        flat = ops.reshape(
+            ops.cast(hidden, self.compute_dtype), (-1, self.hidden_dim)
+        )
+        matrix = ops.cast(self.embeddings, self.compute_dtype)
+        logits = ops.cast(ops.matmul(flat, ops.transpose(matrix)), "float32")
+        return ops.reshape(
+            logits, (*ops.shape(hidden)[:-1], self.vocabulary_size)
+        )
+
+    def compute_output_shape(self, input_shape, reverse=False, **kwargs):
+        if reverse:
+            return (*input_shape[:-1], self.vocabulary_size)
+        return (*input_shape, self.hidden_dim)
+
+    def compute_output_spec(
+        self, inputs, start_index=0, reverse=False, training=None
+    ):
+        return keras.KerasTensor(
+            self.compute_output_shape(inputs.shape, reverse=reverse),
+            dtype="float32" if reverse else self.compute_dtype,
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "hidden_dim": self.hidden_dim,
+            "bind_embeddings": self.bind_embeddings,
+            "embeddings_initializer": keras.initializers.serialize(
+                self.embeddings_initializer
+            ),
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }
+
+
+def position_sinusoids(positions, hidden_dim):
+    """Sinusoids of positions: even columns sine, odd columns cosine.
+
+    Column `2i` has the frequency `exp(-log(10000) * 2i / hidden_dim)`, as the
+    paper's released code has it (tensor2tensor and keras-hub keep sines and
+    cosines, or their frequencies, in another order).
+
+    Args:
+        positions: Tensor `(length,)` of positions.
+        hidden_dim: Size of the embedding.
+
+    Returns:
+        float32 tensor `(length, hidden_dim)`.
+    """
+    frequencies = ops.exp(
+        ops.arange(0, hidden_dim, 2, dtype="float32")
+        * (-math.log(10000.0) / hidden_dim)
+    )
+    angles = (
+        ops.expand_dims(ops.cast(positions, "float32"), -1) * frequencies
+    )  # (length, ceil(hidden_dim / 2))
+    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+    interleaved = ops.reshape(pairs, (-1, 2 * frequencies.shape[0]))
+    return interleaved[:, :hidden_dim]

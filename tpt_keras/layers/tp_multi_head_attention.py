@@ -1,0 +1,332 @@
+import math
+
+import keras
+from keras import ops
+
+from tpt_keras.layers.binding import bind
+from tpt_keras.layers.binding import bound_dim
+from tpt_keras.layers.binding import check_binding
+from tpt_keras.layers.binding import has_role
+from tpt_keras.layers.projection import Projection
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class TPMultiHeadAttention(keras.layers.Layer):
+    """TP-Attention: multi-head attention that binds fillers to roles.
+
+    A drop-in for `keras.layers.MultiHeadAttention`. Besides query, key and
+    value every head computes a role `r` from the query's side and binds to it
+    what it retrieved, the filler, before the output map (equations 1 to 4 of
+    Schlag et al., 2019):
+
+        filler = softmax(q k^T / sqrt(key_dim)) v
+        output = W_o (filler * r) + b_o
+
+    With `binding="none"` there is no role, and with the weights of a Keras
+    layer (`layer.set_weights(keras_layer.get_weights())`) the output is the
+    Keras layer's.
+
+    Unlike in Keras, kernels are initialised as the matrices they are (see
+    `Projection`).
+
+    Args:
+        num_heads: Number of attention heads (the paper's H).
+        key_dim: Size of each head's query and key (the paper's d_k).
+        value_dim: Size of each head's value, filler and role. Defaults to
+            `key_dim`.
+        dropout: Dropout rate of the attention weights. Defaults to `0.0`.
+        use_bias: Whether the maps have biases. Defaults to `True`.
+        output_shape: Size of the output's last axis (or axes). Defaults to
+            the query's.
+        binding: How the filler is bound to the role: `"hadamard"` (the
+            TP-Transformer, default), `"tensor"` (the full tensor product,
+            contracted by the output map) or `"none"` (standard attention).
+        kernel_initializer: Initializer of the maps' matrices.
+        bias_initializer: Initializer of the maps' biases.
+        kernel_regularizer: Regularizer of the kernels.
+        bias_regularizer: Regularizer of the biases.
+        activity_regularizer: Regularizer of the layer's output.
+        kernel_constraint: Constraint on the kernels.
+        bias_constraint: Constraint on the biases.
+        seed: Seed of the dropout.
+        **kwargs: Keras's base layer arguments.
+
+    Call arguments:
+        query: Tensor `(batch, target_length, hidden_dim)`.
+        value: Tensor `(batch, source_length, hidden_dim)`.
+        key: Tensor `(batch, source_length, hidden_dim)`. Defaults to `value`.
+        query_mask: Boolean `(batch, target_length)`; like the other two masks
+            it is taken from the tensor's Keras mask when not given.
+        value_mask: Boolean `(batch, source_length)`.
+        key_mask: Boolean `(batch, source_length)`.
+        attention_mask: Boolean `(batch, target_length, source_length)`, true
+            where a query may attend; missing axes broadcast.
+        return_attention_scores: Whether to also return the attention weights.
+        training: Whether to apply dropout.
+        use_causal_mask: Whether a position sees none after itself.
+
+    Returns:
+        The output `(batch, target_length, hidden_dim)`; with
+        `return_attention_scores=True` also the attention weights
+        `(batch, num_heads, target_length, source_length)`.
+
+    Raises:
+        ValueError: If `binding` is unknown, or a size is not positive.
+
+    Example:
+
+    >>> layer = TPMultiHeadAttention(num_heads=2, key_dim=8)
+    >>> x = keras.random.normal((3, 10, 16))
+    >>> layer(x, x, use_causal_mask=True).shape
+    (3, 10, 16)
+
+    Reference:
+        [Schlag et al., 2019](https://arxiv.org/abs/1910.06611)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        dropout=0.0,
+        use_bias=True,
+        output_shape=None,
+        binding="hadamard",
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        value_dim = key_dim if value_dim is None else value_dim
+        for name, size in (
+            ("num_heads", num_heads),
+            ("key_dim", key_dim),
+            ("value_dim", value_dim),
+        ):
+            if not isinstance(size, int) or size <= 0:
+                raise ValueError(
+                    f"`{name}` must be a positive integer. Received: {size!r}"
+                )
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self.dropout = dropout
+        self.use_bias = use_bias
+        if isinstance(output_shape, int):
+            output_shape = (output_shape,)
+        self._output_shape = tuple(output_shape) if output_shape else None
+        self.binding = check_binding(binding)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        self.seed = seed
+        self.supports_masking = True
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = value_shape if key_shape is None else key_shape
+        key_heads = (self.num_heads, self.key_dim)
+        value_heads = (self.num_heads, self.value_dim)
+        bound_heads = (self.num_heads, bound_dim(self.value_dim, self.binding))
+        # Created in Keras's order (query, key, value, output), so that its
+        # weights fit a layer without a role.
+        self.query_dense = self._projection(key_heads, "query", query_shape)
+        self.key_dense = self._projection(key_heads, "key", key_shape)
+        self.value_dense = self._projection(value_heads, "value", value_shape)
+        self.role_dense = None
+        if has_role(self.binding):
+            self.role_dense = self._projection(value_heads, "role", query_shape)
+        self.output_dense = self._projection(
+            self._output_shape or (query_shape[-1],),
+            "attention_output",
+            (*query_shape[:-1], *bound_heads),
+            num_input_axes=2,
+        )
+        self.dropout_layer = keras.layers.Dropout(
+            self.dropout, seed=self.seed, dtype=self.dtype_policy
+        )
+        self.built = True
+
+    def _projection(self, output_shape, name, input_shape, num_input_axes=1):
+        layer = Projection(
+            output_shape,
+            num_input_axes=num_input_axes,
+            use_bias=self.use_bias,
+            kernel_initializer=self.kernel_initializer.clone(),
+            bias_initializer=self.bias_initializer.clone(),
+            kernel_regularizer=self.kernel_regularizer,
+            bias_regularizer=self.bias_regularizer,
+            kernel_constraint=self.kernel_constraint,
+            bias_constraint=self.bias_constraint,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        layer.build(input_shape)
+        return layer
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+    ):
+        key_heads, value_heads = self.project_keys_and_values(value, key)
+        mask = _merge_masks(
+            query_mask, value_mask, key_mask, attention_mask
+        )
+        if use_causal_mask:
+            causal_mask = _causal_mask(
+                ops.shape(query)[1], ops.shape(value)[1]
+            )
+            mask = causal_mask if mask is None else mask & causal_mask
+        output, scores = self.attend(
+            query, key_heads, value_heads, mask, training=training
+        )
+        return (output, scores) if return_attention_scores else output
+
+    def project_keys_and_values(self, value, key=None):
+        """Keys and values as `attend` wants them, computed once to be kept.
+
+        Args:
+            value: Tensor `(batch, source_length, hidden_dim)`.
+            key: Tensor of the same shape. Defaults to `value`.
+
+        Returns:
+            The keys `(batch, source_length, num_heads, key_dim)` and the
+            values `(batch, source_length, num_heads, value_dim)`.
+        """
+        key = value if key is None else key
+        return self.key_dense(key), self.value_dense(value)
+
+    def attend(self, query, key_heads, value_heads, mask=None, training=None):
+        """Attention over projected keys and values, cached or not.
+
+        Args:
+            query: Tensor `(batch, target_length, hidden_dim)`.
+            key_heads: Keys `(batch, source_length, num_heads, key_dim)`.
+            value_heads: Values `(batch, source_length, num_heads, value_dim)`.
+            mask: Boolean, broadcastable to `(batch, target_length,
+                source_length)`, true where a query may attend.
+            training: Whether to apply dropout.
+
+        Returns:
+            The output `(batch, target_length, hidden_dim)` and the attention
+            weights `(batch, num_heads, target_length, source_length)`.
+        """
+        # Scaling the queries costs less than scaling the scores.
+        query_heads = ops.multiply(
+            self.query_dense(query), 1.0 / math.sqrt(self.key_dim)
+        )
+        scores = ops.einsum("bthd,bshd->bhts", query_heads, key_heads)
+        # The softmax is taken in float32 under every dtype policy.
+        scores = ops.cast(scores, "float32")
+        if mask is not None:
+            # Added, not selected: an addition needs no backward pass.
+            scores = ops.add(scores, _mask_to_bias(mask))
+        weights = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
+        filler = ops.einsum(
+            "bhts,bshd->bthd",
+            self.dropout_layer(weights, training=training),
+            value_heads,
+        )
+        role = self.role_dense(query) if self.role_dense else None
+        bound = bind(filler, role, self.binding)
+        return self.output_dense(bound), weights
+
+    def compute_mask(self, query, query_mask=None):
+        return query_mask
+
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        if self._output_shape:
+            return (*query_shape[:-1], *self._output_shape)
+        return query_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "output_shape": self._output_shape,
+            "binding": self.binding,
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
+            ),
+            "kernel_regularizer": keras.regularizers.serialize(
+                self.kernel_regularizer
+            ),
+            "bias_regularizer": keras.regularizers.serialize(
+                self.bias_regularizer
+            ),
+            "activity_regularizer": keras.regularizers.serialize(
+                self.activity_regularizer
+            ),
+            "kernel_constraint": keras.constraints.serialize(
+                self.kernel_constraint
+            ),
+            "bias_constraint": keras.constraints.serialize(
+                self.bias_constraint
+            ),
+            "seed": self.seed,
+        }
+
+
+def _merge_masks(query_mask, value_mask, key_mask, attention_mask):
+    """The conjunction of the given masks, or None; as Keras merges them."""
+    masks = []
+    if query_mask is not None:
+        masks.append(ops.expand_dims(ops.cast(query_mask, "bool"), -1))
+    for mask in (value_mask, key_mask):
+        if mask is not None:
+            masks.append(ops.expand_dims(ops.cast(mask, "bool"), -2))
+    if attention_mask is not None:
+        masks.append(ops.cast(attention_mask, "bool"))
+    if not masks:
+        return None
+    merged = masks[0]
+    for mask in masks[1:]:
+        merged = ops.logical_and(merged, mask)
+    return merged
+
+
+def _causal_mask(target_length, source_length):
+    """Boolean `(1, target_length, source_length)`."""
+    rows = ops.reshape(ops.arange(target_length), (1, -1, 1))
+    columns = ops.reshape(ops.arange(source_length), (1, 1, -1))
+    return ops.greater_equal(rows, columns)
+
+
+def _mask_to_bias(mask):
+    """Zero where `mask` is true, so low elsewhere that the weight is zero.
+
+    Args:
+        mask: Boolean `(batch, target_length, source_length)`, or of rank 4
+            with the heads as its second axis.
+
+    Returns:
+        float32 tensor `(batch, 1 or num_heads, target_length, source_length)`.
+    """
+    if len(mask.shape) == 3:
+        mask = ops.expand_dims(mask, 1)
+    return ops.where(mask, 0.0, -1e9)

@@ -1,0 +1,5 @@
+"""The TP-Transformer and its variants."""
+
+from tpt_keras.models.presets import PRESETS
+from tpt_keras.models.transformer import Transformer
+from tpt_keras.models.transformer_config import TransformerConfig
