@@ -43,7 +43,7 @@ setuptools.setup(
     extras_require={
         "test": TEST,
         "benchmarks": ["keras-hub"],
-        "dev": TEST + ["pre-commit"],
+        "dev": [*TEST, "pre-commit"],
     },
     classifiers=[
         "License :: OSI Approved :: Apache Software License",

@@ -1,7 +1,9 @@
 from keras import ops
 
 
-def greedy_search(step, cache, batch_size, max_length, start_id, end_id, pad_id):
+def greedy_search(
+    step, cache, batch_size, max_length, start_id, end_id, pad_id
+):
     """Decodes by taking the likeliest token at every step.
 
     Stops when every row has ended. A row that has ended is padded.

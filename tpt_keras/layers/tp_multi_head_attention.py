@@ -187,13 +187,9 @@ class TPMultiHeadAttention(keras.layers.Layer):
         use_causal_mask=False,
     ):
         key_heads, value_heads = self.project_keys_and_values(value, key)
-        mask = _merge_masks(
-            query_mask, value_mask, key_mask, attention_mask
-        )
+        mask = _merge_masks(query_mask, value_mask, key_mask, attention_mask)
         if use_causal_mask:
-            causal_mask = _causal_mask(
-                ops.shape(query)[1], ops.shape(value)[1]
-            )
+            causal_mask = _causal_mask(ops.shape(query)[1], ops.shape(value)[1])
             mask = causal_mask if mask is None else mask & causal_mask
         output, scores = self.attend(
             query, key_heads, value_heads, mask, training=training
