@@ -43,6 +43,8 @@ setuptools.setup(
     extras_require={
         "test": TEST,
         "benchmarks": ["keras-hub"],
+        # Reads and writes the checkpoints of the released code.
+        "torch": ["torch>=2.4"],
         "dev": [*TEST, "pre-commit"],
     },
     classifiers=[
