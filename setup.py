@@ -29,7 +29,8 @@ setuptools.setup(
     python_requires=">=3.11",
     install_requires=[
         "absl-py>=2.1",
-        # 3.13 is the first with every symbolic shape rule that we rely on.
+        # tensorflow-datasets imports it without asking for it.
+        "importlib_resources",
         "keras>=3.13",
         "keras-tuner>=1.4.7",
         "mathematics_dataset>=1.0.1",

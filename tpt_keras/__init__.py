@@ -1,10 +1,32 @@
-"""The TP-Transformer for Keras and TensorFlow."""
+"""The TP-Transformer for Keras and TensorFlow.
 
-from tpt_keras import layers
-from tpt_keras import models
-from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.models import Transformer
-from tpt_keras.models import TransformerConfig
-from tpt_keras.models.load_model import load_model
+Names are imported when they are first used, so that importing the package
+alone costs nothing.
+"""
+
+import importlib
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "PRESETS": "tpt_keras.models",
+    "TPMultiHeadAttention": "tpt_keras.layers",
+    "Transformer": "tpt_keras.models",
+    "TransformerConfig": "tpt_keras.models",
+    "UsageError": "tpt_keras.errors",
+    "load_model": "tpt_keras.models.load_model",
+}
+_ROOMS = ("decoding", "layers", "models")
+__all__ = [*_HOMES, *_ROOMS]
+
+
+def __getattr__(name):
+    if name in _ROOMS:
+        return importlib.import_module(f"tpt_keras.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'tpt_keras' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])

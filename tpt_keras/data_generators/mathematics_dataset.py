@@ -1,0 +1,84 @@
+import json
+import pathlib
+
+import tensorflow_datasets as tfds
+
+from tpt_keras.data_generators import official_text
+from tpt_keras.data_generators.mathematics_modules import MODULES
+from tpt_keras.data_generators.mathematics_modules import SPLITS
+from tpt_keras.data_generators.problem_generation import report_path
+
+_CITATION = """
+@inproceedings{saxton2019analysing,
+  title={Analysing Mathematical Reasoning Abilities of Neural Models},
+  author={Saxton, David and Grefenstette, Edward and Hill, Felix and
+          Kohli, Pushmeet},
+  booktitle={International Conference on Learning Representations},
+  year={2019}
+}
+"""
+
+
+class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
+    """DeepMind's Mathematics Dataset with all of its splits.
+
+    Unlike the stock `math_dataset` it keeps the difficulties apart and has the
+    extrapolation problems: a configuration for each of the 56 modules, with
+    the splits train_easy, train_medium, train_hard, interpolate and, where the
+    module has one, extrapolate. Once prepared, plain
+    `tfds.load("mathematics_dataset/numbers__place_value", data_dir=...)` reads
+    it.
+
+    Made from files in the official layout, released or generated:
+    `download_and_prepare(download_config=tfds.download.DownloadConfig(
+    manual_dir=FOLDER_ABOVE_mathematics_dataset-v1.0))`.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    RELEASE_NOTES = {"1.0.0": "All five splits of every module."}
+    MANUAL_DOWNLOAD_INSTRUCTIONS = (
+        "Put the unpacked folder mathematics_dataset-v1.0 into manual_dir, or "
+        "run python -m experiments.prepare_data."
+    )
+    BUILDER_CONFIGS = [
+        tfds.core.BuilderConfig(name=module) for module in MODULES
+    ]
+
+    def _info(self):
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict(
+                {
+                    "question": tfds.features.Text(),
+                    "answer": tfds.features.Text(),
+                }
+            ),
+            supervised_keys=("question", "answer"),
+            homepage="https://github.com/google-deepmind/mathematics_dataset",
+            citation=_CITATION,
+            metadata=tfds.core.MetadataDict(),
+            # The input pipeline shuffles over the whole dataset.
+            disable_shuffling=True,
+        )
+
+    def _split_generators(self, dl_manager):
+        root = pathlib.Path(dl_manager.manual_dir) / official_text.FOLDER
+        report = report_path(root, self.builder_config.name)
+        if report.exists():
+            self.info.metadata["generated"] = json.loads(report.read_text())
+        paths = {
+            split: official_text.text_path(
+                root, split, self.builder_config.name
+            )
+            for split in SPLITS
+        }
+        return {
+            split: self._generate_examples(path)
+            for split, path in paths.items()
+            if path is not None
+        }
+
+    def _generate_examples(self, path):
+        for index, (question, answer) in enumerate(
+            official_text.read_problems(path)
+        ):
+            yield index, {"question": question, "answer": answer}

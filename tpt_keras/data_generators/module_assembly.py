@@ -1,0 +1,123 @@
+import hashlib
+import json
+import math
+
+from tpt_keras.data_generators.mathematics_modules import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
+from tpt_keras.data_generators.problem_shards import PROBLEMS_PER_SHARD
+
+# A split is left short when so many times the wanted problems were drawn:
+# some modules know only a few thousand different questions.
+MAX_DRAWS = 10
+
+
+class ModuleAssembly:
+    """Puts one module's splits together from its shards.
+
+    Evaluation splits come first and training questions are only taken if they
+    are new, so that no evaluation question is among them. Splits and shards are
+    taken in order, whichever was drawn first, so that the result depends on
+    the seed alone.
+
+    Args:
+        module: Name of a training module.
+        counts: Dict of split to the number of unique problems wanted.
+        shard_dir: Folder of the module's shards.
+        seed: Seed of the dataset.
+    """
+
+    def __init__(self, module, counts, shard_dir, seed):
+        self.module = module
+        self.seed = seed
+        self.problems = {split: [] for split in counts}
+        self.dropped = dict.fromkeys(
+            ("duplicates", "also_in_evaluation"), 0
+        )
+        self.seconds = 0.0  # of drawing, so far
+        self.counts = counts
+        self._shard_dir = shard_dir
+        self._order = [
+            split
+            for split in EVALUATION_SPLITS + TRAIN_SPLITS
+            if counts.get(split)
+        ]
+        self._merged = dict.fromkeys(self._order, 0)
+        self._arrived = {
+            split: {
+                int(path.stem.rpartition("-")[2])
+                for path in shard_dir.glob(f"{split}-*.json")
+            }
+            for split in self._order
+        }
+        self._asked = {split: set(self._arrived[split]) for split in self._order}
+        self._seen = {group: set() for group in ("train", *EVALUATION_SPLITS)}
+        self._merge()
+
+    @property
+    def is_complete(self):
+        return not self._order
+
+    def shard_path(self, split, shard):
+        """Where the shard's file is, or is to be."""
+        return self._shard_dir / f"{split}-{shard:06d}.json"
+
+    def next_shard(self):
+        """The next shard to draw, as `(split, shard)`, or None."""
+        for split in self._order:
+            wanted = math.ceil(self.counts[split] / PROBLEMS_PER_SHARD)
+            if split == self._order[0]:
+                # Some of what was drawn was dropped.
+                missing = self.counts[split] - len(self.problems[split])
+                wanted = self._merged[split] + math.ceil(
+                    missing / PROBLEMS_PER_SHARD
+                )
+            for shard in range(self._merged[split], wanted):
+                if shard not in self._asked[split]:
+                    self._asked[split].add(shard)
+                    return split, shard
+        return None
+
+    def add_shard(self, split, shard, seconds):
+        """Takes note of a shard that was drawn in so many seconds."""
+        self.seconds += seconds
+        self._arrived[split].add(shard)
+        self._merge()
+
+    def _merge(self):
+        while self._order:
+            split = self._order[0]
+            if self._is_full(split):
+                self._order.pop(0)
+                continue
+            shard = self._merged[split]
+            if shard not in self._arrived[split]:
+                return
+            path = self.shard_path(split, shard)
+            for question, answer in json.loads(path.read_text()):
+                self._take(split, question, answer)
+            self._merged[split] += 1
+
+    def _is_full(self, split):
+        wanted = self.counts[split]
+        enough_shards = MAX_DRAWS * math.ceil(wanted / PROBLEMS_PER_SHARD)
+        return (
+            len(self.problems[split]) >= wanted
+            or self._merged[split] >= enough_shards
+        )
+
+    def _take(self, split, question, answer):
+        if len(self.problems[split]) >= self.counts[split]:
+            return
+        # Eight bytes a question: millions of them have to fit.
+        key = hashlib.blake2b(question.encode(), digest_size=8).digest()
+        is_training = split in TRAIN_SPLITS
+        seen = self._seen["train" if is_training else split]
+        if key in seen:
+            self.dropped["duplicates"] += 1
+        elif is_training and any(
+            key in self._seen[evaluation] for evaluation in EVALUATION_SPLITS
+        ):
+            self.dropped["also_in_evaluation"] += 1
+        else:
+            seen.add(key)
+            self.problems[split].append((question, answer))

@@ -1,0 +1,196 @@
+import numpy as np
+import tensorflow as tf
+
+from tpt_keras.errors import UsageError
+
+# Batches that are sorted out together. More of them pad less, and take more
+# memory and more time until the first is there.
+WINDOW_BATCHES = 64
+
+
+class ProblemBatches:
+    """Token batches of similar lengths, from anywhere in the training.
+
+    The order of an epoch is a pseudorandom permutation of all examples, given
+    by a formula, so that it takes no memory and any step can be the first.
+    Along that order, windows of `WINDOW_BATCHES` batches are read; a window is
+    sorted by question length into strips and every strip by answer length, cut
+    into batches, and the batches are taken in random order. Every epoch visits
+    every example once; its last batch is smaller where the numbers do not
+    divide.
+
+    Args:
+        source: A `ProblemSource`.
+        tokenizer: A `CharacterTokenizer`.
+        batch_size: Number of problems in a batch.
+        seed: Seed of the order.
+        start: First of the source's examples to take, in an order that is
+            shuffled by `cut_seed`; to cut a validation set from training.
+        stop: Where to stop. Defaults to the source's end.
+        cut_seed: Seed of the order that `start` and `stop` cut.
+    """
+
+    def __init__(
+        self,
+        source,
+        tokenizer,
+        batch_size,
+        seed=0,
+        start=0,
+        stop=None,
+        cut_seed=0,
+    ):
+        self.source = source
+        self.tokenizer = tokenizer
+        self.batch_size = batch_size
+        self.seed = seed
+        self.start = start
+        self.stop = len(source) if stop is None else min(stop, len(source))
+        self.cut_seed = cut_seed
+        if self.stop <= self.start:
+            raise UsageError(
+                f"There are no examples: the dataset has {len(source)}, of "
+                f"which {start} are set apart. Generate more, or set fewer "
+                "apart."
+            )
+        self._token_of_byte = np.full(256, -1, dtype="int32")
+        for symbol, token_id in tokenizer.token_ids.items():
+            if len(symbol) == 1 and ord(symbol) < 256:
+                self._token_of_byte[ord(symbol)] = token_id
+
+    def __len__(self):
+        """Number of examples of an epoch."""
+        return self.stop - self.start
+
+    @property
+    def steps_per_epoch(self):
+        return -(-len(self) // self.batch_size)
+
+    def iterate(self, start_step=0, num_epochs=None):
+        """Generates batches.
+
+        Args:
+            start_step: Number of the first batch; takes no longer than `0`.
+            num_epochs: How many epochs. Defaults to no end.
+
+        Yields:
+            Pairs of inputs, a dict of `encoder_token_ids` `(batch,
+            source_length)` and `decoder_token_ids` `(batch, target_length)`,
+            and targets `(batch, target_length)`: int32 arrays.
+        """
+        epoch, step = divmod(start_step, self.steps_per_epoch)
+        while num_epochs is None or epoch < num_epochs:
+            window, skip = divmod(step, WINDOW_BATCHES)
+            for first in range(
+                window * WINDOW_BATCHES, self.steps_per_epoch, WINDOW_BATCHES
+            ):
+                yield from self._window_batches(epoch, first, skip)
+                skip = 0
+            epoch, step = epoch + 1, 0
+
+    def dataset(self, start_step=0, num_epochs=None):
+        """The batches as a `tf.data.Dataset`.
+
+        Args:
+            start_step: See `iterate`.
+            num_epochs: See `iterate`.
+
+        Returns:
+            A dataset of what `iterate` generates.
+        """
+        tokens = tf.TensorSpec((None, None), tf.int32)
+        dataset = tf.data.Dataset.from_generator(
+            lambda: self.iterate(start_step, num_epochs),
+            output_signature=(
+                {"encoder_token_ids": tokens, "decoder_token_ids": tokens},
+                tokens,
+            ),
+        )
+        return dataset.prefetch(tf.data.AUTOTUNE)
+
+    def _window_batches(self, epoch, first, skip):
+        """The batches of the window that starts with batch `first`."""
+        positions = np.arange(
+            first * self.batch_size,
+            min((first + WINDOW_BATCHES) * self.batch_size, len(self)),
+        )
+        order = _shuffle(positions, len(self), (self.seed, epoch))
+        indices = _shuffle(
+            order + self.start, len(self.source), (self.cut_seed, -1)
+        )
+        questions, answers = self.source.read(indices)
+        question_lengths = np.fromiter(map(len, questions), "int32")
+        answer_lengths = np.fromiter(map(len, answers), "int32")
+        batches = similar_length_batches(
+            question_lengths, answer_lengths, self.batch_size
+        )
+        rng = np.random.default_rng((self.seed, epoch, first))
+        rng.shuffle(batches)
+        for rows in batches[skip:]:
+            target = self._encode(answers[rows], answer_lengths[rows])
+            yield (
+                {
+                    "encoder_token_ids": self._encode(
+                        questions[rows], question_lengths[rows]
+                    ),
+                    "decoder_token_ids": target[:, :-1],
+                },
+                target[:, 1:],
+            )
+
+    def _encode(self, texts, lengths):
+        """Padded token ids, start and end symbol included."""
+        ids = self._token_of_byte[
+            np.frombuffer(b"".join(texts), dtype="uint8")
+        ]
+        if ids.size and ids.min() < 0:
+            # Slow, but says which character it is.
+            for text in texts:
+                self.tokenizer.encode(text.decode("utf-8", "replace"))
+        batch = np.full(
+            (len(texts), lengths.max() + 2),
+            self.tokenizer.pad_id,
+            dtype="int32",
+        )
+        is_character = np.arange(batch.shape[1] - 1) < lengths[:, None]
+        batch[:, 0] = self.tokenizer.start_id
+        batch[:, 1:][is_character] = ids
+        batch[np.arange(len(texts)), lengths + 1] = self.tokenizer.end_id
+        return batch
+
+
+def similar_length_batches(question_lengths, answer_lengths, batch_size):
+    """Cuts problems into batches whose lengths are similar.
+
+    Args:
+        question_lengths: Array `(count,)`.
+        answer_lengths: Array `(count,)`.
+        batch_size: Number of problems in a batch.
+
+    Returns:
+        List of arrays of indices, of which one may be smaller.
+    """
+    order = np.argsort(question_lengths, kind="stable")
+    num_batches = -(-len(order) // batch_size)
+    # Questions are the longer half of the work, answers vary more: a strip of
+    # eight batches keeps the padding of both low.
+    strip = batch_size * 8 if num_batches > 8 else batch_size
+    batches = []
+    for start in range(0, len(order), strip):
+        rows = order[start : start + strip]
+        rows = rows[np.argsort(answer_lengths[rows], kind="stable")]
+        batches += [
+            rows[first : first + batch_size]
+            for first in range(0, len(rows), batch_size)
+        ]
+    return batches
+
+
+def _shuffle(positions, count, seed):
+    """Where `positions` of `range(count)` go in the permutation of a seed."""
+    shuffled = tf.random.experimental.index_shuffle(
+        tf.constant(positions, tf.int64),
+        seed=tf.constant(seed, tf.int64),
+        max_index=tf.constant(count - 1, tf.int64),
+    )
+    return shuffled.numpy()
