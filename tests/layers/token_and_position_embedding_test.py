@@ -1,0 +1,134 @@
+import math
+
+import keras
+import numpy as np
+from absl.testing import parameterized
+from keras import ops
+
+from tests.layer_test_case import LayerTestCase
+from tpt_keras.layers import TokenAndPositionEmbedding
+from tpt_keras.layers.token_and_position_embedding import position_sinusoids
+
+IDS = np.array([[1, 5, 3, 2], [1, 4, 2, 0]], "int32")
+HIDDEN = np.random.default_rng(5).normal(size=(2, 4, 6)).astype("float32")
+
+
+def reference_sinusoids(positions, hidden_dim):
+    """The paper's released code: even columns sine, odd columns cosine."""
+    rows = np.zeros((len(positions), hidden_dim))
+    for row, position in zip(rows, positions):
+        for column in range(hidden_dim):
+            frequency = math.exp(
+                -math.log(10000.0) * (column - column % 2) / hidden_dim
+            )
+            wave = math.cos if column % 2 else math.sin
+            row[column] = wave(position * frequency)
+    return rows
+
+
+class TokenAndPositionEmbeddingTest(LayerTestCase):
+    @parameterized.named_parameters(
+        ("bound", {}, {}, 9 * 6 + 6 * 6 + 6),
+        (
+            "unbound",
+            {
+                "bind_embeddings": False,
+                "embeddings_initializer": "uniform",
+                "seed": 3,
+            },
+            {},
+            9 * 6,
+        ),
+        ("starting_later", {}, {"start_index": 3}, 96),
+    )
+    def test_layer(self, init_kwargs, call_kwargs, count):
+        self.run_layer_test(
+            TokenAndPositionEmbedding,
+            {"vocabulary_size": 9, "hidden_dim": 6, **init_kwargs},
+            inputs=[IDS],
+            call_kwargs=call_kwargs,
+            expected_output_shape=(2, 4, 6),
+            expected_weight_count=count,
+            takes_keras_masks=False,
+        )
+
+    def test_output_layer(self):
+        self.run_layer_test(
+            TokenAndPositionEmbedding,
+            {"vocabulary_size": 9, "hidden_dim": 6, "bind_embeddings": False},
+            inputs=[HIDDEN],
+            call_kwargs={"reverse": True},
+            expected_output_shape=(2, 4, 9),
+            expected_weight_count=9 * 6,
+            # A softmax over logits in bfloat16 would lose too much.
+            expected_mixed_dtype="float32",
+            takes_keras_masks=False,
+        )
+
+    @parameterized.parameters(6, 7, 8)
+    def test_sinusoids(self, hidden_dim):
+        positions = np.array([0, 1, 2, 31, 160])
+        self.assert_all_close(
+            position_sinusoids(ops.convert_to_tensor(positions), hidden_dim),
+            reference_sinusoids(positions, hidden_dim).astype("float32"),
+        )
+
+    def test_sine_and_cosine_alternate(self):
+        row = ops.convert_to_numpy(position_sinusoids(ops.array([0]), 6))[0]
+        self.assertEqual(row.tolist(), [0.0, 1.0] * 3)
+
+    @parameterized.parameters(False, True)
+    def test_equals_the_paper(self, bind_embeddings):
+        layer = TokenAndPositionEmbedding(9, 6, bind_embeddings=bind_embeddings)
+        layer.build()
+        if bind_embeddings:
+            layer.role_dense.bias.assign(np.linspace(-1.0, 1.0, 6))
+        weights = layer.get_weights()
+        x = weights[0][IDS] * math.sqrt(6)
+        x += reference_sinusoids(range(4), 6)
+        if bind_embeddings:
+            _, w_p, b_p = weights
+            x = x * (x @ w_p + b_p + 1.0)
+        self.assert_all_close(layer(IDS), x.astype("float32"))
+
+    def test_reverse_is_tied_to_the_embeddings(self):
+        layer = TokenAndPositionEmbedding(9, 6)
+        logits = layer(HIDDEN, reverse=True)
+        embeddings = ops.convert_to_numpy(layer.embeddings)
+        self.assert_all_close(logits, HIDDEN @ embeddings.T)
+
+    def test_start_index_shifts_the_positions(self):
+        layer = TokenAndPositionEmbedding(9, 6)
+        whole = ops.convert_to_numpy(layer(IDS))
+        self.assert_all_close(layer(IDS[:, 2:], start_index=2), whole[:, 2:])
+        self.assert_all_close(
+            layer(IDS[:, 3:], start_index=ops.array(3)), whole[:, 3:]
+        )
+        unshifted = ops.convert_to_numpy(layer(IDS[:, 2:]))
+        self.assertGreater(np.max(np.abs(unshifted - whole[:, 2:])), 0.01)
+
+    def test_default_initialisation(self):
+        layer = TokenAndPositionEmbedding(64, 64)
+        layer.build()
+        embeddings, kernel, bias = layer.get_weights()
+        for matrix in (embeddings, kernel):
+            self.assertAlmostEqual(np.std(matrix), 1 / 8, delta=0.01)
+            # Some of 4096 draws lie where none of a uniform would.
+            self.assertGreater(np.max(np.abs(matrix)), 2.5 / 8)
+        self.assertFalse(np.array_equal(embeddings, kernel))
+        self.assertFalse(np.any(bias))
+
+    def test_dropout_only_when_training(self):
+        layer = TokenAndPositionEmbedding(9, 6, dropout=0.5)
+        expected = ops.convert_to_numpy(layer(IDS))
+        self.assert_all_close(layer(IDS, training=False), expected)
+        dropped = ops.convert_to_numpy(layer(IDS, training=True))
+        is_kept = dropped != 0.0
+        self.assertBetween(np.mean(is_kept), 0.2, 0.8)
+        self.assert_all_close(dropped[is_kept], 2.0 * expected[is_kept])
+
+    def test_float_ids_are_taken_as_they_come_from_a_functional_input(self):
+        layer = TokenAndPositionEmbedding(9, 6)
+        inputs = keras.Input((None,))
+        model = keras.Model(inputs, layer(inputs))
+        self.assert_all_close(model(IDS.astype("float32")), layer(IDS))

@@ -1,0 +1,409 @@
+import keras
+import numpy as np
+from absl.testing import parameterized
+from keras import ops
+
+from tests.layer_test_case import LayerTestCase
+from tpt_keras.layers import TPMultiHeadAttention
+
+RNG = np.random.default_rng(5)
+# Batch 2, 4 queries of size 8, 5 values of size 6, keys of size 7.
+QUERY = RNG.normal(size=(2, 4, 8)).astype("float32")
+VALUE = RNG.normal(size=(2, 5, 6)).astype("float32")
+KEY = RNG.normal(size=(2, 5, 7)).astype("float32")
+
+QUERY_MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], "bool")
+VALUE_MASK = np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], "bool")
+KEY_MASK = np.array([[1, 1, 0, 1, 1], [1, 0, 1, 1, 1]], "bool")
+ATTENTION_MASK = RNG.random((2, 4, 5)) < 0.5
+# What a query that may attend nowhere attends to is nobody's business.
+ATTENTION_MASK[:, :, 0] = True
+CAUSAL_MASK = np.tril(np.ones((4, 5), "bool"))
+
+
+def make_keras_layer(num_heads=2, key_dim=3, **kwargs):
+    """A Keras layer whose biases are not zero."""
+    return keras.layers.MultiHeadAttention(
+        num_heads, key_dim, bias_initializer="random_normal", **kwargs
+    )
+
+
+def like(keras_layer, query, value, key=None, **kwargs):
+    """Our layer with the weights of a Keras layer, which has been built."""
+    layer = TPMultiHeadAttention(2, 3, binding="none", **kwargs)
+    layer.build(query.shape, value.shape, None if key is None else key.shape)
+    layer.set_weights(keras_layer.get_weights())
+    return layer
+
+
+def reference(layer, query, value, key, mask, binding):
+    """Equations 1 to 4 of the paper, one head and one query at a time."""
+    weights = {
+        dense.name: dense.get_weights()
+        for dense in (
+            layer.query_dense,
+            layer.key_dense,
+            layer.value_dense,
+            layer.role_dense,
+            layer.output_dense,
+        )
+        if dense is not None
+    }
+    output_kernel, output_bias = weights["attention_output"]
+    outputs = np.zeros((*query.shape[:2], *output_bias.shape), "float32")
+    outputs += output_bias
+    scores = np.zeros(
+        (len(query), layer.num_heads, query.shape[1], value.shape[1]),
+        "float32",
+    )
+
+    def affine(x, name, head):
+        kernel, bias = weights[name]
+        return x @ kernel[:, head] + bias[head]
+
+    for row, head, position in np.ndindex(*scores.shape[:3]):
+        q = affine(query[row, position], "query", head)
+        k = affine(key[row], "key", head)
+        v = affine(value[row], "value", head)
+        logits = k @ q / np.sqrt(layer.key_dim)
+        logits = np.where(mask[row, position], logits, -np.inf)
+        exponentials = np.exp(logits - np.max(logits))
+        scores[row, head, position] = exponentials / np.sum(exponentials)
+        bound = scores[row, head, position] @ v
+        if binding != "none":
+            r = affine(query[row, position], "role", head)
+            if binding == "hadamard":
+                bound = bound * r
+            else:
+                bound = np.outer(bound, r).ravel()
+        outputs[row, position] += np.tensordot(bound, output_kernel[head], 1)
+    return outputs, scores
+
+
+class TPMultiHeadAttentionTest(LayerTestCase):
+    @parameterized.named_parameters(
+        # Queries 8 to 2 * 3, keys and values 6 to 2 * 3, output 2 * 3 to 8.
+        ("none", {"binding": "none"}, {}, 54 + 42 + 42 + 56),
+        ("hadamard", {}, {}, 54 + 42 + 42 + 54 + 56),
+        ("tensor", {"binding": "tensor"}, {}, 192 + 2 * 9 * 8 + 8),
+        (
+            "no_defaults",
+            {
+                "value_dim": 5,
+                "dropout": 0.2,
+                "use_bias": False,
+                "output_shape": 8,
+                "kernel_initializer": "he_normal",
+                "bias_initializer": "ones",
+                "kernel_regularizer": "l2",
+                "bias_regularizer": "l1",
+                "activity_regularizer": "l1",
+                "kernel_constraint": "max_norm",
+                "bias_constraint": "non_neg",
+                "seed": 3,
+            },
+            {"use_causal_mask": True},
+            8 * 6 + 6 * 6 + 6 * 10 + 8 * 10 + 10 * 8,
+        ),
+    )
+    def test_layer(self, init_kwargs, call_kwargs, count):
+        self.run_layer_test(
+            TPMultiHeadAttention,
+            {"num_heads": 2, "key_dim": 3, **init_kwargs},
+            inputs=[QUERY, VALUE],
+            call_kwargs=call_kwargs,
+            expected_output_shape=(2, 4, 8),
+            expected_weight_count=count,
+            # A softmax is the same whatever is added to all of its logits.
+            untrained_weights=["key/bias"],
+        )
+
+    @parameterized.named_parameters(
+        ("no_mask", {}),
+        ("attention_mask", {"attention_mask": ATTENTION_MASK}),
+        ("broadcast_mask", {"attention_mask": ATTENTION_MASK[:, :1]}),
+        ("integer_mask", {"attention_mask": ATTENTION_MASK.astype("int32")}),
+        ("value_mask", {"value_mask": VALUE_MASK}),
+        ("key_mask", {"key_mask": KEY_MASK}),
+        ("causal", {"use_causal_mask": True}),
+        (
+            "all_of_them",
+            {
+                "attention_mask": ATTENTION_MASK,
+                "value_mask": VALUE_MASK,
+                "key_mask": KEY_MASK,
+                "use_causal_mask": True,
+            },
+        ),
+    )
+    def test_unbound_equals_keras(self, masks):
+        keras_layer = make_keras_layer()
+        expected, expected_scores = keras_layer(
+            QUERY, VALUE, KEY, return_attention_scores=True, **masks
+        )
+        layer = like(keras_layer, QUERY, VALUE, KEY)
+        output, scores = layer(
+            QUERY, VALUE, KEY, return_attention_scores=True, **masks
+        )
+        self.assert_all_close(output, expected)
+        self.assert_all_close(scores, expected_scores)
+        # Without the scores Keras takes another, fused way.
+        self.assert_all_close(
+            layer(QUERY, VALUE, KEY, **masks),
+            keras_layer(QUERY, VALUE, KEY, **masks),
+        )
+
+    @parameterized.named_parameters(
+        ("value_dim", {"value_dim": 5}, (8,)),
+        ("output_shape", {"output_shape": 9}, (9,)),
+        ("output_axes", {"output_shape": (2, 5)}, (2, 5)),
+        ("no_bias", {"use_bias": False}, (8,)),
+        ("dropout", {"dropout": 0.3}, (8,)),
+    )
+    def test_unbound_equals_keras_with(self, init_kwargs, output_axes):
+        keras_layer = make_keras_layer(**init_kwargs)
+        expected, expected_scores = keras_layer(
+            QUERY, VALUE, return_attention_scores=True
+        )
+        layer = like(keras_layer, QUERY, VALUE, **init_kwargs)
+        output, scores = layer(QUERY, VALUE, return_attention_scores=True)
+        self.assert_all_close(output, expected)
+        self.assert_all_close(scores, expected_scores)
+        self.assertEqual(tuple(output.shape), (2, 4, *output_axes))
+        self.assertEqual(
+            layer.compute_output_shape(QUERY.shape, VALUE.shape),
+            (2, 4, *output_axes),
+        )
+
+    @parameterized.parameters(False, True)
+    def test_takes_keras_masks_as_keras_does(self, use_causal_mask):
+        ids = [
+            np.array([[3, 1, 2, 0], [4, 1, 0, 0]]),
+            np.array([[1, 0, 4, 2, 0], [3, 1, 0, 4, 0]]),
+        ]
+        embedding = keras.layers.Embedding(
+            6, 8, embeddings_initializer="normal", mask_zero=True
+        )
+
+        def run(layer):
+            inputs = [keras.Input((None,)) for _ in ids]
+            output = layer(
+                *map(embedding, inputs), use_causal_mask=use_causal_mask
+            )
+            output = keras.Model(inputs, output)(ids)
+            return ops.convert_to_numpy(output)[ids[0] != 0]
+
+        keras_layer = make_keras_layer()
+        expected = run(keras_layer)
+        vectors = [embedding(x) for x in ids]
+        layer = like(keras_layer, *vectors)
+        actual = run(layer)
+        self.assert_all_close(actual, expected)
+        # The masks did something.
+        unmasked = ops.convert_to_numpy(
+            layer(
+                *map(ops.convert_to_numpy, vectors),
+                use_causal_mask=use_causal_mask,
+            )
+        )[ids[0] != 0]
+        self.assertGreater(np.max(np.abs(unmasked - actual)), 1e-4)
+
+    def test_query_mask(self):
+        # Keras drops a query mask that is passed by hand. It has no influence
+        # on the queries that are not masked.
+        layer = TPMultiHeadAttention(2, 3)
+        expected = ops.convert_to_numpy(layer(QUERY, VALUE))
+        output, scores = layer(
+            QUERY, VALUE, query_mask=QUERY_MASK, return_attention_scores=True
+        )
+        output = ops.convert_to_numpy(output)
+        self.assert_all_close(output[QUERY_MASK], expected[QUERY_MASK])
+        scores = np.moveaxis(ops.convert_to_numpy(scores), 1, 2)
+        masked = scores[~QUERY_MASK]
+        self.assert_all_close(masked, np.full(masked.shape, 0.2, "float32"))
+
+    @parameterized.named_parameters(
+        ("head", RNG.random((2, 2, 4, 5)) < 0.7),
+        ("broadcast_batch", RNG.random((1, 2, 4, 5)) < 0.7),
+        ("two_axes", CAUSAL_MASK),
+    )
+    def test_attention_masks_of_other_ranks(self, mask):
+        _, scores = TPMultiHeadAttention(2, 3)(
+            QUERY, VALUE, attention_mask=mask, return_attention_scores=True
+        )
+        scores = ops.convert_to_numpy(scores)
+        mask = np.broadcast_to(mask, scores.shape)
+        is_any = np.broadcast_to(mask.any(-1, keepdims=True), scores.shape)
+        self.assertFalse(np.any(scores[~mask & is_any]))
+        self.assertTrue(np.all(scores[mask]))
+
+    def test_head_masks_and_padding_masks_together(self):
+        mask = np.ones((2, 2, 4, 5), "bool")
+        mask[:, 1, :, 0] = False
+        _, scores = TPMultiHeadAttention(2, 3)(
+            QUERY,
+            VALUE,
+            attention_mask=mask,
+            value_mask=VALUE_MASK,
+            use_causal_mask=True,
+            return_attention_scores=True,
+        )
+        expected = mask & VALUE_MASK[:, None, None] & CAUSAL_MASK
+        # The first query of the second head may attend nowhere.
+        self.assert_all_equal(
+            (ops.convert_to_numpy(scores) > 0)[:, :, 1:], expected[:, :, 1:]
+        )
+
+    @parameterized.product(
+        binding=["none", "hadamard", "tensor"],
+        init_kwargs=[{}, {"value_dim": 5, "output_shape": (2, 5)}],
+    )
+    def test_equals_the_paper(self, binding, init_kwargs):
+        layer = TPMultiHeadAttention(
+            2,
+            3,
+            binding=binding,
+            bias_initializer="random_normal",
+            **init_kwargs,
+        )
+        output, scores = layer(
+            QUERY,
+            VALUE,
+            KEY,
+            attention_mask=ATTENTION_MASK,
+            return_attention_scores=True,
+        )
+        expected, expected_scores = reference(
+            layer, QUERY, VALUE, KEY, ATTENTION_MASK, binding
+        )
+        self.assert_all_close(scores, expected_scores)
+        self.assert_all_close(output, expected)
+
+    def test_tensor_binding_holds_hadamard_binding_in_its_diagonal(self):
+        hadamard = TPMultiHeadAttention(2, 3)
+        tensor = TPMultiHeadAttention(2, 3, binding="tensor")
+        expected = hadamard(QUERY, VALUE)
+        tensor.build(QUERY.shape, VALUE.shape)
+        for name in ("query", "key", "value", "role"):
+            getattr(tensor, f"{name}_dense").set_weights(
+                getattr(hadamard, f"{name}_dense").get_weights()
+            )
+        kernel, bias = hadamard.output_dense.get_weights()
+        wide = np.zeros((2, 3, 3, 8), "float32")
+        for index in range(3):
+            wide[:, index, index] = kernel[:, index]
+        tensor.output_dense.set_weights([wide.reshape(2, 9, 8), bias])
+        self.assert_all_close(tensor(QUERY, VALUE), expected)
+
+    def test_role_is_taken_from_the_query(self):
+        layer = TPMultiHeadAttention(2, 3, bias_initializer="random_normal")
+        layer.build(QUERY.shape, VALUE.shape)
+        for weight in (layer.query_dense.kernel, layer.query_dense.bias):
+            weight.assign(np.zeros(weight.shape))
+        # All queries attend alike, so that only roles tell them apart.
+        output, scores = layer(QUERY, VALUE, return_attention_scores=True)
+        self.assert_all_close(scores, np.full(scores.shape, 0.2, "float32"))
+        output = ops.convert_to_numpy(output)
+        self.assertGreater(np.ptp(output, axis=1).max(), 0.01)
+
+    def test_attend_over_kept_keys_and_values(self):
+        layer = TPMultiHeadAttention(2, 3, value_dim=5)
+        expected, expected_scores = layer(
+            QUERY,
+            VALUE,
+            KEY,
+            attention_mask=ATTENTION_MASK,
+            return_attention_scores=True,
+        )
+        key_heads, value_heads = layer.project_keys_and_values(VALUE, KEY)
+        self.assertEqual(tuple(key_heads.shape), (2, 5, 2, 3))
+        self.assertEqual(tuple(value_heads.shape), (2, 5, 2, 5))
+        output, scores = layer.attend(
+            QUERY, key_heads, value_heads, mask=ATTENTION_MASK
+        )
+        self.assert_all_close(output, expected)
+        self.assert_all_close(scores, expected_scores)
+
+    def test_scores_of_a_functional_model(self):
+        query, value = keras.Input((None, 8)), keras.Input((None, 6))
+        layer = TPMultiHeadAttention(2, 3)
+        output, scores = layer(query, value, return_attention_scores=True)
+        self.assertEqual(tuple(output.shape), (None, None, 8))
+        self.assertEqual(tuple(scores.shape), (None, 2, None, None))
+        outputs = keras.Model([query, value], [output, scores])([QUERY, VALUE])
+        expected = layer(QUERY, VALUE, return_attention_scores=True)
+        for actual, other in zip(outputs, expected):
+            self.assert_all_close(actual, other)
+
+    def test_dropout_only_when_training(self):
+        layer = TPMultiHeadAttention(2, 3, dropout=0.5)
+        without = TPMultiHeadAttention(2, 3)
+        expected = without(QUERY, VALUE)
+        layer.build(QUERY.shape, VALUE.shape)
+        layer.set_weights(without.get_weights())
+        self.assert_all_close(layer(QUERY, VALUE), expected)
+        self.assert_all_close(layer(QUERY, VALUE, training=False), expected)
+        once, again = (
+            ops.convert_to_numpy(layer(QUERY, VALUE, training=True))
+            for _ in range(2)
+        )
+        self.assertGreater(np.max(np.abs(once - again)), 1e-3)
+
+    def test_drops_attention_weights(self):
+        # Values are one and the maps identities: the output is the sum of the
+        # weights that are left, each doubled.
+        layer = TPMultiHeadAttention(
+            1, 8, dropout=0.5, binding="none", kernel_initializer="identity"
+        )
+        x = np.ones((3, 6, 8), "float32")
+        dropped = ops.convert_to_numpy(layer(x, x, training=True))
+        kept = 3.0 * dropped
+        self.assert_all_close(kept, np.round(kept), atol=1e-4)
+        self.assertGreater(len(np.unique(np.round(kept))), 1)
+        self.assert_all_close(
+            dropped, np.broadcast_to(dropped[..., :1], x.shape)
+        )
+
+    def test_seed_fixes_the_dropout(self):
+        weights = None
+        outputs = []
+        for seed in (1, 1, 2):
+            layer = TPMultiHeadAttention(2, 3, dropout=0.5, seed=seed)
+            layer.build(QUERY.shape, VALUE.shape)
+            weights = layer.get_weights() if weights is None else weights
+            layer.set_weights(weights)
+            outputs.append(
+                ops.convert_to_numpy(layer(QUERY, VALUE, training=True))
+            )
+        self.assert_all_equal(outputs[0], outputs[1])
+        self.assertGreater(np.max(np.abs(outputs[0] - outputs[2])), 1e-3)
+
+    def test_no_two_maps_start_alike(self):
+        layer = TPMultiHeadAttention(2, 3)
+        layer.build(QUERY.shape, QUERY.shape)
+        kernels = [
+            dense.get_weights()[0]
+            for dense in (
+                layer.query_dense,
+                layer.key_dense,
+                layer.value_dense,
+                layer.role_dense,
+            )
+        ]
+        for index, kernel in enumerate(kernels):
+            for other in kernels[:index]:
+                self.assertFalse(np.array_equal(kernel, other))
+
+    def test_unknown_binding(self):
+        with self.assertRaisesRegex(
+            ValueError, "'tpr'.*none, hadamard, tensor"
+        ):
+            TPMultiHeadAttention(2, 3, binding="tpr")
+
+    @parameterized.product(
+        name=["num_heads", "key_dim", "value_dim"], size=[0, -1, 2.0]
+    )
+    def test_sizes_that_make_no_sense(self, name, size):
+        sizes = {"num_heads": 2, "key_dim": 3, "value_dim": 4, name: size}
+        with self.assertRaisesRegex(ValueError, f"`{name}` must be a positive"):
+            TPMultiHeadAttention(**sizes)
