@@ -88,16 +88,16 @@ class DecoderCell(EncoderCell):
             )
         x = ops.add(decoder_sequence, self.dropout_layer(z, training=training))
 
+        z = self.cross_attention_layer_norm(x)
+        mask = _over_sources(encoder_padding_mask)
         if cross_attention_cache is None:
-            cross_attention_cache = self.cross_attention_keys_and_values(
-                encoder_sequence
+            z = self.cross_attention(
+                z, encoder_sequence, attention_mask=mask, training=training
             )
-        z, _ = self.cross_attention.attend(
-            self.cross_attention_layer_norm(x),
-            *cross_attention_cache,
-            mask=_over_sources(encoder_padding_mask),
-            training=training,
-        )
+        else:
+            z, _ = self.cross_attention.attend(
+                z, *cross_attention_cache, mask=mask, training=training
+            )
         x = ops.add(x, self.dropout_layer(z, training=training))
         x = self._apply_feed_forward(x, training)
         if self_attention_cache is None:

@@ -253,6 +253,31 @@ class TPMultiHeadAttention(keras.layers.Layer):
             return (*query_shape[:-1], *self._output_shape)
         return query_shape
 
+    def compute_output_spec(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+    ):
+        output = keras.KerasTensor(
+            self.compute_output_shape(query.shape, value.shape),
+            dtype=self.compute_dtype,
+        )
+        if not return_attention_scores:
+            return output
+        scores = keras.KerasTensor(
+            (query.shape[0], self.num_heads, query.shape[1], value.shape[1]),
+            dtype=self.compute_dtype,
+        )
+        return output, scores
+
     def get_config(self):
         return {
             **super().get_config(),
@@ -290,14 +315,18 @@ class TPMultiHeadAttention(keras.layers.Layer):
 
 def _merge_masks(query_mask, value_mask, key_mask, attention_mask):
     """The conjunction of the given masks, or None; as Keras merges them."""
+    # All get the heads' axis, as an attention mask of rank 4 has it.
     masks = []
     if query_mask is not None:
-        masks.append(ops.expand_dims(ops.cast(query_mask, "bool"), -1))
+        masks.append(ops.expand_dims(ops.cast(query_mask, "bool"), (1, 3)))
     for mask in (value_mask, key_mask):
         if mask is not None:
-            masks.append(ops.expand_dims(ops.cast(mask, "bool"), -2))
+            masks.append(ops.expand_dims(ops.cast(mask, "bool"), (1, 2)))
     if attention_mask is not None:
-        masks.append(ops.cast(attention_mask, "bool"))
+        attention_mask = ops.cast(attention_mask, "bool")
+        if len(attention_mask.shape) == 3:
+            attention_mask = ops.expand_dims(attention_mask, 1)
+        masks.append(attention_mask)
     if not masks:
         return None
     merged = masks[0]
