@@ -173,9 +173,7 @@ def load_modules():
     """
     diophantine = importlib.import_module("sympy.solvers.diophantine")
     if not hasattr(diophantine, "base_solution_linear"):
-        moved = importlib.import_module(
-            "sympy.solvers.diophantine.diophantine"
-        )
+        moved = importlib.import_module("sympy.solvers.diophantine.diophantine")
         diophantine.base_solution_linear = moved.base_solution_linear
     modules = importlib.import_module("mathematics_dataset.modules.modules")
     polynomials = importlib.import_module(

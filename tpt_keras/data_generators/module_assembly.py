@@ -30,9 +30,7 @@ class ModuleAssembly:
         self.module = module
         self.seed = seed
         self.problems = {split: [] for split in counts}
-        self.dropped = dict.fromkeys(
-            ("duplicates", "also_in_evaluation"), 0
-        )
+        self.dropped = dict.fromkeys(("duplicates", "also_in_evaluation"), 0)
         self.seconds = 0.0  # of drawing, so far
         self.counts = counts
         self._shard_dir = shard_dir
@@ -49,7 +47,9 @@ class ModuleAssembly:
             }
             for split in self._order
         }
-        self._asked = {split: set(self._arrived[split]) for split in self._order}
+        self._asked = {
+            split: set(self._arrived[split]) for split in self._order
+        }
         self._seen = {group: set() for group in ("train", *EVALUATION_SPLITS)}
         self._merge()
 

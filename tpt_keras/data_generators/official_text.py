@@ -1,4 +1,4 @@
-"""The official layout of the Mathematics Dataset: text files, two lines a problem.
+"""The official layout of the Mathematics Dataset: two lines of text a problem.
 
     mathematics_dataset-v1.0/train-easy/numbers__place_value.txt
     mathematics_dataset-v1.0/interpolate/...

@@ -7,6 +7,9 @@ from tpt_keras.errors import UsageError
 # memory and more time until the first is there.
 WINDOW_BATCHES = 64
 
+# How much longer a question may pass for when batches are sorted out.
+LENGTH_NOISE = 0.2
+
 
 class ProblemBatches:
     """Token batches of similar lengths, from anywhere in the training.
@@ -121,10 +124,10 @@ class ProblemBatches:
         questions, answers = self.source.read(indices)
         question_lengths = np.fromiter(map(len, questions), "int32")
         answer_lengths = np.fromiter(map(len, answers), "int32")
-        batches = similar_length_batches(
-            question_lengths, answer_lengths, self.batch_size
-        )
         rng = np.random.default_rng((self.seed, epoch, first))
+        batches = similar_length_batches(
+            question_lengths, answer_lengths, self.batch_size, rng
+        )
         rng.shuffle(batches)
         for rows in batches[skip:]:
             target = self._encode(answers[rows], answer_lengths[rows])
@@ -140,9 +143,7 @@ class ProblemBatches:
 
     def _encode(self, texts, lengths):
         """Padded token ids, start and end symbol included."""
-        ids = self._token_of_byte[
-            np.frombuffer(b"".join(texts), dtype="uint8")
-        ]
+        ids = self._token_of_byte[np.frombuffer(b"".join(texts), dtype="uint8")]
         if ids.size and ids.min() < 0:
             # Slow, but says which character it is.
             for text in texts:
@@ -159,18 +160,24 @@ class ProblemBatches:
         return batch
 
 
-def similar_length_batches(question_lengths, answer_lengths, batch_size):
+def similar_length_batches(question_lengths, answer_lengths, batch_size, rng):
     """Cuts problems into batches whose lengths are similar.
+
+    Similar and not equal: lengths tell problems apart (a place value question
+    of some length has a number of so many digits), and a gradient of a batch
+    of one kind alone is a poor one.
 
     Args:
         question_lengths: Array `(count,)`.
         answer_lengths: Array `(count,)`.
         batch_size: Number of problems in a batch.
+        rng: NumPy's generator of the noise.
 
     Returns:
         List of arrays of indices, of which one may be smaller.
     """
-    order = np.argsort(question_lengths, kind="stable")
+    noise = rng.uniform(1.0, 1.0 + LENGTH_NOISE, len(question_lengths))
+    order = np.argsort(question_lengths * noise, kind="stable")
     num_batches = -(-len(order) // batch_size)
     # Questions are the longer half of the work, answers vary more: a strip of
     # eight batches keeps the padding of both low.

@@ -1,0 +1,43 @@
+# Two commands from a fresh clone: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+RUN := $(VENV)/bin/python -m
+DEMO_MODULE := numbers__place_value
+DEMO_MODEL := models/demo
+DEMO_EXPORT := saved_models/demo
+
+.PHONY: setup demo test lint clean
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: setup.py constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) pip install --quiet --upgrade pip --constraint constraints.txt
+	$(RUN) pip install --editable ".[test]" --constraint constraints.txt
+	touch $@
+
+# Everything that a finished step left is kept: run again, it goes on.
+demo: setup
+	$(RUN) experiments.prepare_data --modules=$(DEMO_MODULE) --data_dir=data \
+		--train_examples=200000 --evaluation_examples=2500
+	$(RUN) experiments.train --flagfile=experiments/configs/demo.cfg \
+		--data_dir=data --model_dir=$(DEMO_MODEL)
+	$(RUN) experiments.evaluate --model_dir=$(DEMO_MODEL) \
+		--splits=interpolate,extrapolate
+	test -d $(DEMO_EXPORT)/1 || $(RUN) experiments.export \
+		--model_dir=$(DEMO_MODEL) --export_dir=$(DEMO_EXPORT)
+	$(RUN) experiments.quiz --saved_model=$(DEMO_EXPORT) \
+		--modules=$(DEMO_MODULE) --data_dir=data
+	@echo "Learning curves: $(DEMO_MODEL)/learning_curves.png"
+
+test: setup
+	KERAS_BACKEND=tensorflow $(RUN) pytest -n 2 tests
+	KERAS_BACKEND=jax $(RUN) pytest -n 2 tests/layers tests/models \
+		tests/decoding tests/checkpoints
+
+lint: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+clean:
+	rm -rf $(VENV) data models build *.egg-info

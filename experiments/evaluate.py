@@ -1,0 +1,60 @@
+"""Evaluates a trained model on the data that it was not trained on.
+
+    python -m experiments.evaluate --model_dir=models/demo \
+        --splits=interpolate,extrapolate
+"""
+
+import json
+import pathlib
+
+from absl import flags
+
+from experiments import _cli
+from tpt_keras.errors import UsageError
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
+flags.DEFINE_list(
+    "splits", ["interpolate", "extrapolate"], "Names of the splits."
+)
+flags.DEFINE_list(
+    "modules", [], "Names of the modules. Default: those of the training."
+)
+flags.DEFINE_string(
+    "data_dir", None, "Folder of the data. Default: the training's."
+)
+flags.DEFINE_integer("batch_size", 256, "Problems in a batch.")
+
+
+def main():
+    if not FLAGS.model_dir:
+        raise UsageError("--model_dir is missing: which model?")
+    from tpt_keras.models.load_model import load_model
+    from tpt_keras.training import model_folder
+    from tpt_keras.training.evaluate import evaluate
+    from tpt_keras.training.train import compile_model
+
+    model = load_model(FLAGS.model_dir)
+    training = model_folder.read_config(FLAGS.model_dir).get("training", {})
+    modules = FLAGS.modules or training.get("modules")
+    data_dir = FLAGS.data_dir or training.get("data_dir")
+    if not modules or not data_dir:
+        raise UsageError(
+            "The model was not trained here: name --modules and --data_dir."
+        )
+    compile_model(model)
+    results = evaluate(model, modules, FLAGS.splits, data_dir, FLAGS.batch_size)
+    path = pathlib.Path(FLAGS.model_dir) / "evaluation.json"
+    path.write_text(json.dumps(results, indent=2))
+    for result in results:
+        print(
+            f"{result['module']:40} {result['split']:12} "
+            f"{result['sequence_accuracy']:8.2%} of "
+            f"{result['examples']} answers right "
+            f"(loss {result['loss']:.4f})"
+        )
+
+
+if __name__ == "__main__":
+    _cli.run(main)

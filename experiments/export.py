@@ -1,0 +1,28 @@
+"""Exports a trained model as a SavedModel: strings in, strings out.
+
+    python -m experiments.export --model_dir=models/demo \
+        --export_dir=saved_models/demo
+"""
+
+from absl import flags
+
+from experiments import _cli
+from tpt_keras.errors import UsageError
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
+flags.DEFINE_string("export_dir", None, "Folder of the model's versions.")
+
+
+def main():
+    if not FLAGS.model_dir or not FLAGS.export_dir:
+        raise UsageError("--model_dir and --export_dir are needed.")
+    from tpt_keras.models.load_model import load_model
+    from tpt_keras.serving.export import export
+
+    print(export(load_model(FLAGS.model_dir), FLAGS.export_dir))
+
+
+if __name__ == "__main__":
+    _cli.run(main)

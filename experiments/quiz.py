@@ -1,0 +1,59 @@
+"""Lets an exported model answer problems that it has never seen.
+
+    python -m experiments.quiz --saved_model=saved_models/demo \
+        --modules=numbers__place_value --data_dir=data
+
+Needs TensorFlow and TensorFlow Datasets, nothing of this project's model code.
+"""
+
+from absl import flags
+
+from experiments import _cli
+from tpt_keras.errors import UsageError
+from tpt_keras.serving.versions import find_saved_model
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string(
+    "saved_model", None, "A SavedModel, or the folder of its versions."
+)
+flags.DEFINE_list("modules", [], "Names of modules.")
+flags.DEFINE_string("data_dir", "data", "Folder that prepare_data filled.")
+flags.DEFINE_string("split", "interpolate", "Name of the split.")
+flags.DEFINE_integer("count", 10, "Problems of each module.")
+
+
+def main():
+    if not FLAGS.saved_model or not FLAGS.modules:
+        raise UsageError("--saved_model and --modules are needed.")
+    path = find_saved_model(FLAGS.saved_model)
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
+
+    answer = tf.saved_model.load(str(path)).signatures["serving_default"]
+    for module in FLAGS.modules:
+        name = f"mathematics_dataset/{module}"
+        try:
+            problems = tfds.load(
+                name, data_dir=FLAGS.data_dir, split=FLAGS.split
+            )
+        except (tfds.core.DatasetNotFoundError, ValueError):
+            raise UsageError(
+                f"The folder {FLAGS.data_dir!r} holds no split {FLAGS.split!r} "
+                f"of {name}. Make it with python -m experiments.prepare_data."
+            ) from None
+        batch = next(iter(problems.batch(FLAGS.count)))
+        answers = answer(questions=batch["question"])["answers"]
+        for question, given, target in zip(
+            batch["question"].numpy(), answers.numpy(), batch["answer"].numpy()
+        ):
+            mark = "right" if given == target else "WRONG"
+            print(f"{question.decode()}")
+            print(
+                f"    answer: {given.decode():20} target: {target.decode():20} "
+                f"{mark}"
+            )
+
+
+if __name__ == "__main__":
+    _cli.run(main)

@@ -1,0 +1,1 @@
+"""Training and evaluation: loss, metrics, schedules, the fit loop."""

@@ -1,0 +1,72 @@
+import dataclasses
+
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
+
+SCHEDULES = ("constant", "cosine")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """Everything that decides how a model is trained.
+
+    The defaults are the paper's recipe (section 4.1).
+
+    Args:
+        modules: Names of the modules to train on.
+        data_dir: Folder that `experiments.prepare_data` filled.
+        train_steps: Number of optimizer steps.
+        batch_size: Problems in a batch.
+        learning_rate: Peak learning rate.
+        schedule: `"constant"`, or `"cosine"`: down to zero at the last step.
+        warmup_steps: Steps over which the learning rate rises from zero.
+        beta_1: Adam's decay of the first moment.
+        beta_2: Adam's decay of the second moment.
+        adam_epsilon: Adam's epsilon.
+        global_clipnorm: Norm that the whole gradient is clipped at.
+        validation_examples: Training problems set apart for validation.
+        steps_per_evaluation: Steps between evaluations, each of which logs and
+            leaves a checkpoint.
+        seed: Seed of weights, order and dropout.
+        jit_compile: Whether to compile the step with XLA.
+
+    Raises:
+        UsageError: If a value makes no sense.
+    """
+
+    modules: tuple
+    data_dir: str
+    train_steps: int
+    batch_size: int = 1024
+    learning_rate: float = 1e-4
+    schedule: str = "constant"
+    warmup_steps: int = 0
+    beta_1: float = 0.9
+    beta_2: float = 0.995
+    adam_epsilon: float = 1e-8
+    global_clipnorm: float = 0.1
+    validation_examples: int = 1000
+    steps_per_evaluation: int = 1000
+    seed: int = 0
+    jit_compile: bool = False
+
+    def __post_init__(self):
+        object.__setattr__(self, "modules", tuple(self.modules))
+        check_names("schedule", [self.schedule], SCHEDULES)
+        for name in (
+            "train_steps",
+            "batch_size",
+            "learning_rate",
+            "global_clipnorm",
+            "validation_examples",
+            "steps_per_evaluation",
+        ):
+            if getattr(self, name) <= 0:
+                raise UsageError(
+                    f"{name} must be positive. Received: {getattr(self, name)}."
+                )
+        if not 0 <= self.warmup_steps < self.train_steps:
+            raise UsageError(
+                f"warmup_steps must be at least 0 and less than train_steps. "
+                f"Received: {self.warmup_steps} of {self.train_steps}."
+            )
