@@ -24,8 +24,8 @@ class CharacterTokenizer:
 
     >>> tokenizer = CharacterTokenizer()
     >>> tokenizer.encode("1+1")
-    [1, 15, 10, 15, 2]
-    >>> tokenizer.decode([15, 10, 15, 2, 0, 0])
+    [1, 15, 9, 15, 2]
+    >>> tokenizer.decode([15, 9, 15, 2, 0, 0])
     '1+1'
     """
 

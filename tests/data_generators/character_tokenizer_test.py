@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
+from tpt_keras.data_generators.vocabulary import CHARACTERS
+from tpt_keras.data_generators.vocabulary import END
+from tpt_keras.data_generators.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.data_generators.vocabulary import PAD
+from tpt_keras.data_generators.vocabulary import START
+from tpt_keras.data_generators.vocabulary import UNKNOWN
+from tpt_keras.errors import UsageError
+
+TOKENIZER = CharacterTokenizer()
+QUESTIONS = st.text(CHARACTERS, min_size=1, max_size=160)
+
+
+@given(st.text(CHARACTERS, max_size=160))
+def test_decode_inverts_encode(text):
+    token_ids = TOKENIZER.encode(text)
+    assert len(token_ids) == len(text) + 2
+    assert token_ids[0] == TOKENIZER.start_id
+    assert token_ids[-1] == TOKENIZER.end_id
+    assert TOKENIZER.decode(token_ids) == text
+    # As the model answers: without the start, with something behind the end.
+    assert TOKENIZER.decode([*token_ids[1:], 5, 0]) == text
+
+
+@given(st.lists(QUESTIONS, min_size=1, max_size=5))
+def test_encode_questions_pads_at_the_end(questions):
+    batch = TOKENIZER.encode_questions(questions)
+    assert batch.dtype == "int32"
+    assert batch.shape == (len(questions), max(map(len, questions)) + 2)
+    for row, question in zip(batch, questions):
+        length = len(question) + 2
+        assert row[:length].tolist() == TOKENIZER.encode(question)
+        assert not np.any(row[length:] != TOKENIZER.pad_id)
+        assert TOKENIZER.decode(row) == question
+
+
+@given(
+    st.text(CHARACTERS, max_size=20),
+    st.characters(exclude_characters=CHARACTERS),
+    st.text(CHARACTERS, max_size=20),
+)
+def test_error_names_character_and_position(before, character, after):
+    with pytest.raises(UsageError) as error:
+        TOKENIZER.encode(before + character + after)
+    message = str(error.value)
+    assert f"character {character!r} (position {len(before)} of" in message
+    assert repr(CHARACTERS) in message
+
+
+def test_the_default_is_the_papers_vocabulary():
+    assert len(MATHEMATICS_VOCABULARY) == 72
+    assert len(set(MATHEMATICS_VOCABULARY)) == 72
+    assert MATHEMATICS_VOCABULARY[:3] == (PAD, START, END)
+    assert "".join(MATHEMATICS_VOCABULARY[3:]) == CHARACTERS
+    assert (TOKENIZER.pad_id, TOKENIZER.start_id, TOKENIZER.end_id) == (0, 1, 2)
+    assert "".join(sorted(CHARACTERS)) == CHARACTERS
+
+
+def test_token_ids_that_checkpoints_rely_on():
+    assert TOKENIZER.encode(" 0az{}") == [1, 3, 14, 44, 69, 70, 71, 2]
+
+
+def test_decode_drops_special_symbols_and_marks_unknown_ids():
+    assert TOKENIZER.decode([1, 0, 15, 72, 15]) == "1\N{REPLACEMENT CHARACTER}1"
+
+
+def test_another_vocabulary():
+    tokenizer = CharacterTokenizer((UNKNOWN, PAD, START, END, "b", "a"))
+    assert tokenizer.encode("ab") == [2, 5, 4, 3]
+    assert tokenizer.decode([5, 0, 4, 3, 5]) == "ab"
+    assert tokenizer.encode_questions(["a", "bab"]).tolist() == [
+        [2, 5, 3, 1, 1],
+        [2, 4, 5, 4, 3],
+    ]
+    with pytest.raises(UsageError, match=r"Known characters: 'ba'\."):
+        tokenizer.encode("abc")
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "message"),
+    [
+        ((PAD, START, END, "a", "a"), "twice"),
+        ((START, END, "a"), "lacks the symbol <pad>"),
+        ((PAD, END, "a"), "lacks the symbol <start>"),
+        ((PAD, START, "a"), "lacks the symbol <end>"),
+    ],
+)
+def test_vocabularies_that_make_no_sense(vocabulary, message):
+    with pytest.raises(ValueError, match=message):
+        CharacterTokenizer(vocabulary)
+
+
+def test_special_symbols_are_no_characters():
+    with pytest.raises(UsageError, match=r"'<' |character '_'"):
+        TOKENIZER.encode("_<pad>")
+    assert TOKENIZER.decode(TOKENIZER.encode("<pad>")) == "<pad>"
+
+
+@pytest.mark.parametrize(
+    ("questions", "max_length", "message"),
+    [
+        (["1+1", ""], 160, "empty"),
+        (["1" * 161], 160, "161 characters.*at most 160"),
+        (["1+1"], 2, "3 characters: '1\\+1'.*at most 2"),
+        (["1+1", "1_1"], 160, "'_' \\(position 1 of '1_1'"),
+    ],
+)
+def test_questions_that_are_refused(questions, max_length, message):
+    with pytest.raises(UsageError, match=message):
+        TOKENIZER.encode_questions(questions, max_length=max_length)
+
+
+def test_the_longest_question_is_taken():
+    assert TOKENIZER.encode_questions(["1" * 160]).shape == (1, 162)
