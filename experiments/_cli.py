@@ -1,13 +1,12 @@
 """How every command here starts and ends."""
 
+import contextlib
 import os
 import sys
 
-# Before anything imports TensorFlow: a machine without a GPU is no error.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 from absl import app
 from absl import flags
+from absl import logging
 
 from tpt_keras.errors import UsageError
 
@@ -28,11 +27,33 @@ def run(main):
                 raise UsageError(
                     f"Unexpected argument {argv[1]!r}: flags start with --."
                 )
+            _import_tensorflow_quietly()
             main()
         except UsageError as error:
             _exit(error)
 
     app.run(guarded, flags_parser=_parse_flags)
+
+
+def _import_tensorflow_quietly():
+    """Imports TensorFlow without its native chatter on standard error.
+
+    It is written past Python, says on every start that there is no GPU, and
+    would bury the one line that matters.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.set_verbosity(logging.ERROR)
+    sys.stderr.flush()
+    with contextlib.ExitStack() as stack:
+        stderr = os.dup(2)
+        stack.callback(os.close, stderr)
+        stack.callback(os.dup2, stderr, 2)
+        null = os.open(os.devnull, os.O_WRONLY)
+        stack.callback(os.close, null)
+        os.dup2(null, 2)
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
 
 
 def _parse_flags(argv):

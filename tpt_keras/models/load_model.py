@@ -38,5 +38,5 @@ def load_model(model_dir):
             "experiments.train, or name another folder."
         )
     return keras.models.load_model(
-        path, custom_objects={"Transformer": Transformer}
+        path, custom_objects={"Transformer": Transformer}, compile=False
     )

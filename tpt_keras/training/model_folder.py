@@ -69,6 +69,8 @@ def read_config(model_dir):
 def save_finished_model(model, model_dir, config):
     """Saves a model, under its final name only when it is whole.
 
+    The model alone: what the optimizer keeps is in the checkpoints.
+
     Args:
         model: A `Transformer`.
         model_dir: The folder; made where it is not there.
@@ -77,7 +79,11 @@ def save_finished_model(model, model_dir, config):
     write_config(model_dir, config)
     path = pathlib.Path(model_dir) / MODEL_FILE
     partial = path.with_name(f"partial-{os.getpid()}.keras")
-    model.save(partial)
+    uncompiled = type(model)(
+        model.config, name=model.name, dtype=model.dtype_policy
+    )
+    uncompiled.set_weights(model.get_weights())
+    uncompiled.save(partial)
     partial.replace(path)
 
 
