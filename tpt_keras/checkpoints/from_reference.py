@@ -74,7 +74,7 @@ def from_reference(path, num_heads=8, vocabulary=None):
 
 
 def _infer_config(path, arrays, num_heads):
-    """The `TransformerConfig` that names and shapes tell, without characters."""
+    """What names and shapes tell, without a vocabulary."""
     vocabulary_size, hidden_dim = _matrix(path, arrays, EMBEDDINGS).shape
     intermediate_dim, _ = _matrix(path, arrays, FILTER).shape
     bindings = [

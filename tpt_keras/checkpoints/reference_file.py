@@ -4,6 +4,7 @@ import pathlib
 import re
 import warnings
 
+from tpt_keras.checkpoints.reference_weights import SINUSOIDS
 from tpt_keras.errors import UsageError
 
 # The released models were wrapped in `torch.nn.DataParallel`.
@@ -129,11 +130,12 @@ def _load(torch, path):
 
 def _adam_group(weights):
     """The state of the paper's optimizer, for one group of parameters."""
+    num_parameters = len(weights.keys() - {SINUSOIDS})
     return {
         "lr": 1e-4,
         "betas": (0.9, 0.995),
         "eps": 1e-8,
         "weight_decay": 0,
         "amsgrad": False,
-        "params": list(range(len(weights))),
+        "params": list(range(num_parameters)),
     }
