@@ -39,7 +39,7 @@ class Transformer(keras.Model):
     Example:
 
     >>> model = Transformer.from_preset("tp_transformer_tiny", num_layers=1)
-    >>> ids = keras.ops.array([[1, 15, 10, 15, 2]])
+    >>> ids = keras.ops.array([[1, 15, 9, 15, 2]])
     >>> model({"encoder_token_ids": ids, "decoder_token_ids": ids}).shape
     (1, 5, 72)
     >>> len(model.solve(["What is 1 + 1?"]))

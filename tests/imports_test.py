@@ -1,0 +1,112 @@
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import tpt_keras
+
+PACKAGE = pathlib.Path(tpt_keras.__file__).parent
+PURE = {"keras", "numpy", "tpt_keras.errors"}
+VOCABULARY = {
+    "tpt_keras.data_generators.vocabulary",
+    "tpt_keras.data_generators.character_tokenizer",
+}
+# What may be imported where, besides the standard library: a module of a
+# package named here, too.
+ALLOWED = {
+    "layers": PURE | {"tpt_keras.layers"},
+    "decoding": PURE | {"tpt_keras.decoding"},
+    "models": PURE
+    | VOCABULARY
+    | {"tpt_keras.layers", "tpt_keras.decoding", "tpt_keras.models"},
+    "data_generators/vocabulary.py": set(),
+    "data_generators/character_tokenizer.py": PURE | VOCABULARY,
+    "errors.py": set(),
+}
+
+
+def imported_modules(source):
+    """Every module that a source file imports, inside functions too."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
+
+
+def is_allowed(module, allowed):
+    top = module.partition(".")[0]
+    return top in sys.stdlib_module_names or any(
+        f"{module}.".startswith(f"{name}.") for name in allowed
+    )
+
+
+def test_the_check_finds_what_it_should():
+    source = "import os, keras.ops\ndef f():\n  from tensorflow.io import gfile"
+    modules = list(imported_modules(source))
+    assert modules == ["os", "keras.ops", "tensorflow.io.gfile"]
+    assert [is_allowed(m, PURE) for m in modules] == [True, True, False]
+    assert not is_allowed("keras_hub.layers", PURE)
+    assert not is_allowed("tpt_keras.training", ALLOWED["models"])
+
+
+@pytest.mark.parametrize("place", ALLOWED)
+def test_imports_run_one_way(place):
+    path = PACKAGE / place
+    files = [path] if path.is_file() else sorted(path.rglob("*.py"))
+    assert files
+    forbidden = [
+        f"{file.relative_to(PACKAGE)}: {module}"
+        for file in files
+        for module in imported_modules(file.read_text())
+        if not is_allowed(module, ALLOWED[place])
+    ]
+    assert not forbidden
+
+
+HEAVY = [
+    "tensorflow_datasets",
+    "keras_tuner",
+    "matplotlib",
+    "tensorboard",
+    "sympy",
+    "mathematics_dataset",
+]
+
+
+def run_python(script):
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=PACKAGE.parent,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+
+
+def test_importing_the_package_is_cheap():
+    heavy = ["keras", "tensorflow", *HEAVY]
+    loaded = run_python(
+        "import sys, tpt_keras\n"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    assert loaded == "[]"
+
+
+@pytest.mark.slow
+def test_using_a_model_imports_only_what_keras_does():
+    # Keras imports matplotlib where it finds it.
+    loaded = run_python(
+        "import sys, keras\n"
+        "before = set(sys.modules)\n"
+        "import tpt_keras\n"
+        "tpt_keras.Transformer, tpt_keras.load_model\n"
+        "assert 'tpt_keras.models.transformer' in sys.modules\n"
+        f"print([m for m in {HEAVY} if m in set(sys.modules) - before])"
+    )
+    assert loaded == "[]"

@@ -1,0 +1,36 @@
+import keras
+import numpy as np
+import pytest
+
+from tpt_keras.errors import UsageError
+from tpt_keras.models import Transformer
+from tpt_keras.models.load_model import MODEL_FILE
+from tpt_keras.models.load_model import load_model
+
+
+def test_loads_what_was_saved(tmp_path):
+    model = Transformer.from_preset(
+        "tp_transformer_tiny", hidden_dim=8, num_heads=2, num_layers=1
+    )
+    model.save(tmp_path / MODEL_FILE)
+    for model_dir in (tmp_path, str(tmp_path)):
+        loaded = load_model(model_dir)
+        assert type(loaded) is Transformer
+        assert loaded.config == model.config
+        for weight, other in zip(loaded.weights, model.weights, strict=True):
+            np.testing.assert_array_equal(
+                *map(keras.ops.convert_to_numpy, (weight, other))
+            )
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(UsageError, match=r"no model folder '.*missing'"):
+        load_model(tmp_path / "missing")
+
+
+def test_folder_without_a_model(tmp_path):
+    with pytest.raises(UsageError) as error:
+        load_model(tmp_path)
+    for part in (str(tmp_path), MODEL_FILE, "experiments.train"):
+        assert part in str(error.value)
+    assert "\n" not in str(error.value)

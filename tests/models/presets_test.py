@@ -1,0 +1,87 @@
+import keras
+import pytest
+
+from tpt_keras.errors import UsageError
+from tpt_keras.models import PRESETS
+from tpt_keras.models import Transformer
+from tpt_keras.models import TransformerConfig
+
+# What the released checkpoints hold, at their vocabulary of 73 symbols.
+RELEASED_COUNTS = {
+    "transformer": 44_188_160,
+    "tp_transformer": 49_178_624,
+    "tp_transformer_b": 43_001_760,
+    "tp_transformer_c": 30_023_168,
+}
+
+
+def expected_count(config):
+    d, f = config.hidden_dim, config.intermediate_dim
+    affine = d * d + d
+    # Queries, keys, values and outputs of three attentions, and the roles.
+    maps = {"none": 12, "hadamard": 15, "tensor": 15}[config.binding]
+    cells = maps * affine + 2 * (2 * d * f + f + d) + 14 * d
+    if config.binding == "tensor":
+        cells += 3 * d * d * (d // config.num_heads - 1)
+    role = affine if config.bind_embeddings else 0
+    return config.vocabulary_size * d + role + config.num_layers * cells
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", RELEASED_COUNTS)
+def test_a_model_holds_as_many_weights_as_the_released(preset):
+    model = Transformer.from_preset(preset, vocabulary_size=73)
+    assert model.count_params() == RELEASED_COUNTS[preset]
+
+
+@pytest.mark.parametrize("preset", RELEASED_COUNTS)
+def test_the_formula_gives_the_released_counts(preset):
+    config = PRESETS[preset].replace(vocabulary_size=73)
+    assert expected_count(config) == RELEASED_COUNTS[preset]
+
+
+@pytest.mark.parametrize("binding", ["none", "hadamard", "tensor"])
+@pytest.mark.parametrize("bind_embeddings", [False, True])
+def test_small_models_follow_the_formula(binding, bind_embeddings):
+    config = TransformerConfig(
+        hidden_dim=12,
+        intermediate_dim=20,
+        num_heads=3,
+        num_layers=2,
+        binding=binding,
+        bind_embeddings=bind_embeddings,
+    )
+    model = Transformer(config)
+    assert model.count_params() == expected_count(config)
+    assert len(model.trainable_weights) == len(model.weights)
+
+
+def test_every_preset_is_a_valid_row():
+    assert set(RELEASED_COUNTS) < set(PRESETS)
+    for config in PRESETS.values():
+        assert isinstance(config, TransformerConfig)
+        assert config.vocabulary_size == 72
+
+
+def test_from_preset_takes_overrides_and_a_dtype():
+    model = Transformer.from_preset(
+        "tp_transformer_tiny",
+        dtype="mixed_bfloat16",
+        hidden_dim=8,
+        num_heads=2,
+        num_layers=1,
+    )
+    config = PRESETS["tp_transformer_tiny"]
+    assert model.config == config.replace(
+        hidden_dim=8, num_heads=2, num_layers=1
+    )
+    assert model.dtype_policy == keras.DTypePolicy("mixed_bfloat16")
+
+
+def test_unknown_names_list_the_known_ones():
+    with pytest.raises(UsageError) as error:
+        Transformer.from_preset("tp_transformer_d")
+    for preset in PRESETS:
+        assert preset in str(error.value)
+    with pytest.raises(UsageError, match=r"hyperparameter 'depth'.*num_layers"):
+        Transformer.from_preset("transformer", depth=2)

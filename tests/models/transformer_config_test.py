@@ -1,0 +1,132 @@
+import dataclasses
+
+import pytest
+
+from tpt_keras.data_generators.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.errors import UsageError
+from tpt_keras.models import TransformerConfig
+
+VOCABULARY = ("<pad>", "<start>", "<end>", "a", "b")
+
+
+def test_the_defaults_are_the_papers():
+    config = TransformerConfig()
+    assert config.hidden_dim == 512
+    assert config.intermediate_dim == 2048
+    assert config.num_heads == 8
+    assert config.num_layers == 6
+    assert config.binding == "hadamard"
+    assert config.bind_embeddings
+    assert config.dropout == 0.0
+    assert config.vocabulary == MATHEMATICS_VOCABULARY
+    assert config.vocabulary_size == 72
+    assert (config.max_question_length, config.max_answer_length) == (160, 30)
+
+
+def test_is_frozen_and_comparable():
+    config = TransformerConfig(vocabulary=list(VOCABULARY))
+    assert config.vocabulary == VOCABULARY
+    assert config == TransformerConfig(**dataclasses.asdict(config))
+    assert hash(config) == hash(TransformerConfig(vocabulary=VOCABULARY))
+    assert config != TransformerConfig()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.dropout = 0.5
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"binding": "tpr"}, "binding 'tpr'.*hadamard, none, tensor"),
+        ({"initialization": "x"}, "initialization 'x'.*paper, released"),
+        ({"num_heads": 7}, "num_heads=7, hidden_dim=512"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\).*1.0"),
+        ({"dropout": -0.1}, "dropout"),
+        ({"vocabulary_size": 71}, "at least the vocabulary's 72.*71"),
+        *(
+            ({name: value}, f"{name} must be positive")
+            for name in (
+                "hidden_dim",
+                "intermediate_dim",
+                "num_heads",
+                "num_layers",
+                "max_question_length",
+                "max_answer_length",
+            )
+            for value in (0, -1)
+        ),
+    ],
+)
+def test_values_that_make_no_sense(values, message):
+    with pytest.raises(UsageError, match=message):
+        TransformerConfig(**values)
+    with pytest.raises(UsageError, match=message):
+        TransformerConfig().replace(**values)
+
+
+def test_vocabulary_size_may_be_larger():
+    config = TransformerConfig(vocabulary=VOCABULARY, vocabulary_size=9)
+    assert config.vocabulary_size == 9
+
+
+def test_replace():
+    config = TransformerConfig(dropout=0.1)
+    other = config.replace(num_layers=2, binding="none")
+    assert (other.num_layers, other.binding, other.dropout) == (2, "none", 0.1)
+    assert config.num_layers == 6
+
+
+def test_replacing_the_vocabulary_changes_its_size():
+    config = TransformerConfig()
+    assert config.replace(vocabulary=VOCABULARY).vocabulary_size == 5
+    other = config.replace(vocabulary=VOCABULARY, vocabulary_size=7)
+    assert other.vocabulary_size == 7
+    # But nothing else does.
+    other = other.replace(num_layers=1)
+    assert (other.vocabulary, other.vocabulary_size) == (VOCABULARY, 7)
+
+
+def test_replace_lists_the_known_names():
+    with pytest.raises(
+        UsageError, match=r"hyperparameter 'layers'.*dropout.*num_layers"
+    ):
+        TransformerConfig().replace(layers=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("num_layers=2", {"num_layers": 2}),
+        (
+            " hidden_dim = 64 ,dropout=0.1,binding=none,",
+            {"hidden_dim": 64, "dropout": 0.1, "binding": "none"},
+        ),
+        ("bind_embeddings=false", {"bind_embeddings": False}),
+        ("bind_embeddings=True", {"bind_embeddings": True}),
+        ("layer_norm_epsilon=1e-6", {"layer_norm_epsilon": 1e-6}),
+        ("dropout=0", {"dropout": 0.0}),
+    ],
+)
+def test_parse_overrides(text, expected):
+    overrides = TransformerConfig().parse_overrides(text)
+    assert overrides == expected
+    for name, value in expected.items():
+        assert type(overrides[name]) is type(value)
+    TransformerConfig().replace(**overrides)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("layers=2", "hyperparameter 'layers'.*num_layers"),
+        ("vocabulary=abc", "hyperparameter 'vocabulary'.*num_layers"),
+        ("num_layers=two", "num_layers takes a value of type int.*'two'"),
+        ("num_layers=2.5", "num_layers takes a value of type int.*'2.5'"),
+        ("num_layers", "num_layers takes a value of type int.*''"),
+        ("dropout=much", "dropout takes a value of type float.*'much'"),
+        ("bind_embeddings=1", "bind_embeddings takes .* bool.*'1'"),
+    ],
+)
+def test_overrides_that_make_no_sense(text, message):
+    with pytest.raises(UsageError, match=message):
+        TransformerConfig().parse_overrides(text)
