@@ -55,7 +55,7 @@ def read_config(model_dir):
         Dict.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If there is none, or a damaged one.
     """
     path = pathlib.Path(model_dir) / CONFIG_FILE
     if not path.is_file():
@@ -63,7 +63,13 @@ def read_config(model_dir):
             f"The folder {str(model_dir)!r} holds no {CONFIG_FILE}: it is no "
             "model folder. Train one with python -m experiments.train."
         )
-    return json.loads(path.read_text())
+    try:
+        return json.loads(path.read_text())
+    except ValueError:
+        raise UsageError(
+            f"The file {str(path)!r} is damaged. Restore it, or train into "
+            "another folder."
+        ) from None
 
 
 def save_finished_model(model, model_dir, config):

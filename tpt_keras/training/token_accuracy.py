@@ -18,8 +18,11 @@ class TokenAccuracy(keras.metrics.Mean):
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         is_token = ops.not_equal(y_true, self.pad_id)
+        # Flat, for Keras would first average every row, so that a batch
+        # counted for less the more padding it has.
         super().update_state(
-            is_predicted(y_true, y_pred), sample_weight=is_token
+            ops.ravel(is_predicted(y_true, y_pred)),
+            sample_weight=ops.ravel(is_token),
         )
 
     def get_config(self):

@@ -109,7 +109,12 @@ def compile_model(model, optimizer=None, jit_compile=False):
 def _checkpoints(model, model_dir):
     model.optimizer.build(model.trainable_variables)
     return tf.train.CheckpointManager(
-        tf.train.Checkpoint(model=model, optimizer=model.optimizer),
+        tf.train.Checkpoint(
+            model=model,
+            optimizer=model.optimizer,
+            # The states of the dropouts' seeds, which Keras does not track.
+            seeds=model.non_trainable_variables,
+        ),
         model_dir / "checkpoints",
         max_to_keep=3,
     )
@@ -129,22 +134,37 @@ def _restore(checkpoints, model):
 def _fit(model, config, model_dir, checkpoints, training, validation, step):
     """Runs what is left; an epoch of Keras is one evaluation's interval."""
     interval = _interval(config)
-    model.fit(
-        training.dataset(start_step=step),
-        initial_epoch=step // interval,
-        epochs=-(-config.train_steps // interval),
-        steps_per_epoch=interval,
-        validation_data=validation.dataset(num_epochs=1).cache(),
-        callbacks=[
-            keras.callbacks.TensorBoard(model_dir / "logs"),
-            keras.callbacks.CSVLogger(
-                model_dir / "history.csv", append=step > 0
-            ),
-            keras.callbacks.LambdaCallback(
-                on_epoch_end=lambda epoch, logs: checkpoints.save()
-            ),
-        ],
-    )
+    history_path = model_dir / "history.csv"
+    _cut_history(history_path, -(-step // interval))
+    whole, rest = divmod(config.train_steps, interval)
+    # The last interval is shorter where the numbers do not divide.
+    for epochs, steps in ((whole, interval), (whole + bool(rest), rest)):
+        initial_epoch = -(-step // interval)
+        if initial_epoch >= epochs:
+            continue
+        model.fit(
+            training.dataset(start_step=step),
+            initial_epoch=initial_epoch,
+            epochs=epochs,
+            steps_per_epoch=steps,
+            shuffle=False,  # the batches are in random order already
+            validation_data=validation.dataset(num_epochs=1).cache(),
+            callbacks=[
+                keras.callbacks.TensorBoard(model_dir / "logs"),
+                keras.callbacks.CSVLogger(history_path, append=step > 0),
+                keras.callbacks.LambdaCallback(
+                    on_epoch_end=lambda epoch, logs: checkpoints.save()
+                ),
+            ],
+        )
+        step = int(model.optimizer.iterations)
+
+
+def _cut_history(path, epochs):
+    """Drops what was logged after the checkpoint that training goes on from."""
+    if path.exists():
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(lines[: 1 + epochs]))
 
 
 def _interval(config):
