@@ -12,8 +12,7 @@ setup: $(VENV)/.installed
 
 $(VENV)/.installed: setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) pip install --quiet --upgrade pip --constraint constraints.txt
-	$(RUN) pip install --editable ".[test]" --constraint constraints.txt
+	$(RUN) pip install --editable ".[test,beam]" --constraint constraints.txt
 	touch $@
 
 # Everything that a finished step left is kept: run again, it goes on.

@@ -43,6 +43,7 @@ setuptools.setup(
     ],
     extras_require={
         "test": TEST,
+        "beam": ["apache-beam"],
         "benchmarks": ["keras-hub"],
         # Reads and writes the checkpoints of the released code.
         "torch": ["torch>=2.4"],

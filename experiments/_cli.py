@@ -1,6 +1,7 @@
 """How every command here starts and ends."""
 
 import contextlib
+import errno
 import os
 import sys
 
@@ -9,6 +10,8 @@ from absl import flags
 from absl import logging
 
 from tpt_keras.errors import UsageError
+
+_NOT_OUR_DEFECTS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
 
 
 def run(main):
@@ -31,6 +34,10 @@ def run(main):
             main()
         except UsageError as error:
             _exit(error)
+        except OSError as error:
+            if error.errno not in _NOT_OUR_DEFECTS:
+                raise
+            _exit(f"{error}. Make room, or choose another folder.")
 
     app.run(guarded, flags_parser=_parse_flags)
 

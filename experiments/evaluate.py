@@ -24,12 +24,16 @@ flags.DEFINE_list(
 flags.DEFINE_string(
     "data_dir", None, "Folder of the data. Default: the training's."
 )
+flags.DEFINE_string("dataset", None, "Default: the training's.")
 flags.DEFINE_integer("batch_size", 256, "Problems in a batch.")
 
 
 def main():
     if not FLAGS.model_dir:
         raise UsageError("--model_dir is missing: which model?")
+    if FLAGS.batch_size <= 0:
+        raise UsageError("--batch_size must be positive.")
+    from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.models.load_model import load_model
     from tpt_keras.training import model_folder
     from tpt_keras.training.evaluate import evaluate
@@ -37,14 +41,17 @@ def main():
 
     model = load_model(FLAGS.model_dir)
     training = model_folder.read_config(FLAGS.model_dir).get("training", {})
-    modules = FLAGS.modules or training.get("modules")
+    modules = select_modules(FLAGS.modules) or training.get("modules")
+    dataset = FLAGS.dataset or training.get("dataset", "mathematics_dataset")
     data_dir = FLAGS.data_dir or training.get("data_dir")
     if not modules or not data_dir:
         raise UsageError(
             "The model was not trained here: name --modules and --data_dir."
         )
     compile_model(model)
-    results = evaluate(model, modules, FLAGS.splits, data_dir, FLAGS.batch_size)
+    results = evaluate(
+        model, modules, FLAGS.splits, data_dir, FLAGS.batch_size, dataset
+    )
     path = pathlib.Path(FLAGS.model_dir) / "evaluation.json"
     path.write_text(json.dumps(results, indent=2))
     for result in results:

@@ -26,6 +26,8 @@ flags.DEFINE_integer("count", 10, "Problems of each module.")
 def main():
     if not FLAGS.saved_model or not FLAGS.modules:
         raise UsageError("--saved_model and --modules are needed.")
+    if FLAGS.count <= 0:
+        raise UsageError("--count must be positive.")
     path = find_saved_model(FLAGS.saved_model)
     import tensorflow as tf
     import tensorflow_datasets as tfds

@@ -5,6 +5,7 @@
 """
 
 import json
+import os
 
 from absl import flags
 
@@ -28,7 +29,9 @@ def main():
     import tensorflow as tf
 
     signature = tf.saved_model.load(str(path)).signatures["serving_default"]
-    outputs = signature(questions=tf.constant(FLAGS.question))
+    # As bytes, for what was typed may be no valid text.
+    questions = [os.fsencode(question) for question in FLAGS.question]
+    outputs = signature(questions=tf.constant(questions))
     for question, answer, status in zip(
         FLAGS.question, outputs["answers"].numpy(), outputs["status"].numpy()
     ):

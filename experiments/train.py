@@ -19,7 +19,15 @@ flags.DEFINE_string(
     "",
     "Changes to the preset: hidden_dim=256,num_layers=3.",
 )
-flags.DEFINE_list("modules", [], "Names of the modules to train on.")
+flags.DEFINE_list(
+    "modules", [], "Names of modules, patterns (numbers__*), or all."
+)
+flags.DEFINE_list(
+    "module_weights", [], "Shares of the modules, sorted by name."
+)
+flags.DEFINE_string(
+    "dataset", "mathematics_dataset", "mathematics_dataset or math_dataset."
+)
 flags.DEFINE_string("data_dir", "data", "Folder that prepare_data filled.")
 flags.DEFINE_string("model_dir", None, "Folder for everything that is left.")
 flags.DEFINE_integer("train_steps", 1_000_000, "Number of optimizer steps.")
@@ -48,6 +56,7 @@ def main():
         raise UsageError("--model_dir is missing: where shall the model go?")
     if not FLAGS.modules:
         raise UsageError("--modules is missing: what shall be learned?")
+    from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.models import PRESETS
     from tpt_keras.training.train import train
     from tpt_keras.training.training_config import TrainingConfig
@@ -60,6 +69,7 @@ def main():
             field.name: FLAGS[field.name].value
             for field in dataclasses.fields(TrainingConfig)
         }
+        | {"modules": select_modules(FLAGS.modules)}
     )
     train(model_config, config, FLAGS.model_dir, preset=FLAGS.preset)
 

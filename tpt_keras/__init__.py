@@ -16,7 +16,7 @@ _HOMES = {
     "UsageError": "tpt_keras.errors",
     "load_model": "tpt_keras.models.load_model",
 }
-_ROOMS = ("decoding", "layers", "models")
+_ROOMS = ("checkpoints", "decoding", "layers", "models")
 __all__ = [*_HOMES, *_ROOMS]
 
 

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 from absl.testing import parameterized
 
-from tests.checkpoints.adam import PyTorchAdam
 from tpt_keras.checkpoints import from_reference
 from tpt_keras.checkpoints import to_reference
+from tpt_keras.training.pytorch_adam import PyTorchAdam
 from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
 
 torch = pytest.importorskip(

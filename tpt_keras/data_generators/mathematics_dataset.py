@@ -32,6 +32,11 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
     Made from files in the official layout, released or generated:
     `download_and_prepare(download_config=tfds.download.DownloadConfig(
     manual_dir=FOLDER_ABOVE_mathematics_dataset-v1.0))`.
+
+    Args:
+        with_beam: Whether to write with Apache Beam, for which the download
+            configuration then needs `beam_options`.
+        **kwargs: The base builder's arguments.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -43,6 +48,10 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
     BUILDER_CONFIGS = [
         tfds.core.BuilderConfig(name=module) for module in MODULES
     ]
+
+    def __init__(self, with_beam=False, **kwargs):
+        self._with_beam = with_beam
+        super().__init__(**kwargs)
 
     def _info(self):
         return self.dataset_info_from_configs(
@@ -78,7 +87,13 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
         }
 
     def _generate_examples(self, path):
-        for index, (question, answer) in enumerate(
-            official_text.read_problems(path)
-        ):
-            yield index, {"question": question, "answer": answer}
+        if self._with_beam:
+            beam = tfds.core.lazy_imports.apache_beam
+            return beam.Create([str(path)]) | beam.FlatMap(_keyed_examples)
+        return _keyed_examples(path)
+
+
+def _keyed_examples(path):
+    problems = official_text.read_problems(pathlib.Path(path))
+    for index, (question, answer) in enumerate(problems):
+        yield index, {"question": question, "answer": answer}

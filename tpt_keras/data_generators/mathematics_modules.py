@@ -13,11 +13,14 @@ There sets keep the order of insertion instead.
 """
 
 import collections.abc
+import fnmatch
 import functools
 import importlib
 import types
 
 import numpy as np
+
+from tpt_keras.errors import check_names
 
 # Difficulties are thirds of the range of entropy that a module draws from.
 TRAIN_SPLITS = ("train_easy", "train_medium", "train_hard")
@@ -207,6 +210,28 @@ def problem_functions(split):
         return _flatten(modules.test_extra())
     level = TRAIN_SPLITS.index(split)
     return _flatten(modules.train(functools.partial(_entropy_range, level)))
+
+
+def select_modules(patterns):
+    """Training modules by name or pattern.
+
+    Args:
+        patterns: Sequence of names, patterns such as `"numbers__*"`, or
+            `"all"`.
+
+    Returns:
+        Sorted tuple of names.
+
+    Raises:
+        UsageError: If a pattern fits no module.
+    """
+    selected = set()
+    for pattern in patterns:
+        fitting = fnmatch.filter(MODULES, "*" if pattern == "all" else pattern)
+        if not fitting:
+            check_names("module", [pattern], MODULES)
+        selected.update(fitting)
+    return tuple(sorted(selected))
 
 
 def _entropy_range(level, whole_range):

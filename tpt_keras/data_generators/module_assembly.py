@@ -4,6 +4,7 @@ import math
 
 from tpt_keras.data_generators.mathematics_modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
+from tpt_keras.data_generators.official_text import split_module
 from tpt_keras.data_generators.problem_shards import PROBLEMS_PER_SHARD
 
 # A split is left short when so many times the wanted problems were drawn:
@@ -57,8 +58,17 @@ class ModuleAssembly:
     def is_complete(self):
         return not self._order
 
-    def shard_path(self, split, shard):
-        """Where the shard's file is, or is to be."""
+    def drawing(self, split, shard):
+        """What `problem_shards.write_shard` needs to draw a shard."""
+        return (
+            self._shard_path(split, shard),
+            split_module(split, self.module),
+            split,
+            shard,
+            self.seed,
+        )
+
+    def _shard_path(self, split, shard):
         return self._shard_dir / f"{split}-{shard:06d}.json"
 
     def next_shard(self):
@@ -92,7 +102,7 @@ class ModuleAssembly:
             shard = self._merged[split]
             if shard not in self._arrived[split]:
                 return
-            path = self.shard_path(split, shard)
+            path = self._shard_path(split, shard)
             for question, answer in json.loads(path.read_text()):
                 self._take(split, question, answer)
             self._merged[split] += 1

@@ -1,79 +1,145 @@
-"""Where a data folder's datasets are."""
+"""The datasets of a data folder: where they are, and how they are made."""
 
 import pathlib
 
 import tensorflow_datasets as tfds
 
+from tpt_keras.data_generators.local_download_manager import (
+    LocalDownloadManager,
+)
 from tpt_keras.data_generators.mathematics_dataset import MathematicsDataset
 from tpt_keras.data_generators.mathematics_modules import MODULES
 from tpt_keras.data_generators.mathematics_modules import SPLITS
+from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.problem_source import ProblemSource
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 
+# Every dataset's own name of a split; the stock one joins the difficulties and
+# has no extrapolation.
+DATASETS = {
+    "mathematics_dataset": {split: split for split in SPLITS},
+    "math_dataset": {"train": "train", "interpolate": "test"},
+}
 
-def dataset_builder(module, data_dir):
+
+def train_splits(dataset):
+    """The splits of a dataset that are for training.
+
+    Args:
+        dataset: One of `DATASETS`.
+    """
+    check_names("dataset", [dataset], DATASETS)
+    return [
+        split
+        for split in DATASETS[dataset]
+        if split in (*TRAIN_SPLITS, "train")
+    ]
+
+
+def dataset_builder(
+    module, data_dir, dataset="mathematics_dataset", with_beam=False
+):
     """The builder of a module's dataset, prepared or not.
 
     Args:
         module: Name of a training module.
         data_dir: The data folder.
+        dataset: `"mathematics_dataset"`, ours, or `"math_dataset"`, the stock
+            one.
+        with_beam: Whether ours is to be written with Apache Beam.
 
     Returns:
-        A `MathematicsDataset`.
+        A builder of TensorFlow Datasets.
 
     Raises:
-        UsageError: If the module is unknown.
+        UsageError: If a name is unknown.
     """
     check_names("module", [module], MODULES)
-    return MathematicsDataset(config=module, data_dir=data_dir)
+    check_names("dataset", [dataset], DATASETS)
+    if dataset == "math_dataset":
+        return tfds.builder(f"math_dataset/{module}", data_dir=data_dir)
+    return MathematicsDataset(
+        config=module, data_dir=data_dir, with_beam=with_beam
+    )
 
 
-def problem_source(data_dir, modules, splits):
-    """The problems of some splits of some modules.
+def problem_source(data_dir, module, splits, dataset="mathematics_dataset"):
+    """The problems of some splits of a module.
 
     Args:
         data_dir: Folder that `experiments.prepare_data` filled.
-        modules: Names of training modules.
-        splits: Names of splits; one that a module lacks is passed over.
+        module: Name of a training module.
+        splits: Names of splits; one that the module lacks is passed over.
+        dataset: One of `DATASETS`.
 
     Returns:
-        A `ProblemSource`.
+        A `ProblemSource`, which may be empty.
 
     Raises:
-        UsageError: If a module or a split is unknown, or was not prepared.
+        UsageError: If a name is unknown, or the module was not prepared.
     """
-    check_names("split", splits, SPLITS)
-    check_names("module", modules, MODULES)
+    check_names("dataset", [dataset], DATASETS)
+    check_names("split", splits, DATASETS[dataset])
+    check_names("module", [module], MODULES)
+    again = (
+        f"Make it with python -m experiments.prepare_data "
+        f"--data_dir={data_dir} --modules={module} --dataset={dataset}."
+    )
     if not pathlib.Path(data_dir).is_dir():
+        raise UsageError(f"There is no data folder {str(data_dir)!r}. {again}")
+    builder = dataset_builder(module, data_dir, dataset)
+    if not builder.is_prepared():
         raise UsageError(
-            f"There is no data folder {str(data_dir)!r}. Make it with python "
-            f"-m experiments.prepare_data --data_dir={data_dir}."
+            f"The data folder {str(data_dir)!r} holds no finished {dataset} "
+            f"of module {module}. {again}"
         )
     paths = []
-    for module in modules:
-        builder = dataset_builder(module, data_dir)
-        if not builder.is_prepared():
+    for split in splits:
+        name = DATASETS[dataset][split]
+        if name in builder.info.splits:
+            paths += builder.info.splits[name].filepaths
+    for path in paths:
+        if not pathlib.Path(path).is_file():
             raise UsageError(
-                f"The data folder {str(data_dir)!r} holds no finished dataset "
-                f"of module {module}. Make it with python -m "
-                f"experiments.prepare_data --data_dir={data_dir} "
-                f"--modules={module}."
+                f"The file {path} of a prepared dataset is gone. Remove its "
+                f"folder. {again}"
             )
-        for split in splits:
-            if split in builder.info.splits:
-                paths += builder.info.splits[split].filepaths
     return ProblemSource(paths)
 
 
-def prepare_dataset(module, data_dir, manual_dir):
+def prepare_dataset(
+    module,
+    data_dir,
+    text_dir,
+    dataset="mathematics_dataset",
+    beam_options=None,
+):
     """Makes a module's dataset from files in the official layout.
 
     Args:
         module: Name of a training module.
         data_dir: The data folder.
-        manual_dir: Folder that holds `mathematics_dataset-v1.0`.
+        text_dir: Folder that holds `mathematics_dataset-v1.0`.
+        dataset: One of `DATASETS`.
+        beam_options: Apache Beam's pipeline options, to write with Beam.
+
+    Returns:
+        The builder, prepared.
     """
-    dataset_builder(module, data_dir).download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=manual_dir)
+    builder = dataset_builder(
+        module, data_dir, dataset, with_beam=beam_options is not None
     )
+    config = tfds.download.DownloadConfig(
+        manual_dir=text_dir, beam_options=beam_options
+    )
+    if dataset == "math_dataset":
+        # Its own code, but with the archive that is there already.
+        builder._make_download_manager = lambda **_: LocalDownloadManager(
+            text_dir, module
+        )
+    builder.download_and_prepare(download_config=config)
+    # Finds the records' places now rather than when training starts.
+    for name in builder.info.splits:
+        ProblemSource(builder.info.splits[name].filepaths)
+    return builder

@@ -1,6 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tpt_keras.data_generators.permutation import permute
 from tpt_keras.errors import UsageError
 
 # Batches that are sorted out together. More of them pad less, and take more
@@ -23,39 +24,20 @@ class ProblemBatches:
     divide.
 
     Args:
-        source: A `ProblemSource`.
+        source: What has a length and a `read`: a `ProblemSource`, a
+            `ProblemSlice`, a `ProblemMixture`.
         tokenizer: A `CharacterTokenizer`.
         batch_size: Number of problems in a batch.
         seed: Seed of the order.
-        start: First of the source's examples to take, in an order that is
-            shuffled by `cut_seed`; to cut a validation set from training.
-        stop: Where to stop. Defaults to the source's end.
-        cut_seed: Seed of the order that `start` and `stop` cut.
     """
 
-    def __init__(
-        self,
-        source,
-        tokenizer,
-        batch_size,
-        seed=0,
-        start=0,
-        stop=None,
-        cut_seed=0,
-    ):
+    def __init__(self, source, tokenizer, batch_size, seed=0):
+        if not len(source):
+            raise UsageError("There are no problems: the dataset is empty.")
         self.source = source
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.seed = seed
-        self.start = start
-        self.stop = len(source) if stop is None else min(stop, len(source))
-        self.cut_seed = cut_seed
-        if self.stop <= self.start:
-            raise UsageError(
-                f"There are no examples: the dataset has {len(source)}, of "
-                f"which {start} are set apart. Generate more, or set fewer "
-                "apart."
-            )
         self._token_of_byte = np.full(256, -1, dtype="int32")
         for symbol, token_id in tokenizer.token_ids.items():
             if len(symbol) == 1 and ord(symbol) < 256:
@@ -63,18 +45,20 @@ class ProblemBatches:
 
     def __len__(self):
         """Number of examples of an epoch."""
-        return self.stop - self.start
+        return len(self.source)
 
     @property
     def steps_per_epoch(self):
         return -(-len(self) // self.batch_size)
 
-    def iterate(self, start_step=0, num_epochs=None):
+    def iterate(self, start_step=0, num_epochs=None, shard=(0, 1)):
         """Generates batches.
 
         Args:
             start_step: Number of the first batch; takes no longer than `0`.
             num_epochs: How many epochs. Defaults to no end.
+            shard: Index of this worker and number of workers, each of which
+                gets its rows of every batch.
 
         Yields:
             Pairs of inputs, a dict of `encoder_token_ids` `(batch,
@@ -87,40 +71,44 @@ class ProblemBatches:
             for first in range(
                 window * WINDOW_BATCHES, self.steps_per_epoch, WINDOW_BATCHES
             ):
-                yield from self._window_batches(epoch, first, skip)
+                yield from self._window_batches(epoch, first, skip, shard)
                 skip = 0
             epoch, step = epoch + 1, 0
 
-    def dataset(self, start_step=0, num_epochs=None):
+    def dataset(self, start_step=0, num_epochs=None, shard=(0, 1)):
         """The batches as a `tf.data.Dataset`.
 
         Args:
             start_step: See `iterate`.
             num_epochs: See `iterate`.
+            shard: See `iterate`.
 
         Returns:
             A dataset of what `iterate` generates.
         """
         tokens = tf.TensorSpec((None, None), tf.int32)
         dataset = tf.data.Dataset.from_generator(
-            lambda: self.iterate(start_step, num_epochs),
+            lambda: self.iterate(start_step, num_epochs, shard),
             output_signature=(
                 {"encoder_token_ids": tokens, "decoder_token_ids": tokens},
                 tokens,
             ),
         )
+        if num_epochs is not None:
+            # Keras warns at the end of a dataset whose length it was not told.
+            steps = num_epochs * self.steps_per_epoch - start_step
+            dataset = dataset.apply(
+                tf.data.experimental.assert_cardinality(max(steps, 0))
+            )
         return dataset.prefetch(tf.data.AUTOTUNE)
 
-    def _window_batches(self, epoch, first, skip):
+    def _window_batches(self, epoch, first, skip, shard):
         """The batches of the window that starts with batch `first`."""
         positions = np.arange(
             first * self.batch_size,
             min((first + WINDOW_BATCHES) * self.batch_size, len(self)),
         )
-        order = _shuffle(positions, len(self), (self.seed, epoch))
-        indices = _shuffle(
-            order + self.start, len(self.source), (self.cut_seed, -1)
-        )
+        indices = permute(positions, len(self), (self.seed, epoch))
         questions, answers = self.source.read(indices)
         question_lengths = np.fromiter(map(len, questions), "int32")
         answer_lengths = np.fromiter(map(len, answers), "int32")
@@ -129,7 +117,8 @@ class ProblemBatches:
             question_lengths, answer_lengths, self.batch_size, rng
         )
         rng.shuffle(batches)
-        for rows in batches[skip:]:
+        index, count = shard
+        for rows in (batch[index::count] for batch in batches[skip:]):
             target = self._encode(answers[rows], answer_lengths[rows])
             yield (
                 {
@@ -191,13 +180,3 @@ def similar_length_batches(question_lengths, answer_lengths, batch_size, rng):
             for first in range(0, len(rows), batch_size)
         ]
     return batches
-
-
-def _shuffle(positions, count, seed):
-    """Where `positions` of `range(count)` go in the permutation of a seed."""
-    shuffled = tf.random.experimental.index_shuffle(
-        tf.constant(positions, tf.int64),
-        seed=tf.constant(seed, tf.int64),
-        max_index=tf.constant(count - 1, tf.int64),
-    )
-    return shuffled.numpy()

@@ -62,37 +62,60 @@ def generate_modules(
         seed: Seed; the result depends on nothing else.
         num_workers: Number of processes.
     """
-    assemblies = {}
-    for module in modules:
-        if not report_path(root, module).exists():
-            assemblies[module] = ModuleAssembly(
-                module,
-                split_counts(module, train_examples, evaluation_examples),
-                root / "shards" / module,
-                seed,
-            )
-    bars = {
-        module: tqdm.tqdm(
-            desc=module,
-            total=sum(assembly.counts.values()),
-            unit=" problems",
-            leave=False,
-        )
-        for module, assembly in assemblies.items()
-    }
+    waiting = unfinished_assemblies(
+        modules, root, train_examples, evaluation_examples, seed
+    )
+    all_modules = tqdm.tqdm(
+        total=len(waiting), desc="modules", unit=" modules", leave=False
+    )
+    active = []
+    bars = {}
     # Spawned, for TensorFlow does not survive a fork.
     with concurrent.futures.ProcessPoolExecutor(
         num_workers, mp_context=multiprocessing.get_context("spawn")
     ) as pool:
         running = {}
-        while assemblies:
-            _fill(pool, running, assemblies, 2 * num_workers)
-            for module in [m for m, a in assemblies.items() if a.is_complete]:
-                assembly = assemblies.pop(module)
-                _write_module(root, assembly, seed)
-                bars.pop(module).close()
+        while waiting or active:
+            # A slow module takes one of these places, not all.
+            while waiting and len(active) < num_workers + 2:
+                active.append(waiting.pop(0))
+                bars[active[-1].module] = _progress_bar(active[-1])
+            _fill(pool, running, active, 2 * num_workers)
+            for assembly in [a for a in active if a.is_complete]:
+                active.remove(assembly)
+                bars.pop(assembly.module).close()
+                write_module(root, assembly)
+                all_modules.update()
             if running:
                 _collect(running, bars)
+    all_modules.close()
+
+
+def unfinished_assemblies(
+    modules, root, train_examples, evaluation_examples, seed
+):
+    """Assemblies of those modules that have no report yet.
+
+    Args:
+        modules: See `generate_modules`.
+        root: See `generate_modules`.
+        train_examples: See `generate_modules`.
+        evaluation_examples: See `generate_modules`.
+        seed: See `generate_modules`.
+
+    Returns:
+        List of `ModuleAssembly`.
+    """
+    return [
+        ModuleAssembly(
+            module,
+            split_counts(module, train_examples, evaluation_examples),
+            root / "shards" / module,
+            seed,
+        )
+        for module in modules
+        if not report_path(root, module).exists()
+    ]
 
 
 def report_path(root, module):
@@ -100,31 +123,30 @@ def report_path(root, module):
     return root / f"{module}.json"
 
 
-def _fill(pool, running, assemblies, most):
-    """Gives the pool work, of the modules that had least of its time first.
+def _progress_bar(assembly):
+    return tqdm.tqdm(
+        desc=assembly.module,
+        total=sum(assembly.counts.values()),
+        unit=" problems",
+        leave=False,
+    )
 
-    So a slow module takes no more than its share while others wait.
-    """
-    for assembly in sorted(assemblies.values(), key=lambda a: a.seconds):
+
+def _fill(pool, running, assemblies, most):
+    """Gives the pool work, of the modules that had least of its time first."""
+    for assembly in sorted(assemblies, key=lambda a: a.seconds):
         while len(running) < most:
             task = assembly.next_shard()
             if task is None:
                 break
             split, shard = task
-            future = pool.submit(
-                _draw_shard,
-                assembly.shard_path(split, shard),
-                official_text.split_module(split, assembly.module),
-                split,
-                shard,
-                assembly.seed,
-            )
+            future = pool.submit(_draw_shard, *assembly.drawing(split, shard))
             running[future] = (assembly, split, shard)
 
 
-def _draw_shard(path, module, split, shard, seed):
+def _draw_shard(*drawing):
     start = time.monotonic()
-    write_shard(path, module, split, shard, seed)
+    write_shard(*drawing)
     return time.monotonic() - start
 
 
@@ -139,8 +161,13 @@ def _collect(running, bars):
         bar.update(sum(map(len, assembly.problems.values())) - bar.n)
 
 
-def _write_module(root, assembly, seed):
-    """Writes a whole module; its report last."""
+def write_module(root, assembly):
+    """Writes a whole module; its report last.
+
+    Args:
+        root: Folder to write to.
+        assembly: A `ModuleAssembly` that is complete.
+    """
     module = assembly.module
     for split in SPLITS:
         if assembly.problems.get(split):
@@ -149,12 +176,15 @@ def _write_module(root, assembly, seed):
                 assembly.problems[split],
             )
     report = {
-        "seed": seed,
+        "seed": assembly.seed,
         "examples": {s: len(p) for s, p in assembly.problems.items()},
         "wanted": assembly.counts,
         "dropped": assembly.dropped,
     }
-    report_path(root, module).write_text(json.dumps(report, indent=2))
+    path = report_path(root, module)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(report, indent=2))
+    partial.replace(path)
     shutil.rmtree(root / "shards" / module, ignore_errors=True)
     tqdm.tqdm.write(
         f"{module}: "

@@ -16,8 +16,8 @@ from tpt_keras.data_generators.mathematics_modules import problem_functions
 from tpt_keras.data_generators.vocabulary import MAX_ANSWER_LENGTH
 from tpt_keras.data_generators.vocabulary import MAX_QUESTION_LENGTH
 
-# Small, for the slowest modules draw a few problems a second.
-PROBLEMS_PER_SHARD = 500
+# Small, for the slowest modules draw one or two problems a second.
+PROBLEMS_PER_SHARD = 100
 
 
 def draw_problems(module, split, shard, seed, count=PROBLEMS_PER_SHARD):

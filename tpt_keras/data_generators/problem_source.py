@@ -1,3 +1,4 @@
+import array
 import os
 import pathlib
 
@@ -85,14 +86,7 @@ def _record_offsets(path):
         offsets = np.load(index_path)
         if len(offsets) and offsets[-1] == size:
             return offsets
-    data = np.memmap(path, dtype="uint8", mode="r") if size else b""
-    view = memoryview(data)
-    offsets = [0]
-    while offsets[-1] < size:
-        start = offsets[-1]
-        length = int.from_bytes(view[start : start + 8], "little")
-        offsets.append(start + _TFRECORD_HEADER + length + 4)
-    offsets = np.array(offsets, dtype="int64")
+    offsets = _scan_offsets(path, size)
     try:
         partial = index_path.with_suffix(f".partial-{os.getpid()}.npy")
         np.save(partial, offsets)
@@ -100,3 +94,14 @@ def _record_offsets(path):
     except OSError:
         pass  # a folder that cannot be written: found out anew next time
     return offsets
+
+
+def _scan_offsets(path, size):
+    offsets = array.array("q", [0])
+    # Read in pieces, not mapped: a mapped file would count as memory.
+    with open(path, "rb", buffering=1 << 20) as file:
+        while offsets[-1] < size:
+            length = int.from_bytes(file.read(8), "little")
+            offsets.append(offsets[-1] + _TFRECORD_HEADER + length + 4)
+            file.seek(length + 8, os.SEEK_CUR)
+    return np.array(offsets, dtype="int64")

@@ -302,7 +302,7 @@ class _Generator(keras.Model):
         super().__init__(name="generator", dtype=transformer.dtype_policy)
         self.transformer = transformer
         # XLA would compile anew for every length of question.
-        self.compile(jit_compile=keras.backend.backend() != "tensorflow")
+        self.compile(jit_compile=keras.backend.backend() == "jax")
 
     def call(self, encoder_token_ids):
         return self.transformer.generate(encoder_token_ids)

@@ -38,12 +38,14 @@ class QuestionAnswering(tf.Module):
             ),
             default_value=unknown_id,
         )
-        # An answer's special symbols, and rows without a symbol, are nothing.
+        # As the tokenizer decodes: special symbols are nothing.
         symbols = [
             symbol if symbol in characters else ""
             for symbol in model.tokenizer.vocabulary
         ]
-        symbols += [""] * (model.config.vocabulary_size - len(symbols))
+        symbols += ["\N{REPLACEMENT CHARACTER}"] * (
+            model.config.vocabulary_size - len(symbols)
+        )
         self._symbols = tf.constant(symbols)
 
     def answer(self, questions):

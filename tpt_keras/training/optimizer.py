@@ -2,6 +2,8 @@
 
 import keras
 
+from tpt_keras.training.pytorch_adam import PyTorchAdam
+
 
 def learning_rate_schedule(config):
     """The learning rate over time.
@@ -36,7 +38,7 @@ def make_optimizer(config):
     Returns:
         A Keras optimizer.
     """
-    return keras.optimizers.Adam(
+    return PyTorchAdam(
         learning_rate_schedule(config),
         beta_1=config.beta_1,
         beta_2=config.beta_2,

@@ -7,9 +7,12 @@ import keras
 import tensorflow as tf
 
 from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
-from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.prepared_data import problem_source
+from tpt_keras.data_generators.prepared_data import train_splits
 from tpt_keras.data_generators.problem_batches import ProblemBatches
+from tpt_keras.data_generators.problem_mixture import ProblemMixture
+from tpt_keras.data_generators.problem_slice import ProblemSlice
+from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import model_folder
@@ -74,17 +77,38 @@ def training_batches(model_config, config):
     Returns:
         Two `ProblemBatches` without a common example.
     """
-    source = problem_source(config.data_dir, config.modules, TRAIN_SPLITS)
-    common = {
-        "source": source,
-        "tokenizer": CharacterTokenizer(model_config.vocabulary),
-        "batch_size": config.batch_size,
-        "seed": config.seed,
-        "cut_seed": config.seed,
-    }
+    sources = [
+        problem_source(
+            config.data_dir,
+            module,
+            train_splits(config.dataset),
+            config.dataset,
+        )
+        for module in config.modules
+    ]
+    apart = -(-config.validation_examples // len(sources))
+    for module, source in zip(config.modules, sources):
+        if len(source) <= apart:
+            raise UsageError(
+                f"Module {module} has {len(source)} training problems, of "
+                f"which {apart} are set apart for validation. Generate more, "
+                "or lower --validation_examples."
+            )
+
+    def batches(weights, **part):
+        return ProblemBatches(
+            ProblemMixture(
+                [ProblemSlice(s, seed=config.seed, **part) for s in sources],
+                weights,
+            ),
+            CharacterTokenizer(model_config.vocabulary),
+            config.batch_size,
+            seed=config.seed,
+        )
+
     return (
-        ProblemBatches(start=config.validation_examples, **common),
-        ProblemBatches(stop=config.validation_examples, **common),
+        batches(config.module_weights or None, start=apart),
+        batches(None, stop=apart),
     )
 
 

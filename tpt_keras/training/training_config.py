@@ -15,6 +15,9 @@ class TrainingConfig:
     Args:
         modules: Names of the modules to train on.
         data_dir: Folder that `experiments.prepare_data` filled.
+        dataset: `"mathematics_dataset"`, or tfds's stock `"math_dataset"`.
+        module_weights: Shares of the modules, one number each. Defaults to the
+            same for all.
         train_steps: Number of optimizer steps.
         batch_size: Problems in a batch.
         learning_rate: Peak learning rate.
@@ -37,6 +40,8 @@ class TrainingConfig:
     modules: tuple
     data_dir: str
     train_steps: int
+    dataset: str = "mathematics_dataset"
+    module_weights: tuple = ()
     batch_size: int = 1024
     learning_rate: float = 1e-4
     schedule: str = "constant"
@@ -52,6 +57,13 @@ class TrainingConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "modules", tuple(self.modules))
+        weights = tuple(map(float, self.module_weights))
+        object.__setattr__(self, "module_weights", weights)
+        if weights and len(weights) != len(self.modules):
+            raise UsageError(
+                f"There are {len(weights)} module_weights for "
+                f"{len(self.modules)} modules: give one each."
+            )
         check_names("schedule", [self.schedule], SCHEDULES)
         for name in (
             "train_steps",
