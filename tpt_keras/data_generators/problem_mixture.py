@@ -31,12 +31,23 @@ class ProblemMixture:
     def __len__(self):
         return int(self._starts[-1])
 
+    def owners(self, indices):
+        """Which source each problem of the mixture comes from.
+
+        Args:
+            indices: Integer array `(count,)`.
+
+        Returns:
+            Integer array `(count,)`, counting the sources that are not empty.
+        """
+        return np.searchsorted(self._starts, indices, "right") - 1
+
     def read(self, indices):
         """Reads problems of the mixture; see `ProblemSource.read`."""
         indices = np.asarray(indices)
         questions = np.empty(len(indices), dtype=object)
         answers = np.empty(len(indices), dtype=object)
-        owners = np.searchsorted(self._starts, indices, "right") - 1
+        owners = self.owners(indices)
         for owner in np.unique(owners):
             rows = np.flatnonzero(owners == owner)
             source = self._sources[owner]

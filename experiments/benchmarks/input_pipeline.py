@@ -1,0 +1,282 @@
+"""The input pipeline: padding, order, speed, memory, start.
+
+    python -m experiments.prepare_data --modules=all --data_dir=data \
+        --train_examples=2000 --evaluation_examples=100
+    python -m experiments.benchmarks.input_pipeline --data_dir=data
+
+Memory and start are measured in processes of their own, on `--large_examples`
+problems that repeat the real ones, in a temporary folder.
+"""
+
+import json
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+from absl import flags
+
+from experiments import _cli
+from tpt_keras.errors import UsageError
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string("data_dir", "data", "Folder that prepare_data filled.")
+flags.DEFINE_list("batch_sizes", ["64", "1024"], "Problems in a batch.")
+flags.DEFINE_integer("large_examples", 5_000_000, "Examples to read.")
+flags.DEFINE_integer("small_examples", 500_000, "Examples to compare with.")
+flags.DEFINE_string("output", None, "JSON file for the results.")
+# How this file calls itself to measure in a fresh process.
+flags.DEFINE_string("probe", None, "TFRecord file to read.")
+flags.DEFINE_integer("probe_start_step", 0, "First batch of the probe.")
+flags.DEFINE_integer("probe_examples", 0, "Examples the probe reads.")
+
+
+def main():
+    if FLAGS.probe:
+        probe()
+        return
+    results = {"padding": padding_and_order()}
+    results["examples_per_second"] = examples_per_second()
+    results["train_step"] = train_step_examples_per_second()
+    print(
+        f"tp_transformer's training step takes {results['train_step']:.0f} "
+        "examples/s of batch 64"
+    )
+    results |= memory_and_start()
+    if FLAGS.output:
+        pathlib.Path(FLAGS.output).write_text(json.dumps(results, indent=2))
+
+
+def training_source():
+    """The mixture of all prepared modules, and where each module begins."""
+    from tpt_keras.data_generators.mathematics_modules import MODULES
+    from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
+    from tpt_keras.data_generators.prepared_data import problem_source
+    from tpt_keras.data_generators.problem_mixture import ProblemMixture
+
+    sources = [
+        problem_source(FLAGS.data_dir, module, TRAIN_SPLITS)
+        for module in MODULES
+    ]
+    return ProblemMixture(sources), [len(source) for source in sources]
+
+
+class _Recorder:
+    """A source that remembers which examples were read."""
+
+    def __init__(self, source):
+        self._source = source
+        self.reads = []
+
+    def __len__(self):
+        return len(self._source)
+
+    def read(self, indices):
+        self.reads.append(np.array(indices))
+        return self._source.read(indices)
+
+
+def make_batches(source, batch_size):
+    from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
+    from tpt_keras.data_generators.problem_batches import ProblemBatches
+
+    return ProblemBatches(source, CharacterTokenizer(), batch_size)
+
+
+def padding_and_order():
+    """Share of padding in an epoch; that it visits every example once."""
+    results = {}
+    mixture, lengths = training_source()
+    print(f"{len(mixture)} problems of {len(lengths)} modules")
+    if len(set(lengths)) > 1:
+        print(f"  modules hold {min(lengths)} to {max(lengths)} problems")
+    for batch_size in map(int, FLAGS.batch_sizes):
+        recorder = _Recorder(mixture)
+        padding, cells = np.zeros(2), np.zeros(2)
+        for inputs, targets in make_batches(recorder, batch_size).iterate(
+            num_epochs=1
+        ):
+            for place, tokens in enumerate(
+                (inputs["encoder_token_ids"], targets)
+            ):
+                padding[place] += (tokens == 0).sum()
+                cells[place] += tokens.size
+        visited = np.sort(np.concatenate(recorder.reads))
+        if not np.array_equal(visited, np.arange(len(mixture))):
+            raise AssertionError("An epoch did not visit every example once.")
+        source, target = padding / cells
+        results[batch_size] = {
+            "source_padding": source,
+            "target_padding": target,
+            "modules_in_a_batch": modules_in_a_batch(mixture, batch_size),
+        }
+        print(
+            f"  batch {batch_size}: padding {source:.1%} of source cells, "
+            f"{target:.1%} of target cells; "
+            f"{results[batch_size]['modules_in_a_batch']} modules in a batch "
+            "(fewest, median); every example once"
+        )
+    return results
+
+
+def modules_in_a_batch(mixture, batch_size):
+    """Fewest and median number of modules among an epoch's batches."""
+    owners = []
+
+    class Owners:
+        def __len__(self):
+            return len(mixture)
+
+        def read(self, indices):
+            questions, answers = mixture.read(indices)
+            owners.append(mixture.owners(indices))
+            # The answer is replaced by its owner's number, as long as it was.
+            return questions, np.array(
+                [
+                    b"%0*d" % (max(len(answer), 2), owner)
+                    for answer, owner in zip(answers, owners[-1])
+                ],
+                dtype=object,
+            )
+
+    counts = []
+    batches = make_batches(Owners(), batch_size)
+    for _, targets in batches.iterate(num_epochs=1):
+        decoded = [batches.tokenizer.decode(row) for row in targets]
+        counts.append(len({int(text) for text in decoded}))
+    return int(min(counts)), int(np.median(counts))
+
+
+def examples_per_second():
+    """Speed of the pipeline alone, through tf.data."""
+    results = {}
+    mixture, _ = training_source()
+    for batch_size in map(int, FLAGS.batch_sizes):
+        rates = []
+        for _ in range(3):
+            dataset = make_batches(mixture, batch_size).dataset(num_epochs=2)
+            examples = 0
+            start = time.perf_counter()
+            for _, targets in dataset:
+                examples += targets.shape[0]
+            rates.append(examples / (time.perf_counter() - start))
+        results[batch_size] = float(np.median(rates))
+        print(
+            f"  batch {batch_size}: {results[batch_size]:.0f} examples/s alone"
+        )
+    return results
+
+
+def train_step_examples_per_second():
+    from tpt_keras.models import Transformer
+    from tpt_keras.training.pytorch_adam import PyTorchAdam
+    from tpt_keras.training.train import compile_model
+
+    model = Transformer.from_preset("tp_transformer")
+    compile_model(model, PyTorchAdam(1e-4, global_clipnorm=0.1))
+    seconds = []
+    batches = make_batches(training_source()[0], 64).iterate()
+    for _ in range(6):
+        inputs, targets = next(batches)
+        start = time.perf_counter()
+        model.train_on_batch(inputs, targets)
+        seconds.append(time.perf_counter() - start)
+    return 64 / float(np.median(seconds[1:]))
+
+
+def memory_and_start():
+    """Peak memory of reading much and little; time to a late first batch."""
+    from tpt_keras.data_generators.problem_source import ProblemSource
+
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        files = {}
+        for size in (FLAGS.small_examples, FLAGS.large_examples):
+            files[size] = pathlib.Path(folder) / f"{size}.tfrecord"
+            write_repeated(files[size], size)
+            ProblemSource([files[size]])  # finds the records' places
+        peaks = {
+            size: run_probe(file, 0, size)["peak_megabytes"]
+            for size, file in files.items()
+        }
+        ratio = peaks[FLAGS.large_examples] / peaks[FLAGS.small_examples]
+        for size, peak in peaks.items():
+            print(f"  reading {size} examples: peak {peak:.0f} MB")
+        print(f"  ratio {ratio:.2f}")
+        starts = {
+            step: run_probe(files[FLAGS.large_examples], step, 64)["seconds"]
+            for step in (0, 100_000)
+        }
+        for step, seconds in starts.items():
+            print(f"  first batch from step {step}: {seconds:.2f} s")
+        results["peak_megabytes"] = peaks
+        results["peak_ratio"] = ratio
+        results["start_seconds"] = starts
+    return results
+
+
+def write_repeated(path, size):
+    """A TFRecord file of the real problems, over and over."""
+    import tensorflow as tf
+
+    mixture, _ = training_source()
+    questions, answers = mixture.read(np.arange(len(mixture)))
+
+    def feature(text):
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text]))
+
+    records = [
+        tf.train.Example(
+            features=tf.train.Features(
+                feature={"question": feature(q), "answer": feature(a)}
+            )
+        ).SerializeToString()
+        for q, a in zip(questions, answers)
+    ]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for index in range(size):
+            writer.write(records[index % len(records)])
+
+
+def run_probe(path, start_step, examples):
+    output = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "experiments.benchmarks.input_pipeline",
+            f"--probe={path}",
+            f"--probe_start_step={start_step}",
+            f"--probe_examples={examples}",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    return json.loads(output.splitlines()[-1])
+
+
+def probe():
+    """Reads batches of 64; prints the time of the first and the peak."""
+    from tpt_keras.data_generators.problem_source import ProblemSource
+
+    if not pathlib.Path(FLAGS.probe).is_file():
+        raise UsageError(f"There is no file {FLAGS.probe!r}.")
+    start = time.perf_counter()
+    batches = make_batches(ProblemSource([FLAGS.probe]), 64)
+    read, seconds = 0, None
+    for _, targets in batches.dataset(start_step=FLAGS.probe_start_step):
+        if seconds is None:
+            seconds = time.perf_counter() - start
+        read += targets.shape[0]
+        if read >= FLAGS.probe_examples:
+            break
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": seconds, "peak_megabytes": peak}))
+
+
+if __name__ == "__main__":
+    _cli.run(main)
