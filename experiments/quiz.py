@@ -39,7 +39,11 @@ def main():
             problems = tfds.load(
                 name, data_dir=FLAGS.data_dir, split=FLAGS.split
             )
-        except (tfds.core.DatasetNotFoundError, ValueError):
+        except (
+            tfds.core.DatasetNotFoundError,
+            tfds.core.dataset_info.DatasetInfoFileError,  # half-written
+            ValueError,
+        ):
             raise UsageError(
                 f"The folder {FLAGS.data_dir!r} holds no split {FLAGS.split!r} "
                 f"of {name}. Make it with python -m experiments.prepare_data."

@@ -1,8 +1,12 @@
 """What several folders of tests need and is slow to make."""
 
 import dataclasses
+import os
 
 import pytest
+
+# Before TensorFlow is imported: its native chatter on standard error.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 MODULE = "numbers__place_value"
 

@@ -1,0 +1,87 @@
+"""Runs the commands in `experiments`, here or in a process of their own."""
+
+import dataclasses
+import importlib
+import pathlib
+import subprocess
+import sys
+
+from absl import flags
+
+from experiments import _cli
+
+ROOT = pathlib.Path(_cli.__file__).parent.parent
+
+
+@dataclasses.dataclass
+class Result:
+    """What a command left: its exit status and what it printed."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def run_here(capfd, name, *arguments):
+    """Runs a command in this process, which is quicker.
+
+    Every command defines its flags when it is imported, and several define the
+    same, so that it is imported for the call and its flags go with it.
+
+    Args:
+        capfd: The fixture of that name.
+        name: The command's name: `"train"`.
+        *arguments: Its command line.
+
+    Returns:
+        A `Result`. An exception that the command does not catch is raised.
+    """
+    module_name = f"experiments.{name}"
+    sys.modules.pop(module_name, None)
+    module = importlib.import_module(module_name)
+    argv = sys.argv
+    sys.argv = [name, *map(str, arguments)]
+    capfd.readouterr()
+    try:
+        _cli.run(module.main)
+        raise AssertionError("absl exits.")
+    except SystemExit as exit_:
+        status = exit_.code or 0
+    finally:
+        sys.argv = argv
+        for flag in list(flags.FLAGS.get_flags_for_module(module_name)):
+            delattr(flags.FLAGS, flag.name)
+        flags.FLAGS.unparse_flags()
+        del sys.modules[module_name]
+    return Result(status, *capfd.readouterr())
+
+
+def run_alone(name, *arguments):
+    """Runs a command as a user does, in a process of its own.
+
+    Args:
+        name: The command's name: `"train"`.
+        *arguments: Its command line.
+
+    Returns:
+        A `Result`.
+    """
+    process = subprocess.run(
+        [sys.executable, "-m", f"experiments.{name}", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    return Result(process.returncode, process.stdout, process.stderr)
+
+
+def assert_refused(result, *parts):
+    """Exit status 2 and one line on standard error that has all the parts."""
+    assert result.status == 2, result
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: "), result.stderr
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert result.stderr.endswith("\n")
+    assert "Traceback" not in result.stderr
+    for part in parts:
+        assert str(part) in result.stderr

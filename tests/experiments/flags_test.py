@@ -1,0 +1,57 @@
+"""The flags of the training are the fields of its configuration."""
+
+import dataclasses
+import importlib
+import sys
+
+import pytest
+from absl import flags
+
+from tests.experiments.command import ROOT
+from tpt_keras.training.training_config import TrainingConfig
+
+
+@pytest.fixture
+def train_flags():
+    sys.modules.pop("experiments.train", None)
+    importlib.import_module("experiments.train")
+    found = flags.FLAGS.get_flags_for_module("experiments.train")
+    yield {flag.name: flag for flag in found}
+    for flag in found:
+        delattr(flags.FLAGS, flag.name)
+    del sys.modules["experiments.train"]
+
+
+def test_every_field_has_a_flag_with_its_default(train_flags):
+    for field in dataclasses.fields(TrainingConfig):
+        assert field.name in train_flags
+        if field.name in ("modules", "data_dir", "train_steps"):
+            continue  # without a default
+        default = train_flags[field.name].default
+        if isinstance(field.default, tuple):
+            default = tuple(default)
+        assert default == field.default, field.name
+        assert train_flags[field.name].help
+
+
+def test_the_papers_flagfile_is_the_default(train_flags):
+    """So that the recipe stays what it is when a default changes."""
+    flags.FLAGS(["train", f"--flagfile={ROOT}/experiments/configs/paper.cfg"])
+    values = {
+        name: flags.FLAGS[name].value
+        for name in train_flags
+        if flags.FLAGS[name].present
+    }
+    flags.FLAGS.unparse_flags()
+    assert values == {
+        "preset": "tp_transformer",
+        "train_steps": 1_000_000,
+        "batch_size": 1024,
+        "learning_rate": 1e-4,
+        "schedule": "constant",
+        "warmup_steps": 0,
+        "beta_1": 0.9,
+        "beta_2": 0.995,
+        "adam_epsilon": 1e-8,
+        "global_clipnorm": 0.1,
+    }

@@ -1,0 +1,239 @@
+"""Bad input ends with one line that names the culprit and the way out."""
+
+import shutil
+
+import pytest
+
+from tests.conftest import MODULE
+from tests.experiments.command import assert_refused
+from tests.experiments.command import run_alone
+from tpt_keras.data_generators.prepared_data import dataset_builder
+
+COMMANDS = ("evaluate", "export", "prepare_data", "quiz", "solve", "train")
+QUESTION = "--question=What is the tens digit of 31859?"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_unknown_flag(run, name):
+    assert_refused(run(name, "--nothing=1"), "nothing")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_unexpected_argument(run, name):
+    assert_refused(run(name, "something"), "'something'", "--")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nothing_given(run, name):
+    assert_refused(run(name), "--")
+
+
+def test_flagfile_that_is_not_there(run):
+    assert_refused(run("train", "--flagfile=no.cfg"), "no.cfg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--preset=tp_transformr"], ["'tp_transformr'", "tp_transformer_b"]),
+        (["--modules=numbers__nothing"], ["'numbers__nothing'", MODULE]),
+        (["--modules="], ["--modules"]),
+        (["--hparams=hidden=3"], ["'hidden'", "hidden_dim"]),
+        (["--hparams=hidden_dim=many"], ["hidden_dim", "int", "'many'"]),
+        (["--hparams=hidden_dim=30"], ["num_heads", "30"]),
+        (["--hparams=binding=glue"], ["'glue'", "hadamard"]),
+        (["--schedule=linear"], ["'linear'", "cosine"]),
+        (["--train_steps=0"], ["train_steps", "0"]),
+        (["--train_steps=some"], ["train_steps", "some"]),
+        (["--warmup_steps=9", "--train_steps=9"], ["warmup_steps", "9"]),
+        (["--batch_size=-1"], ["batch_size", "-1"]),
+        (["--validation_examples=600"], ["600", MODULE]),
+    ],
+)
+def test_train(run, place_value_data, tmp_path, arguments, parts):
+    result = run(
+        "train",
+        f"--modules={MODULE}",
+        f"--data_dir={place_value_data}",
+        f"--model_dir={tmp_path / 'model'}",
+        *arguments,
+    )
+    assert_refused(result, *parts)
+    assert not (tmp_path / "model").exists()
+
+
+def test_train_in_the_folder_of_another_training(
+    run, place_value_data, trained_model_dir
+):
+    result = run(
+        "train",
+        f"--modules={MODULE}",
+        f"--data_dir={place_value_data}",
+        f"--model_dir={trained_model_dir}",
+        "--validation_examples=20",
+    )
+    assert_refused(result, trained_model_dir, "hidden_dim: 16 there, 512 here")
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_missing_data_folder(run, trained_model_dir, tmp_path, name):
+    model_dir = trained_model_dir if name == "evaluate" else tmp_path / "model"
+    result = run(
+        name,
+        f"--modules={MODULE}",
+        f"--data_dir={tmp_path / 'nothing'}",
+        f"--model_dir={model_dir}",
+    )
+    assert_refused(result, tmp_path / "nothing", "experiments.prepare_data")
+
+
+@pytest.fixture
+def half_written_data(place_value_data, tmp_path):
+    """A data folder whose dataset was not finished."""
+    data_dir = tmp_path / "half"
+    shutil.copytree(place_value_data, data_dir)
+    path = dataset_builder(MODULE, data_dir).data_path
+    (path / "dataset_info.json").unlink()
+    return data_dir
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_half_written_dataset(
+    run, trained_model_dir, half_written_data, tmp_path, name
+):
+    model_dir = trained_model_dir if name == "evaluate" else tmp_path / "model"
+    result = run(
+        name,
+        f"--modules={MODULE}",
+        f"--data_dir={half_written_data}",
+        f"--model_dir={model_dir}",
+    )
+    assert_refused(
+        result, half_written_data, MODULE, "experiments.prepare_data"
+    )
+
+
+@pytest.mark.parametrize("name", ["evaluate", "export"])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_folder_without_a_model(run, tmp_path, name, is_there):
+    folder = tmp_path / "model"
+    if is_there:
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+    arguments = [f"--model_dir={folder}"]
+    if name == "export":
+        arguments.append(f"--export_dir={tmp_path / 'export'}")
+    assert_refused(run(name, *arguments), folder)
+    assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--splits=interpolat"], ["'interpolat'", "interpolate"]),
+        (["--modules=numbers__nothing"], ["'numbers__nothing'", MODULE]),
+        (["--modules=numbers__gcd"], ["numbers__gcd", "prepare_data"]),
+        (["--batch_size=0"], ["--batch_size"]),
+    ],
+)
+def test_evaluate(run, trained_model_dir, arguments, parts):
+    result = run("evaluate", f"--model_dir={trained_model_dir}", *arguments)
+    assert_refused(result, *parts)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--modules=numbers__nothing"], ["'numbers__nothing'", MODULE]),
+        (["--train_examples=0"], ["--train_examples"]),
+        (["--evaluation_examples=-5"], ["--evaluation_examples"]),
+        (["--num_workers=0"], ["--num_workers"]),
+    ],
+)
+def test_prepare_data(run, tmp_path, arguments, parts):
+    result = run(
+        "prepare_data",
+        f"--modules={MODULE}",
+        f"--data_dir={tmp_path / 'data'}",
+        *arguments,
+    )
+    assert_refused(result, *parts)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("", ["''", "EMPTY"]),
+        ("1" * 161, ["161", "160"]),
+        ("What is 5 % 3?", ["'%'", "'What is 5 % 3?'", "0123456789"]),
+        ("two\nlines", [r"'\n'"]),
+        ("\udcff", ["INVALID_UTF8"]),
+    ],
+)
+def test_solve(run, saved_model, question, parts):
+    result = run(
+        "solve", f"--saved_model={saved_model}", f"--question={question}"
+    )
+    assert_refused(result, *parts)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_solve_without_a_saved_model(run, tmp_path, is_there):
+    if is_there:
+        (tmp_path / "none" / "1").mkdir(parents=True)
+    result = run("solve", f"--saved_model={tmp_path / 'none'}", QUESTION)
+    assert_refused(result, tmp_path / "none", "experiments.export")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--modules=numbers__nothing"], ["numbers__nothing"]),
+        (["--split=interpolat"], ["'interpolat'"]),
+        (["--saved_model=nothing"], ["'nothing'", "experiments.export"]),
+        (["--count=0"], ["--count"]),
+    ],
+)
+def test_quiz(run, saved_model, place_value_data, arguments, parts):
+    result = run(
+        "quiz",
+        f"--saved_model={saved_model}",
+        f"--modules={MODULE}",
+        f"--data_dir={place_value_data}",
+        *arguments,
+    )
+    assert_refused(result, *parts)
+
+
+@pytest.mark.slow
+def test_quiz_without_its_data(saved_model, half_written_data, tmp_path):
+    """In a process that does not know the dataset's class, as the command."""
+    for data_dir in (half_written_data, tmp_path / "nothing"):
+        result = run_alone(
+            "quiz",
+            f"--saved_model={saved_model}",
+            f"--modules={MODULE}",
+            f"--data_dir={data_dir}",
+        )
+        assert_refused(result, data_dir, "prepare_data")
+
+
+@pytest.mark.slow
+def test_as_a_user_sees_it(saved_model, tmp_path):
+    """The same, where TensorFlow's own chatter could come between."""
+    assert_refused(run_alone("train", "--prest=x"), "prest")
+    assert_refused(
+        run_alone(
+            "train",
+            "--preset=nothing",
+            f"--modules={MODULE}",
+            f"--model_dir={tmp_path / 'model'}",
+        ),
+        "'nothing'",
+        "tp_transformer",
+    )
+    assert_refused(
+        run_alone("solve", f"--saved_model={saved_model}", "--question=5 % 3"),
+        "'%'",
+    )
