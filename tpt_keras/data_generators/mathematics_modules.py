@@ -1,11 +1,12 @@
 """The problem modules of DeepMind's `mathematics_dataset`, made to run today.
 
-The package (1.0.1, the newest) was written for old versions of NumPy and
-SymPy. `load_modules` restores, inside the package alone, what it misses:
+The package (1.0.1, the newest) was written for old versions of Python, NumPy
+and SymPy. `load_modules` restores, inside the package alone, what it misses:
 
 - `sympy.solvers.diophantine.base_solution_linear`, which moved one module down;
 - `numpy.object`, an alias that NumPy 1.24 removed;
-- `numpy.ndarray.itemset`, a method that NumPy 2.0 removed.
+- `numpy.ndarray.itemset`, a method that NumPy 2.0 removed;
+- whole floats as arguments of `random.randint`, which Python 3.12 refuses.
 
 It also makes the package deterministic: its compositions iterate over sets of
 strings and of objects, whose order changes with the process, not with the seed.
@@ -16,6 +17,7 @@ import collections.abc
 import fnmatch
 import functools
 import importlib
+import random
 import types
 
 import numpy as np
@@ -130,6 +132,17 @@ class _OldNumpy(types.ModuleType):
         return np.empty(*args, **kwargs).view(_ItemSettableArray)
 
 
+class _OldRandom(types.ModuleType):
+    """Python's `random` with what the package misses."""
+
+    def __getattr__(self, name):
+        return getattr(random, name)
+
+    @staticmethod
+    def randint(low, high):
+        return random.randint(int(low), int(high))
+
+
 class _OrderedSet(collections.abc.MutableSet):
     """A set that iterates in the order of insertion."""
 
@@ -183,6 +196,8 @@ def load_modules():
         "mathematics_dataset.sample.polynomials"
     )
     polynomials.np = _OldNumpy("numpy")
+    numbers = importlib.import_module("mathematics_dataset.modules.numbers")
+    numbers.random = _OldRandom("random")
     composition = importlib.import_module(
         "mathematics_dataset.util.composition"
     )

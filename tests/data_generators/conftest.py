@@ -1,0 +1,34 @@
+"""Small generated datasets, made once."""
+
+import pytest
+
+from tests.data_generators.files import MODULES
+
+
+@pytest.fixture(scope="session")
+def text_dir(tmp_path_factory):
+    """A folder of `MODULES` in the official layout: 320 and 60 problems."""
+    from tpt_keras.data_generators import official_text
+    from tpt_keras.data_generators.problem_generation import generate_modules
+
+    folder = tmp_path_factory.mktemp("text")
+    generate_modules(
+        MODULES,
+        folder / official_text.FOLDER,
+        train_examples=320,
+        evaluation_examples=60,
+        seed=3,
+        num_workers=2,
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data_dir(text_dir, tmp_path_factory):
+    """A data folder with the datasets of `MODULES`."""
+    from tpt_keras.data_generators.prepared_data import prepare_dataset
+
+    folder = tmp_path_factory.mktemp("data")
+    for module in MODULES:
+        prepare_dataset(module, folder, text_dir)
+    return folder
