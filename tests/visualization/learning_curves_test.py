@@ -37,7 +37,7 @@ def write_history(tmp_path):
 @pytest.mark.parametrize("num_rows", [0, 1, 3])
 def test_is_a_picture_of_sensible_size(tmp_path, write_history, num_rows):
     path = tmp_path / "curves.png"
-    draw_learning_curves(write_history(ROWS[:num_rows]), 100, path)
+    draw_learning_curves(write_history(ROWS[:num_rows]), 100, 300, path)
     pixels = image.imread(path)
     height, width = pixels.shape[:2]
     assert 300 <= height <= 800
@@ -58,8 +58,9 @@ def test_draws_what_the_history_says(tmp_path, write_history, monkeypatch):
         return plot(axes, x, y, **kwargs)
 
     monkeypatch.setattr(Axes, "plot", record)
-    draw_learning_curves(write_history(ROWS), 50, tmp_path / "curves.png")
-    steps = [50, 100, 150]
+    path = tmp_path / "curves.png"
+    draw_learning_curves(write_history(ROWS), 50, 120, path)
+    steps = [50, 100, 120]
     assert curves == [
         (steps, [3.5, 2.0, 0.5], "training"),
         (steps, [3.0, 2.5, 1.0], "unseen"),
@@ -71,7 +72,7 @@ def test_draws_what_the_history_says(tmp_path, write_history, monkeypatch):
 def test_other_curves_are_another_picture(tmp_path, write_history):
     paths = [tmp_path / "one.png", tmp_path / "other.png"]
     for path, rows in zip(paths, (ROWS, ROWS[:2])):
-        draw_learning_curves(write_history(rows), 100, path)
+        draw_learning_curves(write_history(rows), 100, 300, path)
     pixels = [image.imread(path) for path in paths]
     assert pixels[0].shape == pixels[1].shape
     assert (pixels[0] != pixels[1]).any()

@@ -61,6 +61,7 @@ def train(model_config, config, model_dir, preset=None):
     draw_learning_curves(
         model_dir / "history.csv",
         _interval(config),
+        config.train_steps,
         model_dir / "learning_curves.png",
     )
     model_folder.save_finished_model(model, model_dir, resolved)

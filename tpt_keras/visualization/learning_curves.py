@@ -4,17 +4,20 @@ import pathlib
 from matplotlib.figure import Figure
 
 
-def draw_learning_curves(history_path, steps_per_row, path):
+def draw_learning_curves(history_path, steps_per_row, last_step, path):
     """Draws loss and accuracy over time.
 
     Args:
         history_path: The training's `history.csv`, a row an evaluation.
         steps_per_row: Optimizer steps between two rows.
+        last_step: Step of the last row, which may be nearer.
         path: PNG file to write.
     """
     with pathlib.Path(history_path).open() as file:
         rows = list(csv.DictReader(file))
-    steps = [steps_per_row * (int(row["epoch"]) + 1) for row in rows]
+    steps = [
+        min(steps_per_row * (int(row["epoch"]) + 1), last_step) for row in rows
+    ]
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     loss_axes, accuracy_axes = figure.subplots(1, 2)
     for axes, metric, label in (
