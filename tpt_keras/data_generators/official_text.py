@@ -96,13 +96,19 @@ def read_problems(path):
                     f"the character {min(unknown)!r} is not in the vocabulary. "
                     "The file is damaged or of another dataset."
                 )
+            if not text:
+                raise UsageError(
+                    f"Module {path.stem} ({path.parent.name}), line {number} "
+                    "is empty. The file is damaged or of another dataset."
+                )
             if number % 2:
                 question = text
-            else:
+            elif line.endswith(b"\n"):
                 yield question, text
-    if number == 0 or number % 2:
+    if number == 0 or number % 2 or not line.endswith(b"\n"):
         raise UsageError(
             f"The file {path} is {'empty' if number == 0 else 'cut off'}: it "
-            f"has {number} lines, where questions and answers alternate. "
+            f"has {number} lines, where questions and answers alternate and "
+            "every line has an end. "
             "Fetch or generate it again."
         )

@@ -138,7 +138,7 @@ class ProblemBatches:
             for text in texts:
                 self.tokenizer.encode(text.decode("utf-8", "replace"))
         batch = np.full(
-            (len(texts), lengths.max() + 2),
+            (len(texts), lengths.max(initial=0) + 2),
             self.tokenizer.pad_id,
             dtype="int32",
         )

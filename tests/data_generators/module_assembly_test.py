@@ -1,0 +1,169 @@
+import json
+import pathlib
+import random
+import tempfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpt_keras.data_generators import module_assembly
+from tpt_keras.data_generators.mathematics_modules import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
+from tpt_keras.data_generators.module_assembly import MAX_DRAWS
+from tpt_keras.data_generators.module_assembly import ModuleAssembly
+
+MODULE = "numbers__place_value"
+SHARD_SIZE = 4
+SPLITS = (*EVALUATION_SPLITS, *TRAIN_SPLITS)
+COUNTS = st.fixed_dictionaries({split: st.integers(0, 14) for split in SPLITS})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_shards():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module_assembly, "PROBLEMS_PER_SHARD", SHARD_SIZE)
+        yield
+
+
+def draw(path, module, split, shard, seed, universe):
+    """Takes the place of `write_shard`: few questions, so many duplicates."""
+    rng = random.Random(f"{seed}/{split}/{shard}")
+    problems = [
+        (f"question {rng.randrange(universe)}", "1") for _ in range(SHARD_SIZE)
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(problems))
+
+
+def assemble(counts, folder, universe, choose=lambda count: 0, in_flight=1):
+    """Draws and adds shards, of those in flight in the order of choice."""
+    assembly = ModuleAssembly(MODULE, counts, pathlib.Path(folder), seed=5)
+    running = []
+    asked = []
+    while not assembly.is_complete:
+        while len(running) < in_flight and (task := assembly.next_shard()):
+            running.append(task)
+            asked.append(task)
+        task = running.pop(choose(len(running)))
+        draw(*assembly.drawing(*task), universe)
+        assembly.add_shard(*task, seconds=0.5)
+    assert assembly.next_shard() is None
+    assert len(asked) == len(set(asked))
+    return assembly, asked
+
+
+@given(COUNTS, st.integers(5, 80))
+def test_what_an_assembly_holds(counts, universe):
+    with tempfile.TemporaryDirectory() as folder:
+        assembly, asked = assemble(counts, folder, universe)
+    questions = {
+        split: [question for question, _ in problems]
+        for split, problems in assembly.problems.items()
+    }
+    training = [q for split in TRAIN_SPLITS for q in questions[split]]
+    assert len(training) == len(set(training))
+    for split in EVALUATION_SPLITS:
+        assert len(questions[split]) == len(set(questions[split]))
+        assert not set(training) & set(questions[split])
+    taken = sum(map(len, questions.values()))
+    for split, wanted in counts.items():
+        assert len(questions[split]) <= wanted
+        if len(questions[split]) < wanted:
+            # Left short, but not before so many draws.
+            draws = sum(task[0] == split for task in asked)
+            assert draws == MAX_DRAWS * -(-wanted // SHARD_SIZE)
+    assert assembly.seconds == 0.5 * len(asked)
+    dropped = sum(assembly.dropped.values())
+    # What is neither taken nor dropped was drawn beyond a full split.
+    unused = len(asked) * SHARD_SIZE - taken - dropped
+    assert 0 <= unused <= SHARD_SIZE * len(SPLITS)
+
+
+@given(
+    COUNTS,
+    st.integers(5, 80),
+    st.integers(1, 9),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_of_arrival_does_not_matter(counts, universe, in_flight, rng):
+    with tempfile.TemporaryDirectory() as folder:
+        one_by_one, _ = assemble(counts, folder, universe)
+    with tempfile.TemporaryDirectory() as folder:
+        shuffled, _ = assemble(
+            counts, folder, universe, rng.randrange, in_flight
+        )
+    assert shuffled.problems == one_by_one.problems
+    assert shuffled.dropped == one_by_one.dropped
+
+
+@given(COUNTS, st.integers(5, 80), st.data())
+def test_it_goes_on_from_the_shards_that_are_there(counts, universe, data):
+    with tempfile.TemporaryDirectory() as folder:
+        whole, asked = assemble(counts, folder, universe)
+        kept = set(data.draw(st.lists(st.sampled_from(asked))) if asked else [])
+        for task in set(asked) - kept:
+            whole.drawing(*task)[0].unlink()
+        # What a killed process was writing.
+        for split in SPLITS:
+            (pathlib.Path(folder) / f"{split}-000000.partial-1").write_text("[")
+        again, asked_again = assemble(counts, folder, universe)
+    assert not kept & set(asked_again)
+    assert again.problems == whole.problems
+    assert again.dropped == whole.dropped
+
+
+def test_what_was_dropped_is_counted(tmp_path):
+    shards = {
+        ("interpolate", 0): "aabc",
+        ("train_easy", 0): "abde",
+        ("train_easy", 1): "dfgh",
+    }
+    for (split, shard), letters in shards.items():
+        path = tmp_path / f"{split}-{shard:06d}.json"
+        path.write_text(json.dumps([(letter, "1") for letter in letters]))
+    counts = {"interpolate": 3, "train_easy": 4}
+    assembly = ModuleAssembly(MODULE, counts, tmp_path, seed=0)
+    assert assembly.is_complete
+    assert assembly.problems == {
+        "interpolate": [("a", "1"), ("b", "1"), ("c", "1")],
+        "train_easy": [("d", "1"), ("e", "1"), ("f", "1"), ("g", "1")],
+    }
+    # a twice, then d twice; a and b are evaluation questions.
+    assert assembly.dropped == {"duplicates": 2, "also_in_evaluation": 2}
+
+
+def test_a_module_of_few_questions_stops(tmp_path):
+    counts = {"interpolate": 4, "train_easy": 8}
+    assembly, asked = assemble(counts, tmp_path, universe=5)
+    assert asked.count(("train_easy", 0)) == 1
+    assert sum(split == "train_easy" for split, _ in asked) == 2 * MAX_DRAWS
+    # Every question was met: what interpolate has not is left for training.
+    assert len(assembly.problems["interpolate"]) == 4
+    assert len(assembly.problems["train_easy"]) == 1
+    assert assembly.dropped["also_in_evaluation"] > 0
+    assert assembly.dropped["duplicates"] > 0
+
+
+def test_what_it_asks_to_draw(tmp_path):
+    assembly = ModuleAssembly(
+        MODULE, {"extrapolate": 5, "train_hard": 1}, tmp_path, seed=7
+    )
+    tasks = list(iter(assembly.next_shard, None))
+    assert tasks == [("extrapolate", 0), ("extrapolate", 1), ("train_hard", 0)]
+    path = tmp_path / "extrapolate-000001.json"
+    assert assembly.drawing(*tasks[1]) == (
+        path,
+        "numbers__place_value_big",
+        "extrapolate",
+        1,
+        7,
+    )
+    assert assembly.drawing(*tasks[2])[1] == MODULE
+
+
+def test_nothing_is_wanted(tmp_path):
+    assembly = ModuleAssembly(MODULE, {"interpolate": 0}, tmp_path, seed=0)
+    assert assembly.is_complete
+    assert assembly.next_shard() is None
+    assert assembly.problems == {"interpolate": []}

@@ -1,0 +1,296 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tests.data_generators.list_source import ListSource
+from tests.data_generators.list_source import numbered_source
+from tpt_keras.data_generators import problem_batches
+from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
+from tpt_keras.data_generators.problem_batches import ProblemBatches
+from tpt_keras.data_generators.problem_batches import similar_length_batches
+from tpt_keras.data_generators.problem_mixture import ProblemMixture
+from tpt_keras.errors import UsageError
+
+TOKENIZER = CharacterTokenizer()
+
+
+@pytest.fixture
+def small_windows(monkeypatch):
+    """Several windows an epoch, of few problems."""
+    monkeypatch.setattr(problem_batches, "WINDOW_BATCHES", 3)
+
+
+def decode(batch):
+    """The problems of a batch, read from its token ids."""
+    inputs, targets = batch
+    sources, decoder = inputs["encoder_token_ids"], inputs["decoder_token_ids"]
+    assert len(sources) == len(decoder) == len(targets)
+    assert sources.dtype == decoder.dtype == targets.dtype == np.int32
+    # The decoder reads what it is to say, a step behind.
+    assert np.all(decoder[:, :1] == TOKENIZER.start_id)
+    is_text = targets[:, 1:] != TOKENIZER.pad_id
+    np.testing.assert_array_equal(
+        decoder[:, 1:][is_text], targets[:, :-1][is_text]
+    )
+    return [
+        (TOKENIZER.decode(source).encode(), TOKENIZER.decode(target).encode())
+        for source, target in zip(sources, targets)
+    ]
+
+
+def all_problems(source):
+    return list(zip(*source.read(np.arange(len(source)))))
+
+
+def epochs(batches, count):
+    """The decoded batches of each epoch."""
+    steps = batches.steps_per_epoch
+    decoded = [decode(batch) for batch in batches.iterate(num_epochs=count)]
+    assert len(decoded) == steps * count
+    return [decoded[i * steps : (i + 1) * steps] for i in range(count)]
+
+
+def assert_batches_equal(batch, other):
+    (inputs, targets), (other_inputs, other_targets) = batch, other
+    assert inputs.keys() == other_inputs.keys()
+    for name in inputs:
+        np.testing.assert_array_equal(inputs[name], other_inputs[name])
+    np.testing.assert_array_equal(targets, other_targets)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 90), st.integers(1, 20), st.integers(0, 2**32))
+def test_every_epoch_visits_every_problem_once(count, batch_size, seed):
+    source = numbered_source(count)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(problem_batches, "WINDOW_BATCHES", 3)
+        batches = ProblemBatches(source, TOKENIZER, batch_size, seed)
+        assert len(batches) == count
+        first, second = epochs(batches, 2)
+    for epoch in (first, second):
+        problems = [problem for batch in epoch for problem in batch]
+        assert sorted(problems) == sorted(all_problems(source))
+        sizes = sorted(map(len, epoch))
+        assert sizes[1:] == [batch_size] * (len(epoch) - 1)
+        assert sizes[0] == count - batch_size * (len(epoch) - 1)
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_epochs_and_seeds_differ():
+    source = numbered_source(300)
+    first, second = epochs(ProblemBatches(source, TOKENIZER, 8, seed=1), 2)
+    (again,) = epochs(ProblemBatches(source, TOKENIZER, 8, seed=1), 1)
+    (other,) = epochs(ProblemBatches(source, TOKENIZER, 8, seed=2), 1)
+    assert again == first
+    for epoch in (second, other):
+        assert epoch != first
+        # Other batches, too, and not only another order of the same.
+        same = {tuple(sorted(b)) for b in epoch} & {
+            tuple(sorted(b)) for b in first
+        }
+        assert not same
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 60), st.integers(1, 60), st.integers(1, 9))
+def test_start_step_is_skipping(start_step, count, batch_size):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(problem_batches, "WINDOW_BATCHES", 3)
+        batches = ProblemBatches(
+            numbered_source(count), TOKENIZER, batch_size, seed=4
+        )
+        skipped = itertools.islice(
+            batches.iterate(), start_step, start_step + 8
+        )
+        started = itertools.islice(batches.iterate(start_step), 8)
+        pairs = list(zip(started, skipped, strict=True))
+    assert len(pairs) == 8
+    for batch, other in pairs:
+        assert_batches_equal(batch, other)
+
+
+def test_start_step_reads_nothing_before(monkeypatch):
+    monkeypatch.setattr(problem_batches, "WINDOW_BATCHES", 64)
+    batches = ProblemBatches(numbered_source(1000), TOKENIZER, 10)
+    read = []
+    source_read = batches.source.read
+    monkeypatch.setattr(
+        batches.source,
+        "read",
+        lambda indices: read.append(len(indices)) or source_read(indices),
+    )
+    next(batches.iterate(start_step=100 * 10**6 + 70))
+    # One window: the second of an epoch of 100 batches.
+    assert read == [(100 - 64) * 10]
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_the_end():
+    batches = ProblemBatches(numbered_source(50), TOKENIZER, 8)
+    assert batches.steps_per_epoch == 7
+    assert len(list(batches.iterate(num_epochs=2))) == 14
+    assert len(list(batches.iterate(start_step=5, num_epochs=2))) == 9
+    assert list(batches.iterate(start_step=14, num_epochs=2)) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 20])
+@pytest.mark.usefixtures("small_windows")
+def test_workers_share_every_batch(workers):
+    # The last batch has fewer rows than there are workers.
+    batches = ProblemBatches(numbered_source(50), TOKENIZER, 8, seed=3)
+    whole = list(batches.iterate(num_epochs=1))
+    parts = [
+        list(batches.iterate(num_epochs=1, shard=(index, workers)))
+        for index in range(workers)
+    ]
+    assert {len(part) for part in parts} == {len(whole)}
+    for step, batch in enumerate(whole):
+        rows = [problem for part in parts for problem in decode(part[step])]
+        assert len(rows) == len(set(rows))
+        assert sorted(rows) == sorted(decode(batch))
+        sizes = [len(part[step][1]) for part in parts]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_workers_part_of_a_dataset():
+    batches = ProblemBatches(numbered_source(9), TOKENIZER, 8)
+    for index in range(4):
+        dataset = batches.dataset(num_epochs=1, shard=(index, 4))
+        sizes = [len(targets) for _, targets in dataset]
+        assert sorted(sizes) == [int(index == 0), 2]
+
+
+def test_the_encoding_is_the_tokenizers():
+    problems = [(b"What is 2 - 3?", b"-1"), (b"?", b"True"), (b"1 {}", b"z")]
+    batches = ProblemBatches(ListSource(problems), TOKENIZER, 3)
+    ((inputs, targets),) = batches.iterate(num_epochs=1)
+    assert sorted(decode((inputs, targets))) == sorted(problems)
+    questions = [q.decode() for q, _ in decode((inputs, targets))]
+    answers = [a.decode() for _, a in decode((inputs, targets))]
+    np.testing.assert_array_equal(
+        inputs["encoder_token_ids"], TOKENIZER.encode_questions(questions)
+    )
+    whole = TOKENIZER.encode_questions(answers)
+    np.testing.assert_array_equal(inputs["decoder_token_ids"], whole[:, :-1])
+    np.testing.assert_array_equal(targets, whole[:, 1:])
+
+
+def test_another_vocabulary():
+    vocabulary = ("<unknown>", "b", "<end>", "<pad>", "a", "<start>")
+    tokenizer = CharacterTokenizer(vocabulary)
+    source = ListSource([(b"ab", b"b"), (b"a", b"bb")])
+    ((inputs, targets),) = ProblemBatches(source, tokenizer, 2).iterate(
+        num_epochs=1
+    )
+    rows = sorted(inputs["encoder_token_ids"].tolist())
+    assert rows == [[5, 4, 1, 2], [5, 4, 2, 3]]
+    assert sorted(targets.tolist()) == [[1, 1, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("problem", "character"),
+    [
+        ((b"1 % 2", b"1"), "'%'"),
+        ((b"1", b"1_"), "'_'"),
+        ((b"caf\xc3\xa9", b"1"), "'\xe9'"),
+        ((b"1\xff", b"1"), "'\N{REPLACEMENT CHARACTER}'"),
+    ],
+)
+def test_a_character_outside_the_vocabulary(problem, character):
+    source = ListSource([(b"1", b"1"), problem, (b"2", b"2")])
+    with pytest.raises(UsageError) as error:
+        list(ProblemBatches(source, TOKENIZER, 3).iterate(num_epochs=1))
+    assert f"character {character}" in str(error.value)
+
+
+def test_no_problems():
+    with pytest.raises(UsageError, match="empty"):
+        ProblemBatches(ListSource([]), TOKENIZER, 8)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 160), st.integers(0, 30)),
+        min_size=1,
+        max_size=300,
+    ),
+    st.integers(1, 12),
+)
+def test_batches_of_similar_lengths_are_a_partition(lengths, batch_size):
+    questions, answers = np.array(lengths).T
+    batches = similar_length_batches(
+        questions, answers, batch_size, np.random.default_rng(0)
+    )
+    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+    sizes = sorted(map(len, batches))
+    assert len(sizes) == -(-len(lengths) // batch_size)
+    assert sizes[1:] == [batch_size] * (len(sizes) - 1)
+
+
+def padding(lengths, batches):
+    cells = sum(len(rows) * lengths[rows].max() for rows in batches)
+    return 1 - lengths.sum() / cells
+
+
+@pytest.mark.parametrize("batch_size", [16, 64])
+def test_batches_of_similar_lengths_pad_less(batch_size):
+    rng = np.random.default_rng(0)
+    count = problem_batches.WINDOW_BATCHES * batch_size
+    questions = rng.integers(10, 161, count)
+    answers = 1 + rng.geometric(0.3, count).clip(0, 29)
+    random_batches = rng.permutation(count).reshape(-1, batch_size)
+    batches = similar_length_batches(questions, answers, batch_size, rng)
+    assert padding(questions, random_batches) > 0.4
+    assert padding(questions, batches) < 0.15
+    assert padding(answers, random_batches) > 0.5
+    assert padding(answers, batches) < 0.25
+
+
+def test_batches_mix_modules():
+    """Although the modules have problems of lengths of their own."""
+    rng = np.random.default_rng(0)
+    sources = [
+        ListSource(
+            (
+                (name + "x" * length).encode() + str(index).encode(),
+                b"1" * (1 + index % 5),
+            )
+            for index, length in enumerate(rng.integers(low, low + 60, 600))
+        )
+        for name, low in (("a", 10), ("b", 30), ("c", 50))
+    ]
+    batches = ProblemBatches(ProblemMixture(sources), TOKENIZER, 32)
+    (epoch,) = epochs(batches, 1)
+    modules = [len({question[:1] for question, _ in batch}) for batch in epoch]
+    assert min(modules) >= 1
+    assert np.mean(np.array(modules) >= 2) > 0.8
+    # And modules do not take turns: every half of the epoch has all.
+    half = [q for batch in epoch[: len(epoch) // 2] for q, _ in batch]
+    for name in (b"a", b"b", b"c"):
+        assert sum(q.startswith(name) for q in half) > 150
+
+
+def test_dataset_is_what_iterate_generates():
+    batches = ProblemBatches(numbered_source(60), TOKENIZER, 8, seed=2)
+    dataset = batches.dataset(start_step=3, num_epochs=2)
+    assert dataset.cardinality() == 13
+    pairs = list(
+        zip(dataset.as_numpy_iterator(), batches.iterate(3, 2), strict=True)
+    )
+    assert len(pairs) == 13
+    for batch, other in pairs:
+        assert_batches_equal(batch, other)
+
+
+def test_a_dataset_without_end():
+    batches = ProblemBatches(numbered_source(20), TOKENIZER, 8)
+    dataset = batches.dataset(start_step=1)
+    taken = list(dataset.take(7).as_numpy_iterator())
+    expected = itertools.islice(batches.iterate(start_step=1), 7)
+    for batch, other in zip(taken, expected, strict=True):
+        assert_batches_equal(batch, other)
+    assert batches.dataset(start_step=9, num_epochs=1).cardinality() == 0
