@@ -7,7 +7,7 @@ from tests.data_generators.files import MODULES
 
 @pytest.fixture(scope="session")
 def text_dir(tmp_path_factory):
-    """A folder of `MODULES` in the official layout: 320 and 60 problems."""
+    """A folder of `MODULES` in the official layout: 600 and 100 problems."""
     from tpt_keras.data_generators import official_text
     from tpt_keras.data_generators.problem_generation import generate_modules
 
@@ -15,8 +15,8 @@ def text_dir(tmp_path_factory):
     generate_modules(
         MODULES,
         folder / official_text.FOLDER,
-        train_examples=320,
-        evaluation_examples=60,
+        train_examples=600,
+        evaluation_examples=100,
         seed=3,
         num_workers=2,
     )

@@ -1,8 +1,10 @@
 """The released archive of the Mathematics Dataset."""
 
+import gzip
 import pathlib
 import shutil
 import tarfile
+import zlib
 
 import keras
 import tqdm
@@ -69,7 +71,7 @@ def _download(data_dir):
 
 
 def _unpack(archive, text_dir, modules):
-    """Unpacks the modules' files, each whole or not there."""
+    """Unpacks the modules' files, all of them whole or none."""
     root = text_dir / official_text.FOLDER
     wanted = {
         f"{official_text.FOLDER}/{path.relative_to(root)}": path
@@ -80,10 +82,12 @@ def _unpack(archive, text_dir, modules):
     }
     if not wanted:
         return
-    found = 0
+    unpacked = {}
     try:
-        with tarfile.open(archive) as tar:
-            members = tqdm.tqdm(tar, desc=f"Unpacking {archive.name}")
+        with (
+            tarfile.open(archive) as tar,
+            tqdm.tqdm(tar, desc=f"Unpacking {archive.name}") as members,
+        ):
             for member in members:
                 path = wanted.get(member.name.removeprefix("./"))
                 if path is None or not member.isfile():
@@ -92,14 +96,18 @@ def _unpack(archive, text_dir, modules):
                 partial = path.with_suffix(".partial")
                 with partial.open("wb") as file:
                     shutil.copyfileobj(tar.extractfile(member), file)
-                partial.replace(path)
-                found += 1
-    except (tarfile.TarError, EOFError) as error:
+                unpacked[partial] = path
+            # To the end, where the checksum is: tarfile takes damage for it.
+            while tar.fileobj.read(1 << 20):
+                pass
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise UsageError(
-            f"{archive} is no whole tar archive ({error}). Fetch it again: "
-            f"{URL}."
+            f"{archive} is no whole tar archive "
+            f"({str(error).splitlines()[0]}). Fetch it again: {URL}."
         ) from error
-    if not found:
+    for partial, path in unpacked.items():
+        partial.replace(path)
+    if not unpacked:
         raise UsageError(
             f"{archive} holds no {official_text.FOLDER} with these modules: it "
             f"is another archive. The right one is {URL}."

@@ -89,11 +89,11 @@ def read_problems(path):
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             text = line.rstrip(b"\r\n").decode("latin-1")
-            unknown = set(text) - known
-            if unknown:
+            unknown = next((c for c in text if c not in known), None)
+            if unknown is not None:
                 raise UsageError(
                     f"Module {path.stem} ({path.parent.name}), line {number}: "
-                    f"the character {min(unknown)!r} is not in the vocabulary. "
+                    f"the character {unknown!r} is not in the vocabulary. "
                     "The file is damaged or of another dataset."
                 )
             if not text:

@@ -1,7 +1,9 @@
 """The datasets of a data folder: where they are, and how they are made."""
 
+import errno
 import pathlib
 
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from tpt_keras.data_generators.local_download_manager import (
@@ -138,8 +140,22 @@ def prepare_dataset(
         builder._make_download_manager = lambda **_: LocalDownloadManager(
             text_dir, module
         )
-    builder.download_and_prepare(download_config=config)
+    try:
+        builder.download_and_prepare(download_config=config)
+    except Exception as error:
+        _raise_cause(error)
+        raise
     # Finds the records' places now rather than when training starts.
     for name in builder.info.splits:
         ProblemSource(builder.info.splits[name].filepaths)
     return builder
+
+
+def _raise_cause(error):
+    """Raises what the user can mend, of what was made of it on its way."""
+    while error is not None:
+        if isinstance(error, UsageError) or getattr(error, "errno", None):
+            raise error from None
+        if isinstance(error, tf.errors.ResourceExhaustedError):
+            raise OSError(errno.ENOSPC, error.message) from None
+        error = error.__cause__ or error.__context__

@@ -1,9 +1,12 @@
 """Generates whole modules, in parallel, into files of the official layout."""
 
 import concurrent.futures
+import contextlib
 import json
 import multiprocessing
+import os
 import shutil
+import threading
 import time
 
 import tqdm
@@ -65,21 +68,32 @@ def generate_modules(
     waiting = unfinished_assemblies(
         modules, root, train_examples, evaluation_examples, seed
     )
-    all_modules = tqdm.tqdm(
-        total=len(waiting), desc="modules", unit=" modules", leave=False
-    )
     active = []
     bars = {}
-    # Spawned, for TensorFlow does not survive a fork.
-    with concurrent.futures.ProcessPoolExecutor(
-        num_workers, mp_context=multiprocessing.get_context("spawn")
-    ) as pool:
+    with contextlib.ExitStack() as stack:
+        all_modules = stack.enter_context(
+            tqdm.tqdm(
+                total=len(waiting), desc="modules", unit=" modules", leave=False
+            )
+        )
+        pool = stack.enter_context(
+            concurrent.futures.ProcessPoolExecutor(
+                num_workers,
+                # Spawned, for TensorFlow does not survive a fork.
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_end_with_parent,
+            )
+        )
+        # After an error there is no need to draw what was asked for.
+        stack.callback(pool.shutdown, cancel_futures=True)
         running = {}
         while waiting or active:
             # A slow module takes one of these places, not all.
             while waiting and len(active) < num_workers + 2:
                 active.append(waiting.pop(0))
-                bars[active[-1].module] = _progress_bar(active[-1])
+                bars[active[-1].module] = stack.enter_context(
+                    _progress_bar(active[-1])
+                )
             _fill(pool, running, active, 2 * num_workers)
             for assembly in [a for a in active if a.is_complete]:
                 active.remove(assembly)
@@ -88,7 +102,6 @@ def generate_modules(
                 all_modules.update()
             if running:
                 _collect(running, bars)
-    all_modules.close()
 
 
 def unfinished_assemblies(
@@ -121,6 +134,19 @@ def unfinished_assemblies(
 def report_path(root, module):
     """The file that says that a module is whole, and how it was made."""
     return root / f"{module}.json"
+
+
+def _end_with_parent():
+    """Ends this process with the one that started it, should that be killed.
+
+    It would otherwise wait for work for ever.
+    """
+
+    def watch():
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _progress_bar(assembly):

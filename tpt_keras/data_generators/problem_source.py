@@ -5,6 +5,8 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from tpt_keras.errors import UsageError
+
 _TFRECORD_HEADER = 12  # bytes before a record: its length and a checksum
 _FEATURES = {
     "question": tf.io.FixedLenFeature([], tf.string),
@@ -83,10 +85,19 @@ def _record_offsets(path):
     index_path = pathlib.Path(f"{path}.offsets.npy")
     size = os.path.getsize(path)
     if index_path.exists():
-        offsets = np.load(index_path)
+        try:
+            offsets = np.load(index_path)
+        except (ValueError, EOFError):
+            offsets = []  # damaged
         if len(offsets) and offsets[-1] == size:
             return offsets
     offsets = _scan_offsets(path, size)
+    if offsets[-1] != size:
+        raise UsageError(
+            f"The file {path} of a prepared dataset is cut off. Remove its "
+            "folder, and make the dataset again with python -m "
+            "experiments.prepare_data."
+        )
     try:
         partial = index_path.with_suffix(f".partial-{os.getpid()}.npy")
         np.save(partial, offsets)

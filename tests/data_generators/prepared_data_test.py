@@ -1,0 +1,266 @@
+import dataclasses
+import errno
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.data_generators.files import MODULES
+from tests.data_generators.files import as_strings
+from tests.data_generators.files import copy_texts
+from tests.data_generators.files import text_path
+from tests.data_generators.files import text_problems
+from tpt_keras.data_generators.mathematics_modules import SPLITS
+from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
+from tpt_keras.data_generators.prepared_data import DATASETS
+from tpt_keras.data_generators.prepared_data import dataset_builder
+from tpt_keras.data_generators.prepared_data import prepare_dataset
+from tpt_keras.data_generators.prepared_data import problem_source
+from tpt_keras.data_generators.prepared_data import train_splits
+from tpt_keras.errors import UsageError
+from tpt_keras.training.train import train
+
+MODULE = MODULES[0]
+
+
+def read_all(source):
+    return as_strings(source.read(np.arange(len(source))))
+
+
+@pytest.fixture(scope="module")
+def stock_dir(text_dir, tmp_path_factory):
+    """A data folder with the stock dataset of a module."""
+    folder = tmp_path_factory.mktemp("stock")
+    prepare_dataset(MODULE, folder, text_dir, dataset="math_dataset")
+    return folder
+
+
+def test_the_splits_for_training():
+    assert tuple(train_splits("mathematics_dataset")) == TRAIN_SPLITS
+    assert train_splits("math_dataset") == ["train"]
+    with pytest.raises(UsageError, match=r"'nothing'.*math_dataset"):
+        train_splits("nothing")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_problems_are_those_of_the_files(data_dir, text_dir, module):
+    for splits in ([split] for split in SPLITS if split != "extrapolate"):
+        source = problem_source(data_dir, module, splits)
+        assert read_all(source) == text_problems(text_dir, splits, module)
+    source = problem_source(
+        str(data_dir), module, train_splits("mathematics_dataset")
+    )
+    assert read_all(source) == text_problems(text_dir, TRAIN_SPLITS, module)
+    assert len(source) == 600
+
+
+def test_a_split_that_a_module_lacks_is_passed_over(data_dir, text_dir):
+    lengths = {
+        module: len(problem_source(data_dir, module, ["extrapolate"]))
+        for module in MODULES
+    }
+    assert list(lengths.values()) == [100, 100, 0]
+    both = ["extrapolate", "interpolate"]
+    assert len(problem_source(data_dir, MODULES[2], both)) == 100
+    assert read_all(problem_source(data_dir, MODULE, both)) == (
+        text_problems(text_dir, both, MODULE)
+    )
+
+
+def test_the_stock_dataset(stock_dir, text_dir):
+    builder = dataset_builder(MODULE, stock_dir, "math_dataset")
+    # Its own code, not ours.
+    assert builder.is_prepared()
+    assert builder.info.full_name == f"math_dataset/{MODULE}/1.0.0"
+    assert set(builder.info.splits) == {"train", "test"}
+    for split, theirs in (
+        ("train", TRAIN_SPLITS),
+        ("interpolate", ["interpolate"]),
+    ):
+        source = problem_source(stock_dir, MODULE, [split], "math_dataset")
+        expected = text_problems(text_dir, theirs, MODULE)
+        assert sorted(read_all(source)) == sorted(expected)
+        assert len(source) == (600 if split == "train" else 100)
+
+
+def test_the_stock_datasets_own_code_made_it(text_dir, tmp_path, monkeypatch):
+    from tensorflow_datasets.datasets.math_dataset import (
+        math_dataset_dataset_builder as stock,
+    )
+
+    called = []
+    generate = stock.Builder._generate_examples
+    monkeypatch.setattr(
+        stock.Builder,
+        "_generate_examples",
+        lambda self, **kwargs: (
+            called.append(kwargs["categories"]) or generate(self, **kwargs)
+        ),
+    )
+    prepare_dataset(MODULES[2], tmp_path, text_dir, dataset="math_dataset")
+    assert called == [
+        ["train-easy", "train-medium", "train-hard"],
+        ["interpolate"],
+    ]
+
+
+def test_the_stock_dataset_has_no_extrapolation(stock_dir):
+    with pytest.raises(UsageError) as error:
+        problem_source(stock_dir, MODULE, ["extrapolate"], "math_dataset")
+    assert str(error.value) == (
+        "Unknown split 'extrapolate'. Known splits: interpolate, train."
+    )
+
+
+def test_a_training_from_the_stock_dataset(
+    stock_dir, tmp_path, tiny_config, tiny_training
+):
+    config = dataclasses.replace(
+        tiny_training,
+        data_dir=str(stock_dir),
+        dataset="math_dataset",
+        train_steps=1,
+        steps_per_evaluation=1,
+    )
+    model = train(tiny_config, config, tmp_path / "model")
+    assert int(model.optimizer.iterations) == 1
+    assert (tmp_path / "model" / "model.keras").is_file()
+
+
+@pytest.mark.parametrize(
+    ("names", "parts"),
+    [
+        ({"module": "numbers__nothing"}, ["module 'numbers__nothing'", MODULE]),
+        ({"splits": ["test"]}, ["split 'test'", "train_easy"]),
+        ({"dataset": "nothing"}, ["dataset 'nothing'", *DATASETS]),
+        ({"module": "numbers__gcd"}, ["numbers__gcd", "prepare_data"]),
+        (
+            {"dataset": "math_dataset", "splits": ["train"]},
+            ["no finished math_dataset", "--dataset=math_dataset"],
+        ),
+        ({"data_dir": "nowhere"}, ["'nowhere'", "--data_dir=nowhere"]),
+    ],
+)
+def test_what_is_not_there(data_dir, names, parts):
+    arguments = {
+        "data_dir": data_dir,
+        "module": MODULE,
+        "splits": ["interpolate"],
+        **names,
+    }
+    with pytest.raises(UsageError) as error:
+        problem_source(**arguments)
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_a_file_that_is_gone(text_dir, tmp_path):
+    builder = prepare_dataset(MODULE, tmp_path, text_dir)
+    (path,) = builder.info.splits["interpolate"].filepaths
+    os.remove(path)
+    with pytest.raises(UsageError, match=f"{path} .* is gone"):
+        problem_source(tmp_path, MODULE, ["interpolate"])
+    assert len(problem_source(tmp_path, MODULE, ["train_easy"])) == 200
+
+
+def names_below(data_dir):
+    """What there is of datasets under its final name, or half-written."""
+    return [str(path) for path in data_dir.glob("*/*__*/*")]
+
+
+def assert_prepared(data_dir, dataset):
+    splits = train_splits(dataset)
+    assert len(problem_source(data_dir, MODULE, splits, dataset)) == 600
+
+
+def remove(path):
+    path.unlink()
+
+
+def cut_off(path):
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def drop_a_line(path):
+    path.write_bytes(b"".join(path.read_bytes().splitlines(True)[:-1]))
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def no_ascii(path):
+    path.write_bytes(path.read_bytes().replace(b"?", b"\xc3\xa9", 1))
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (remove, "is missing"),
+        (cut_off, "is cut off"),
+        (drop_a_line, "is cut off"),
+        (empty, "is empty"),
+        (no_ascii, "line 1: the character '\xc3'"),
+    ],
+)
+def test_a_damaged_file(text_dir, tmp_path, dataset, damage, message):
+    folder = copy_texts(text_dir, tmp_path)
+    data_dir = tmp_path / "data"
+    path = text_path(folder, "train_medium", MODULE)
+    whole = path.read_bytes()
+    damage(path)
+    with pytest.raises(UsageError) as error:
+        prepare_dataset(MODULE, data_dir, folder, dataset)
+    assert message in str(error.value)
+    assert MODULE in str(error.value)
+    assert "train-medium" in str(error.value)
+    assert names_below(data_dir) == []
+    split = train_splits(dataset)[0]
+    with pytest.raises(UsageError, match="prepare_data"):
+        problem_source(data_dir, MODULE, [split], dataset)
+    # Once the file is restored, all is well.
+    path.write_bytes(whole)
+    prepare_dataset(MODULE, data_dir, folder, dataset)
+    assert (
+        len(problem_source(data_dir, MODULE, train_splits(dataset), dataset))
+        == 600
+    )
+
+
+def full_disk(*args, **kwargs):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "somewhere")
+
+
+def full_disk_in_tensorflow(*args, **kwargs):
+    raise tf.errors.ResourceExhaustedError(
+        None, None, "somewhere; No space left on device"
+    )
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("failure", [full_disk, full_disk_in_tensorflow])
+@pytest.mark.parametrize("method", ["write", "__exit__"])
+def test_a_full_disk(text_dir, tmp_path, monkeypatch, dataset, failure, method):
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.io.TFRecordWriter, method, failure)
+        with pytest.raises(OSError, match="No space left") as error:
+            prepare_dataset(MODULE, tmp_path, text_dir, dataset)
+    assert error.value.errno == errno.ENOSPC
+    assert "somewhere" in str(error.value)
+    assert names_below(tmp_path) == []
+    prepare_dataset(MODULE, tmp_path, text_dir, dataset)
+    assert (
+        len(problem_source(tmp_path, MODULE, train_splits(dataset), dataset))
+        == 600
+    )
+
+
+def test_a_defect_keeps_its_traceback(text_dir, tmp_path, monkeypatch):
+    def defect(*args):
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(tf.io.TFRecordWriter, "write", defect)
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        prepare_dataset(MODULE, tmp_path, text_dir)
