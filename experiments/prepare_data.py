@@ -124,8 +124,13 @@ def check_as_asked(builder):
     from tpt_keras.data_generators.problem_generation import split_counts
 
     generated = (builder.info.metadata or {}).get("generated")
-    if FLAGS.source != "generated" or generated is None:
+    if generated is None:
         return
+    if FLAGS.source == "official":
+        raise UsageError(
+            f"{builder.data_path} was generated. Remove the folder, or take "
+            "another --data_dir."
+        )
     wanted = split_counts(
         builder.builder_config.name,
         FLAGS.train_examples,

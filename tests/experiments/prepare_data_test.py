@@ -1,0 +1,252 @@
+import errno
+import os
+import pathlib
+import shutil
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+
+from tests.conftest import MODULE
+from tests.experiments.command import assert_refused
+from tpt_keras.data_generators import official_text
+from tpt_keras.data_generators.prepared_data import dataset_builder
+
+COUNTS = ("--train_examples=90", "--evaluation_examples=20", "--num_workers=1")
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def prepare(run, data_dir):
+    """Runs the command for `MODULE`."""
+
+    def prepare(*arguments):
+        return run(
+            "prepare_data",
+            f"--modules={MODULE}",
+            f"--data_dir={data_dir}",
+            *arguments,
+        )
+
+    return prepare
+
+
+@pytest.fixture
+def texts(place_value_data, tmp_path):
+    """A folder as the official archive unpacks to."""
+    folder = tmp_path / "texts" / official_text.FOLDER
+    shutil.copytree(
+        place_value_data / "generated" / official_text.FOLDER, folder
+    )
+    # What tells that it is ours.
+    (folder / f"{MODULE}.json").unlink()
+    return folder
+
+
+def is_prepared(data_dir, dataset="mathematics_dataset"):
+    return dataset_builder(MODULE, data_dir, dataset).is_prepared()
+
+
+def assert_ended_in_one_line(result, *parts):
+    """As `assert_refused`, after bars of progress."""
+    assert result.status == 2, result
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.replace("\r", "\n").splitlines()
+    (line,) = [line for line in lines if "error: " in line]
+    # Nothing of a bar is left before it.
+    assert line.rpartition("\x1b[A")[2].startswith("error: "), line
+    for part in parts:
+        assert str(part) in line
+
+
+def test_generated(prepare, run, data_dir):
+    result = prepare(*COUNTS)
+    assert result.status == 0, result
+    line = result.stdout.splitlines()[-1]
+    assert str(data_dir / "mathematics_dataset" / MODULE) in line
+    assert '"train_easy": 30' in line
+    assert '"extrapolate": 20' in line
+    assert f"{MODULE}: 30 train_easy" in result.stdout
+    assert "dropped" in result.stdout
+
+    result = prepare(*COUNTS)
+    assert (result.status, result.stderr) == (0, "")
+    assert f"{MODULE} is there already" in result.stdout
+
+    # With others, it is left alone.
+    result = run(
+        "prepare_data",
+        "--modules=numbers__gcd,numbers__place_valu?",
+        f"--data_dir={data_dir}",
+        *COUNTS,
+    )
+    assert result.status == 0, result
+    assert f"{MODULE} is there already" in result.stdout
+    assert "numbers__gcd/1.0.0: {" in result.stdout
+
+    path = data_dir / "mathematics_dataset" / MODULE
+    for other in ("--seed=1", "--train_examples=91"):
+        result = prepare(*COUNTS, other)
+        assert_refused(result, path, "seed 0", "--data_dir")
+    assert_refused(prepare("--source=official"), path, "was generated")
+
+
+@pytest.mark.parametrize("dataset", ["mathematics_dataset", "math_dataset"])
+def test_official(prepare, data_dir, texts, dataset):
+    arguments = (
+        "--source=official",
+        f"--archive={texts.parent}",
+        f"--dataset={dataset}",
+    )
+    result = prepare(*arguments)
+    assert result.status == 0, result
+    assert f"{data_dir / dataset / MODULE}/1.0.0: " in result.stdout
+    assert is_prepared(data_dir, dataset)
+    assert "is there already" in prepare(*arguments).stdout
+
+
+@pytest.mark.parametrize("dataset", ["mathematics_dataset", "math_dataset"])
+@pytest.mark.parametrize(
+    ("damage", "parts"),
+    [
+        (lambda text: text[:-1], ["train-hard", "cut off"]),
+        (lambda text: text.partition(b"\n")[2], ["train-hard", "cut off"]),
+        (lambda text: b"", ["train-hard", "empty"]),
+        (
+            lambda text: text.replace(b"\n", b"\n\xff", 2),
+            [MODULE, "train-hard", "line 2", "'\xff'"],
+        ),
+        (None, ["train-hard", "missing"]),
+    ],
+)
+def test_a_damaged_file(prepare, data_dir, texts, dataset, damage, parts):
+    path = texts / "train-hard" / f"{MODULE}.txt"
+    whole = path.read_bytes()
+    if damage:
+        path.write_bytes(damage(whole))
+    else:
+        path.unlink()
+    arguments = (
+        "--source=official",
+        f"--archive={texts}",
+        f"--dataset={dataset}",
+    )
+    assert_ended_in_one_line(prepare(*arguments), *parts)
+    assert not list(data_dir.glob(f"{dataset}/*__*/*"))
+    path.write_bytes(whole)
+    assert prepare(*arguments).status == 0
+    assert is_prepared(data_dir, dataset)
+
+
+def full_disk(*args, **kwargs):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full_disk_in_tensorflow(*args, **kwargs):
+    raise tf.errors.ResourceExhaustedError(
+        None, None, "somewhere; No space left on device"
+    )
+
+
+@pytest.mark.parametrize("failure", [full_disk, full_disk_in_tensorflow])
+def test_a_full_disk_while_the_dataset_is_written(
+    prepare, data_dir, texts, monkeypatch, failure
+):
+    arguments = ("--source=official", f"--archive={texts}")
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.io.TFRecordWriter, "write", failure)
+        result = prepare(*arguments)
+    assert_ended_in_one_line(result, "No space left", "Make room")
+    assert not list(data_dir.glob("mathematics_dataset/*__*/*"))
+    assert prepare(*arguments).status == 0
+    assert is_prepared(data_dir)
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs a device that is full"
+)
+def test_a_full_disk_while_texts_are_written(prepare, data_dir, monkeypatch):
+    path_open = pathlib.Path.open
+
+    def open_(self, mode="r", *args, **kwargs):
+        if self.suffix == ".partial" and "w" in mode:
+            self = pathlib.Path("/dev/full")
+        return path_open(self, mode, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pathlib.Path, "open", open_)
+        result = prepare(*COUNTS)
+    assert_ended_in_one_line(result, "No space left", "Make room")
+    assert not list(data_dir.rglob("*.txt"))
+    assert not (data_dir / "mathematics_dataset").exists()
+    assert prepare(*COUNTS).status == 0
+    assert is_prepared(data_dir)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--modules="], ["--modules", "all"]),
+        (["--modules=numbers__x*"], ["'numbers__x*'", MODULE]),
+        (["--source=released"], ["'released'", "generated, official"]),
+        (["--dataset=math"], ["'math'", "math_dataset"]),
+        (["--source=official", "--archive=no.tar.gz"], ["'no.tar.gz'"]),
+        (["--source=official", "--archive=tests"], ["'tests'"]),
+    ],
+)
+def test_what_makes_no_sense(prepare, data_dir, arguments, parts):
+    assert_refused(prepare(*arguments), *parts)
+    assert not data_dir.exists()
+
+
+def test_an_archive_of_something_else(prepare, data_dir, tmp_path):
+    archive = tmp_path / "v1.0.tar.gz"
+    archive.write_bytes(b"<html>Not found</html>")
+    result = prepare("--source=official", f"--archive={archive}")
+    assert_ended_in_one_line(result, archive, "no whole tar archive")
+    assert not (data_dir / "mathematics_dataset").exists()
+
+
+def test_no_network(prepare, data_dir, monkeypatch):
+    def get_file(*args, **kwargs):
+        raise Exception("URL fetch failure on it: None -- no such name")
+
+    monkeypatch.setattr(keras.utils, "get_file", get_file)
+    result = prepare("--source=official")
+    assert_refused(
+        result, "URL fetch failure", "--archive", "--source=generated"
+    )
+    assert not (data_dir / "mathematics_dataset").exists()
+
+
+def test_without_beam(prepare, data_dir, monkeypatch):
+    monkeypatch.setitem(
+        sys.modules, "apache_beam.options.pipeline_options", None
+    )
+    result = prepare("--beam_pipeline_options=runner=DirectRunner")
+    assert_refused(result, "pip install tpt_keras[beam]")
+    assert not data_dir.exists()
+
+
+@pytest.mark.slow
+def test_with_beam(prepare, data_dir, tmp_path, monkeypatch):
+    pytest.importorskip("apache_beam", reason="needs tpt_keras[beam]")
+    result = prepare(
+        *COUNTS,
+        "--beam_pipeline_options=runner=DirectRunner,direct_num_workers=1",
+    )
+    assert result.status == 0, result
+    with_beam = {
+        path.name: path.read_bytes() for path in data_dir.glob("gen*/*/*/*.txt")
+    }
+    shutil.rmtree(data_dir)
+    assert prepare(*COUNTS).status == 0
+    assert with_beam == {
+        path.name: path.read_bytes() for path in data_dir.glob("gen*/*/*/*.txt")
+    }
+    assert len(with_beam) == 2
