@@ -29,6 +29,7 @@ flags.DEFINE_list("xla", ["false", "true"], "Whether to compile with XLA.")
 flags.DEFINE_string("output", None, "JSON file for the results.")
 
 PRESETS = ("transformer", "tp_transformer")
+MATRIX_SIZE = 4096
 
 
 def main():
@@ -44,10 +45,20 @@ def main():
     )
     results = []
     for precision in FLAGS.precisions:
-        peak = matrix_product_rate(precision)
-        print(f"\n{precision}: large matrix product {peak / 1e9:.0f} GFLOP/s")
         for xla in (text == "true" for text in FLAGS.xla):
             seconds = time_steps(precision, xla, batch)
+            peak = (
+                2
+                * MATRIX_SIZE**3
+                / min(
+                    seconds.pop("matrix_product"),
+                    seconds.pop("matrix_product_xla"),
+                )
+            )
+            print(
+                f"\n{precision}, xla={xla}: a large matrix product makes "
+                f"{peak / 1e9:.0f} GFLOP/s"
+            )
             for name, step in seconds.items():
                 result = {
                     "precision": precision,
@@ -61,7 +72,7 @@ def main():
                 }
                 results.append(result)
                 print(
-                    f"  xla={xla!s:5} {name:15} {step:6.3f} s/step "
+                    f"  {name:15} {step:6.3f} s/step "
                     f"{result['examples_per_second']:6.1f} examples/s "
                     f"{result['real_tokens_per_second']:7.0f} tokens/s "
                     f"{result['share_of_peak']:4.0%} of peak "
@@ -98,24 +109,18 @@ def real_batch(batch_size):
     )
 
 
-def matrix_product_rate(precision):
-    """What the machine does with a large matrix product, in FLOP/s."""
+def matrix_product(precision, xla):
+    """What the machine can do: a large product, to be timed."""
     import tensorflow as tf
 
-    size = 4096
     dtype = "bfloat16" if precision == "mixed_bfloat16" else "float32"
-    a = tf.cast(tf.random.normal((size, size)), dtype)
-
-    def product(jit_compile):
-        multiply = tf.function(tf.matmul, jit_compile=jit_compile)
-        return lambda: multiply(a, a).numpy()
-
-    seconds = interleaved_medians({x: product(x) for x in (False, True)}, 3)
-    return 2 * size**3 / min(seconds.values())
+    matrix = tf.cast(tf.random.normal((MATRIX_SIZE, MATRIX_SIZE)), dtype)
+    multiply = tf.function(tf.matmul, jit_compile=xla)
+    return lambda: multiply(matrix, matrix).numpy()
 
 
 def time_steps(precision, xla, batch):
-    """Median seconds of a step of each model."""
+    """Median seconds of a step of each model, and of a matrix product."""
     import keras
 
     keras.config.set_dtype_policy(precision)
@@ -133,13 +138,14 @@ def time_steps(precision, xla, batch):
             TokenCrossEntropy(pad_id=0),
             jit_compile=xla,
         )
-    seconds = interleaved_medians(
-        {
-            name: lambda model=model: model.train_on_batch(inputs, targets)
-            for name, model in models.items()
-        },
-        FLAGS.repeats,
-    )
+    timed = {
+        name: lambda model=model: model.train_on_batch(inputs, targets)
+        for name, model in models.items()
+    }
+    # Timed in turn with the steps, for the machine has slow minutes.
+    timed["matrix_product"] = matrix_product(precision, xla=False)
+    timed["matrix_product_xla"] = matrix_product(precision, xla=True)
+    seconds = interleaved_medians(timed, FLAGS.repeats)
     del models
     keras.backend.clear_session()
     gc.collect()
