@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import pathlib
@@ -133,12 +134,15 @@ def members(session):
     """The processes of a session."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             if os.getsid(int(path.name)) == session:
                 found.append(int(path.name))
-        except ProcessLookupError:
-            pass
     return found
+
+
+def kill_session(session):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(session, signal.SIGKILL)
 
 
 @pytest.mark.slow
@@ -156,7 +160,10 @@ def test_interrupted_and_restarted(tmp_path):
         # The process alone: its workers have to notice.
         process.kill()
         process.wait()
-    wait_for(lambda: not members(process.pid))
+    try:
+        wait_for(lambda: not members(process.pid))
+    finally:
+        kill_session(process.pid)
     shards = {
         path: path.stat().st_mtime_ns
         for path in root.glob("shards/algebra*/*.json")
@@ -175,9 +182,8 @@ def test_interrupted_and_restarted(tmp_path):
             lambda: len(list(root.glob("shards/algebra*/*.json"))) > len(shards)
         )
         again = {path: path.stat().st_mtime_ns for path in shards}
-        os.killpg(process.pid, signal.SIGKILL)
     finally:
-        process.kill()
+        kill_session(process.pid)
         process.wait()
     assert again == shards
 
