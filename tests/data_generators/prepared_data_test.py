@@ -164,6 +164,16 @@ def test_a_file_that_is_gone(text_dir, tmp_path):
     assert len(problem_source(tmp_path, MODULE, ["train_easy"])) == 200
 
 
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_a_half_written_dataset_is_made_anew(text_dir, tmp_path, dataset):
+    builder = prepare_dataset(MODULE, tmp_path, text_dir, dataset)
+    (builder.data_path / "dataset_info.json").unlink()
+    (builder.data_path / "left.over").write_text("")
+    prepare_dataset(MODULE, tmp_path, text_dir, dataset)
+    assert_prepared(tmp_path, dataset)
+    assert not (builder.data_path / "left.over").exists()
+
+
 def names_below(data_dir):
     """What there is of datasets under its final name, or half-written."""
     return [str(path) for path in data_dir.glob("*/*__*/*")]

@@ -2,6 +2,7 @@
 
 import errno
 import pathlib
+import shutil
 
 import tensorflow as tf
 import tensorflow_datasets as tfds
@@ -132,6 +133,9 @@ def prepare_dataset(
     builder = dataset_builder(
         module, data_dir, dataset, with_beam=beam_options is not None
     )
+    if not builder.is_prepared():
+        # tfds takes a folder for prepared that merely exists.
+        shutil.rmtree(builder.data_path, ignore_errors=True)
     config = tfds.download.DownloadConfig(
         manual_dir=text_dir, beam_options=beam_options
     )
