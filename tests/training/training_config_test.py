@@ -34,6 +34,11 @@ def test_goes_through_json():
     assert hash(revived) == hash(config)
 
 
+def test_modules_must_be_named():
+    with pytest.raises(UsageError, match="at least one module"):
+        TrainingConfig(**{**NEEDED, "modules": ()})
+
+
 def test_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         TrainingConfig(**NEEDED).seed = 1

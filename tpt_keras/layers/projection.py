@@ -13,9 +13,9 @@ class Projection(keras.layers.Layer):
     the heads and `(num_heads, key_dim, hidden_dim)` out of them, but differs
     from it in two ways:
 
-    - It multiplies two plain matrices. An einsum over a batched input becomes
-      a broadcast batch product on TensorFlow, whose weight gradient is formed
-      per example and then summed.
+    - It multiplies two plain matrices. An einsum over a batched input can
+      become a broadcast batch product on TensorFlow, whose weight gradient is
+      formed per example and then summed.
     - It initialises the matrix `(fan_in, fan_out)`. Keras counts the heads
       axis of a three-dimensional kernel as a convolution window, which makes
       Glorot's limits several times too small.

@@ -64,6 +64,8 @@ class TrainingConfig:
                 f"There are {len(weights)} module_weights for "
                 f"{len(self.modules)} modules: give one each."
             )
+        if not self.modules:
+            raise UsageError("modules must name at least one module.")
         check_names("schedule", [self.schedule], SCHEDULES)
         for name in (
             "train_steps",
