@@ -5,6 +5,7 @@ RUN := $(VENV)/bin/python -m
 DEMO_MODULE := numbers__place_value
 DEMO_MODEL := models/demo
 DEMO_EXPORT := saved_models/demo
+EXPORTED := $(DEMO_MODEL)/.exported
 
 .PHONY: setup demo test lint clean
 
@@ -23,8 +24,10 @@ demo: setup
 		--data_dir=data --model_dir=$(DEMO_MODEL)
 	$(RUN) experiments.evaluate --model_dir=$(DEMO_MODEL) \
 		--splits=interpolate,extrapolate
-	test -d $(DEMO_EXPORT)/1 || $(RUN) experiments.export \
-		--model_dir=$(DEMO_MODEL) --export_dir=$(DEMO_EXPORT)
+	test -d $(DEMO_EXPORT) -a $(EXPORTED) -nt $(DEMO_MODEL)/model.keras || \
+		$(RUN) experiments.export --model_dir=$(DEMO_MODEL) \
+		--export_dir=$(DEMO_EXPORT)
+	touch $(EXPORTED)
 	$(RUN) experiments.quiz --saved_model=$(DEMO_EXPORT) \
 		--modules=$(DEMO_MODULE) --data_dir=data
 	@echo "Learning curves: $(DEMO_MODEL)/learning_curves.png"
@@ -39,4 +42,4 @@ lint: setup
 	$(VENV)/bin/ruff format --check .
 
 clean:
-	rm -rf $(VENV) data models build *.egg-info
+	rm -rf $(VENV) data models $(DEMO_EXPORT) build *.egg-info

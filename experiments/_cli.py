@@ -11,7 +11,17 @@ from absl import logging
 
 from tpt_keras.errors import UsageError
 
-_NOT_OUR_DEFECTS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
+_NOT_OUR_DEFECTS = (
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EROFS,
+)
 
 
 def run(main):
@@ -37,7 +47,7 @@ def run(main):
         except OSError as error:
             if error.errno not in _NOT_OUR_DEFECTS:
                 raise
-            _exit(f"{error}. Make room, or choose another folder.")
+            _exit(f"{error}. Make room there, or choose another folder.")
 
     app.run(guarded, flags_parser=_parse_flags)
 

@@ -52,6 +52,12 @@ def main():
     results = evaluate(
         model, modules, FLAGS.splits, data_dir, FLAGS.batch_size, dataset
     )
+    if not results:
+        raise UsageError(
+            f"There is nothing to evaluate: none of the modules "
+            f"{', '.join(modules)} has a split of --splits="
+            f"{','.join(FLAGS.splits)}."
+        )
     path = pathlib.Path(FLAGS.model_dir) / "evaluation.json"
     path.write_text(json.dumps(results, indent=2))
     for result in results:

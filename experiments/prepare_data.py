@@ -125,6 +125,12 @@ def check_as_asked(builder):
 
     generated = (builder.info.metadata or {}).get("generated")
     if generated is None:
+        if FLAGS.source == "generated" and builder.name != "math_dataset":
+            raise UsageError(
+                f"{builder.data_path} was not generated: it is the release's. "
+                "Ask for --source=official, remove the folder, or take another "
+                "--data_dir."
+            )
         return
     if FLAGS.source == "official":
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Asks an exported model. Needs TensorFlow alone, nothing of this project.
+"""Asks an exported model. Needs TensorFlow, no model code of this project.
 
     python -m experiments.solve --saved_model=saved_models/demo \
         --question="What is the tens digit of 31859?"

@@ -164,6 +164,21 @@ def test_a_file_that_is_gone(text_dir, tmp_path):
     assert len(problem_source(tmp_path, MODULE, ["train_easy"])) == 200
 
 
+def test_the_release_is_kept_apart_too(text_dir, tmp_path):
+    folder = copy_texts(text_dir, tmp_path)
+    for report in folder.glob("*/*.json"):
+        report.unlink()  # as in the released archive
+    path = text_path(folder, "train_hard", MODULE)
+    lines = path.read_text().splitlines(keepends=True)
+    question = text_problems(text_dir, ["interpolate"], MODULE)[0][0]
+    path.write_text("".join([f"{question}\n", *lines[1:]]))
+    builder = prepare_dataset(MODULE, tmp_path / "data", folder)
+    assert builder.info.metadata["also_in_evaluation"] == 1
+    source = problem_source(tmp_path / "data", MODULE, ["train_hard"])
+    assert len(source) == 199
+    assert question not in [q for q, _ in read_all(source)]
+
+
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_a_half_written_dataset_is_made_anew(text_dir, tmp_path, dataset):
     builder = prepare_dataset(MODULE, tmp_path, text_dir, dataset)

@@ -222,6 +222,24 @@ class TPMultiHeadAttentionTest(LayerTestCase):
         masked = scores[~QUERY_MASK]
         self.assert_all_close(masked, np.full(masked.shape, 0.2, "float32"))
 
+    def test_masks_of_one_query_in_a_batch_of_one(self):
+        # As many queries as keys, and a mask with the queries' axis alone:
+        # Keras's `ops.add` would take it for a bias of the last axis.
+        layer = TPMultiHeadAttention(2, 3)
+        x = QUERY[:1]
+        mask = np.array([[True, True, False, False]])
+        for masks in (
+            {"query_mask": mask},
+            {"attention_mask": mask[:, :, None]},
+        ):
+            _, scores = layer(x, x, return_attention_scores=True, **masks)
+            _, expected = layer(x, x, return_attention_scores=True)
+            scores, expected = map(ops.convert_to_numpy, (scores, expected))
+            self.assert_all_close(scores[:, :, :2], expected[:, :, :2])
+            self.assert_all_close(
+                scores[:, :, 2:], np.full_like(scores[:, :, 2:], 0.25)
+            )
+
     @parameterized.named_parameters(
         ("head", RNG.random((2, 2, 4, 5)) < 0.7),
         ("broadcast_batch", RNG.random((1, 2, 4, 5)) < 0.7),

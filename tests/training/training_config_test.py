@@ -39,6 +39,21 @@ def test_modules_must_be_named():
         TrainingConfig(**{**NEEDED, "modules": ()})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("module_weights", ("abc",), "must be numbers.*abc"),
+        ("seed", -1, "seed must be in"),
+        ("learning_rate", float("nan"), "must be positive.*nan"),
+        ("beta_2", 1.0, "beta_2 must be in"),
+        ("adam_epsilon", -1e-8, "adam_epsilon must be in"),
+    ],
+)
+def test_values_that_make_no_sense(name, value, message):
+    with pytest.raises(UsageError, match=message):
+        TrainingConfig(**NEEDED, **{name: value})
+
+
 def test_is_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         TrainingConfig(**NEEDED).seed = 1

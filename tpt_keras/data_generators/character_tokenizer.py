@@ -86,6 +86,10 @@ class CharacterTokenizer:
         """
         rows = []
         for question in questions:
+            if not isinstance(question, str):
+                raise UsageError(
+                    f"A question must be a string. Received: {question!r}."
+                )
             if not question:
                 raise UsageError("A question is empty. Ask something.")
             if len(question) > max_length:

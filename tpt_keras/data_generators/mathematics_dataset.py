@@ -4,8 +4,10 @@ import pathlib
 import tensorflow_datasets as tfds
 
 from tpt_keras.data_generators import official_text
+from tpt_keras.data_generators.mathematics_modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics_modules import MODULES
 from tpt_keras.data_generators.mathematics_modules import SPLITS
+from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.problem_generation import report_path
 
 _CITATION = """
@@ -80,20 +82,46 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
             )
             for split in SPLITS
         }
+        # What was generated is apart already; the release is not quite.
+        evaluation = frozenset() if report.exists() else _evaluation(paths)
+        if evaluation:
+            self.info.metadata["also_in_evaluation"] = sum(
+                question in evaluation
+                for split in TRAIN_SPLITS
+                for question, _ in official_text.read_problems(paths[split])
+            )
         return {
-            split: self._generate_examples(path)
+            split: self._generate_examples(
+                path, evaluation if split in TRAIN_SPLITS else frozenset()
+            )
             for split, path in paths.items()
             if path is not None
         }
 
-    def _generate_examples(self, path):
+    def _generate_examples(self, path, excluded):
         if self._with_beam:
             beam = tfds.core.lazy_imports.apache_beam
-            return beam.Create([str(path)]) | beam.FlatMap(_keyed_examples)
-        return _keyed_examples(path)
+            return beam.Create([str(path)]) | beam.FlatMap(
+                _keyed_examples, excluded
+            )
+        return _keyed_examples(path, excluded)
 
 
-def _keyed_examples(path):
-    problems = official_text.read_problems(pathlib.Path(path))
+def _evaluation(paths):
+    """The questions of the evaluation splits."""
+    return frozenset(
+        question
+        for split in EVALUATION_SPLITS
+        if paths[split] is not None
+        for question, _ in official_text.read_problems(paths[split])
+    )
+
+
+def _keyed_examples(path, excluded):
+    problems = (
+        (question, answer)
+        for question, answer in official_text.read_problems(pathlib.Path(path))
+        if question not in excluded
+    )
     for index, (question, answer) in enumerate(problems):
         yield index, {"question": question, "answer": answer}

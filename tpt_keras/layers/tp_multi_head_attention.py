@@ -234,7 +234,9 @@ class TPMultiHeadAttention(keras.layers.Layer):
         scores = ops.cast(scores, "float32")
         if mask is not None:
             # Added, not selected: an addition needs no backward pass.
-            scores = ops.add(scores, _mask_to_bias(mask))
+            # With the operator: TensorFlow's `ops.add` of Keras takes an
+            # operand with a single axis for a bias of the last one.
+            scores = scores + _mask_to_bias(mask)
         weights = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
         filler = ops.einsum(
             "bhts,bshd->bthd",

@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
@@ -57,7 +58,13 @@ class TrainingConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "modules", tuple(self.modules))
-        weights = tuple(map(float, self.module_weights))
+        try:
+            weights = tuple(map(float, self.module_weights))
+        except ValueError:
+            raise UsageError(
+                f"module_weights must be numbers. Received: "
+                f"{', '.join(map(str, self.module_weights))}."
+            ) from None
         object.__setattr__(self, "module_weights", weights)
         if weights and len(weights) != len(self.modules):
             raise UsageError(
@@ -75,10 +82,20 @@ class TrainingConfig:
             "validation_examples",
             "steps_per_evaluation",
         ):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise UsageError(
                     f"{name} must be positive. Received: {getattr(self, name)}."
                 )
+        for name in ("beta_1", "beta_2", "adam_epsilon"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(
+                    f"{name} must be in [0, 1). Received: "
+                    f"{getattr(self, name)}."
+                )
+        if not 0 <= self.seed < 2**32:
+            raise UsageError(
+                f"seed must be in [0, 2**32). Received: {self.seed}."
+            )
         if not 0 <= self.warmup_steps < self.train_steps:
             raise UsageError(
                 f"warmup_steps must be at least 0 and less than train_steps. "
