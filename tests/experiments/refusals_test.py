@@ -134,6 +134,7 @@ def test_folder_without_a_model(run, tmp_path, name, is_there):
         (["--modules=numbers__nothing"], ["'numbers__nothing'", MODULE]),
         (["--modules=numbers__gcd"], ["numbers__gcd", "prepare_data"]),
         (["--batch_size=0"], ["--batch_size"]),
+        (["--splits="], ["nothing to evaluate", "--splits"]),
     ],
 )
 def test_evaluate(run, trained_model_dir, arguments, parts):
