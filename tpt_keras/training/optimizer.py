@@ -16,14 +16,15 @@ def learning_rate_schedule(config):
     """
     if config.schedule == "constant" and not config.warmup_steps:
         return config.learning_rate
-    decay_steps = config.train_steps - config.warmup_steps
+    if config.warmup_steps:
+        start, warmup_target = 0.0, config.learning_rate
+    else:
+        start, warmup_target = config.learning_rate, None
     return keras.optimizers.schedules.CosineDecay(
-        initial_learning_rate=0.0
-        if config.warmup_steps
-        else (config.learning_rate),
-        warmup_target=config.learning_rate if config.warmup_steps else None,
+        initial_learning_rate=start,
+        warmup_target=warmup_target,
         warmup_steps=config.warmup_steps,
-        decay_steps=decay_steps,
+        decay_steps=config.train_steps - config.warmup_steps,
         # A "cosine" that never goes down: constant after the warm-up.
         alpha=1.0 if config.schedule == "constant" else 0.0,
     )
