@@ -25,6 +25,7 @@ flags.DEFINE_string(
     "data_dir", None, "Folder of the data. Default: the training's."
 )
 flags.DEFINE_string("dataset", None, "Default: the training's.")
+flags.DEFINE_bool("best", False, "The best model in place of the last.")
 flags.DEFINE_integer("batch_size", 256, "Problems in a batch.")
 
 
@@ -37,9 +38,9 @@ def main():
     from tpt_keras.models.load_model import load_model
     from tpt_keras.training import model_folder
     from tpt_keras.training.evaluate import evaluate
-    from tpt_keras.training.train import compile_model
+    from tpt_keras.training.transformer_trainer import TransformerTrainer
 
-    model = load_model(FLAGS.model_dir)
+    model = load_model(FLAGS.model_dir, FLAGS.best)
     training = model_folder.read_config(FLAGS.model_dir).get("training", {})
     modules = select_modules(FLAGS.modules) or training.get("modules")
     dataset = FLAGS.dataset or training.get("dataset", "mathematics_dataset")
@@ -48,9 +49,10 @@ def main():
         raise UsageError(
             "The model was not trained here: name --modules and --data_dir."
         )
-    compile_model(model)
+    trainer = TransformerTrainer(model)
+    trainer.compile(jit_compile=False)
     results = evaluate(
-        model, modules, FLAGS.splits, data_dir, FLAGS.batch_size, dataset
+        trainer, modules, FLAGS.splits, data_dir, FLAGS.batch_size, dataset
     )
     if not results:
         raise UsageError(

@@ -12,6 +12,7 @@ from tpt_keras.errors import UsageError
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
+flags.DEFINE_bool("best", False, "The best model in place of the last.")
 flags.DEFINE_string("export_dir", None, "Folder of the model's versions.")
 
 
@@ -21,7 +22,8 @@ def main():
     from tpt_keras.models.load_model import load_model
     from tpt_keras.serving.export import export
 
-    print(export(load_model(FLAGS.model_dir), FLAGS.export_dir))
+    model = load_model(FLAGS.model_dir, FLAGS.best)
+    print(export(model, FLAGS.export_dir))
 
 
 if __name__ == "__main__":

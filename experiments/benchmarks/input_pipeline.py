@@ -174,16 +174,18 @@ def examples_per_second():
 def train_step_examples_per_second():
     from tpt_keras.models import Transformer
     from tpt_keras.training.pytorch_adam import PyTorchAdam
-    from tpt_keras.training.train import compile_model
+    from tpt_keras.training.transformer_trainer import TransformerTrainer
 
-    model = Transformer.from_preset("tp_transformer")
-    compile_model(model, PyTorchAdam(1e-4, global_clipnorm=0.1))
+    trainer = TransformerTrainer(
+        Transformer.from_preset("tp_transformer"), global_clipnorm=0.1
+    )
+    trainer.compile(PyTorchAdam(1e-4), jit_compile=False)
     seconds = []
     batches = make_batches(training_source()[0], 64).iterate()
     for _ in range(6):
         inputs, targets = next(batches)
         start = time.perf_counter()
-        model.train_on_batch(inputs, targets)
+        trainer.train_on_batch(inputs, targets)
         seconds.append(time.perf_counter() - start)
     return 64 / float(np.median(seconds[1:]))
 

@@ -51,14 +51,18 @@ class ProblemBatches:
     def steps_per_epoch(self):
         return -(-len(self) // self.batch_size)
 
-    def iterate(self, start_step=0, num_epochs=None, shard=(0, 1)):
+    def iterate(
+        self, start_step=0, num_epochs=None, shards=range(1), num_shards=1
+    ):
         """Generates batches.
 
         Args:
             start_step: Number of the first batch; takes no longer than `0`.
             num_epochs: How many epochs. Defaults to no end.
-            shard: Index of this worker and number of workers, each of which
-                gets its rows of every batch.
+            shards: Which parts of every batch to yield, one after another:
+                the indices of this worker's replicas.
+            num_shards: Number of parts that every batch is cut into: the
+                number of all replicas.
 
         Yields:
             Pairs of inputs, a dict of `encoder_token_ids` `(batch,
@@ -71,39 +75,66 @@ class ProblemBatches:
             for first in range(
                 window * WINDOW_BATCHES, self.steps_per_epoch, WINDOW_BATCHES
             ):
-                yield from self._window_batches(epoch, first, skip, shard)
+                _, batches, encode = self._window(epoch, first)
+                for rows in batches[skip:]:
+                    for shard in shards:
+                        yield encode(rows[shard::num_shards])
                 skip = 0
             epoch, step = epoch + 1, 0
 
-    def dataset(self, start_step=0, num_epochs=None, shard=(0, 1)):
+    def dataset(
+        self, start_step=0, num_epochs=None, shards=range(1), num_shards=1
+    ):
         """The batches as a `tf.data.Dataset`.
 
         Args:
             start_step: See `iterate`.
             num_epochs: See `iterate`.
-            shard: See `iterate`.
+            shards: See `iterate`.
+            num_shards: See `iterate`.
 
         Returns:
             A dataset of what `iterate` generates.
         """
         tokens = tf.TensorSpec((None, None), tf.int32)
         dataset = tf.data.Dataset.from_generator(
-            lambda: self.iterate(start_step, num_epochs, shard),
+            lambda: self.iterate(start_step, num_epochs, shards, num_shards),
             output_signature=(
                 {"encoder_token_ids": tokens, "decoder_token_ids": tokens},
                 tokens,
             ),
         )
-        if num_epochs is not None:
-            # Keras warns at the end of a dataset whose length it was not told.
+        if num_epochs is None:
+            cardinality = tf.data.INFINITE_CARDINALITY
+        else:
             steps = num_epochs * self.steps_per_epoch - start_step
-            dataset = dataset.apply(
-                tf.data.experimental.assert_cardinality(max(steps, 0))
-            )
-        return dataset.prefetch(tf.data.AUTOTUNE)
+            cardinality = max(steps, 0) * len(shards)
+        # Keras warns at the end of a dataset whose length it was not told.
+        return dataset.apply(
+            tf.data.experimental.assert_cardinality(cardinality)
+        ).prefetch(tf.data.AUTOTUNE)
 
-    def _window_batches(self, epoch, first, skip, shard):
-        """The batches of the window that starts with batch `first`."""
+    def indices(self, step):
+        """Which problems of the source a batch holds.
+
+        Args:
+            step: Number of the batch.
+
+        Returns:
+            Integer array `(batch,)`.
+        """
+        epoch, step = divmod(step, self.steps_per_epoch)
+        first = step - step % WINDOW_BATCHES
+        indices, batches, _ = self._window(epoch, first)
+        return indices[batches[step - first]]
+
+    def _window(self, epoch, first):
+        """The window that starts with batch `first`.
+
+        Returns:
+            The indices of its problems, the rows of its batches, and what
+            encodes rows.
+        """
         positions = np.arange(
             first * self.batch_size,
             min((first + WINDOW_BATCHES) * self.batch_size, len(self)),
@@ -117,10 +148,10 @@ class ProblemBatches:
             question_lengths, answer_lengths, self.batch_size, rng
         )
         rng.shuffle(batches)
-        index, count = shard
-        for rows in (batch[index::count] for batch in batches[skip:]):
+
+        def encode(rows):
             target = self._encode(answers[rows], answer_lengths[rows])
-            yield (
+            return (
                 {
                     "encoder_token_ids": self._encode(
                         questions[rows], question_lengths[rows]
@@ -129,6 +160,8 @@ class ProblemBatches:
                 },
                 target[:, 1:],
             )
+
+        return indices, batches, encode
 
     def _encode(self, texts, lengths):
         """Padded token ids, start and end symbol included."""

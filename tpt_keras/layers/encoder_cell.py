@@ -1,3 +1,5 @@
+import functools
+
 import keras
 from keras import ops
 
@@ -76,6 +78,14 @@ class EncoderCell(keras.layers.Layer):
         )
         self.seed = seed
         self.supports_masking = True
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        # In a graph TensorFlow refuses keyword arguments here. Ours are masks
+        # and flags, which need no gradient and go around it.
+        call = super().rematerialized_call(
+            functools.partial(layer_call, **kwargs), *args
+        )
+        return lambda *args, **kwargs: call(*args)
 
     def build(self, input_shape):
         self.hidden_dim = input_shape[-1]

@@ -2,29 +2,34 @@
 
 from tpt_keras.data_generators.prepared_data import problem_source
 from tpt_keras.data_generators.problem_batches import ProblemBatches
+from tpt_keras.data_generators.problem_slice import ProblemSlice
+from tpt_keras.training.distribution import distributed_dataset
 
 
 def evaluate(
-    model,
+    trainer,
     modules,
     splits,
     data_dir,
     batch_size=256,
     dataset="mathematics_dataset",
+    max_examples=None,
 ):
-    """Evaluates a compiled model.
+    """Evaluates a model.
 
     Args:
-        model: A `Transformer`, compiled as for training.
+        trainer: A compiled `TransformerTrainer`.
         modules: Names of training modules.
         splits: Names of splits; one that a module lacks is passed over.
         data_dir: Folder that `experiments.prepare_data` filled.
         batch_size: Problems in a batch.
         dataset: One of `prepared_data.DATASETS`.
+        max_examples: Problems of every module and split to look at, always the
+            same. Defaults to all.
 
     Returns:
-        List of dicts of `module`, `split`, `examples`, `loss`,
-        `sequence_accuracy` and `token_accuracy`.
+        List of dicts of `module`, `split`, `examples`, `loss` (nats per
+        token), `sequence_accuracy` and `token_accuracy`.
     """
     # Unknown names are refused before anything is computed.
     sources = {
@@ -36,16 +41,40 @@ def evaluate(
     for (module, split), source in sources.items():
         if not len(source):
             continue
-        batches = ProblemBatches(source, model.tokenizer, batch_size)
-        metrics = model.evaluate(
-            batches.dataset(num_epochs=1), return_dict=True, verbose=0
+        if max_examples is not None:
+            source = ProblemSlice(source, stop=max_examples)
+        batches = ProblemBatches(
+            source, trainer.transformer.tokenizer, batch_size
         )
         results.append(
             {
                 "module": module,
                 "split": split,
                 "examples": len(batches),
-                **metrics,
+                **evaluate_batches(trainer, batches),
             }
         )
     return results
+
+
+def evaluate_batches(trainer, batches):
+    """Evaluates a model on an epoch of batches.
+
+    Args:
+        trainer: A compiled `TransformerTrainer`.
+        batches: A `ProblemBatches`.
+
+    Returns:
+        Dict of `loss`, `sequence_accuracy` and `token_accuracy`.
+    """
+    results = trainer.evaluate(
+        distributed_dataset(trainer.distribute_strategy, batches, num_epochs=1),
+        # Keras does not learn the length of a distributed dataset.
+        steps=batches.steps_per_epoch,
+        return_dict=True,
+        verbose=0,
+    )
+    return {
+        name: results[name]
+        for name in ("loss", "sequence_accuracy", "token_accuracy")
+    }

@@ -2,9 +2,10 @@
 
 config.json         the resolved configuration
 model.keras         the finished model
+best.keras          the model that was best in validation
 checkpoints/        of the training so far
 logs/               for TensorBoard
-history.csv         losses and accuracies over time
+metrics.jsonl       the same for scripts
 learning_curves.png
 """
 
@@ -13,6 +14,7 @@ import os
 import pathlib
 
 from tpt_keras.errors import UsageError
+from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 
 CONFIG_FILE = "config.json"
@@ -83,14 +85,17 @@ def save_finished_model(model, model_dir, config):
         config: Dict of the resolved configuration.
     """
     write_config(model_dir, config)
-    path = pathlib.Path(model_dir) / MODEL_FILE
-    partial = path.with_name(f"partial-{os.getpid()}.keras")
-    uncompiled = type(model)(
-        model.config, name=model.name, dtype=model.dtype_policy
-    )
-    uncompiled.set_weights(model.get_weights())
-    uncompiled.save(partial)
-    partial.replace(path)
+    _save(model, pathlib.Path(model_dir) / MODEL_FILE)
+
+
+def save_best_model(model, model_dir):
+    """Saves the model that is the best so far, in place of the last one.
+
+    Args:
+        model: A `Transformer`.
+        model_dir: The folder.
+    """
+    _save(model, pathlib.Path(model_dir) / BEST_MODEL_FILE)
 
 
 def is_finished(model_dir):
@@ -107,3 +112,13 @@ def _differences(old, new, prefix=""):
         elif before != after:
             differences.append(f"{prefix}{key}: {before} there, {after} here")
     return differences
+
+
+def _save(model, path):
+    partial = path.with_name(f"partial-{os.getpid()}.keras")
+    uncompiled = type(model)(
+        model.config, name=model.name, dtype=model.dtype_policy
+    )
+    uncompiled.set_weights(model.get_weights())
+    uncompiled.save(partial)
+    partial.replace(path)

@@ -1,6 +1,7 @@
 """The optimizer of a training configuration."""
 
 import keras
+import tensorflow as tf
 
 from tpt_keras.training.pytorch_adam import PyTorchAdam
 
@@ -31,7 +32,11 @@ def learning_rate_schedule(config):
 
 
 def make_optimizer(config):
-    """Adam as the configuration says.
+    """The optimizer that the configuration names.
+
+    It does not clip: that is done where the whole gradient is known, in
+    `TransformerTrainer`. Weight decay is decoupled from the gradient, and
+    spares biases, layer norms and the embedding.
 
     Args:
         config: A `TrainingConfig`.
@@ -39,10 +44,29 @@ def make_optimizer(config):
     Returns:
         A Keras optimizer.
     """
-    return PyTorchAdam(
-        learning_rate_schedule(config),
-        beta_1=config.beta_1,
-        beta_2=config.beta_2,
-        epsilon=config.adam_epsilon,
-        global_clipnorm=config.global_clipnorm,
+    schedule = learning_rate_schedule(config)
+    common = {
+        "beta_1": config.beta_1,
+        "beta_2": config.beta_2,
+        "weight_decay": config.weight_decay or None,
+    }
+    if config.optimizer == "lion":
+        optimizer = keras.optimizers.Lion(schedule, **common)
+    else:
+        optimizer = PyTorchAdam(schedule, epsilon=config.adam_epsilon, **common)
+    optimizer.exclude_from_weight_decay(
+        var_names=["bias", "gamma", "beta", "embeddings"]
     )
+    return optimizer
+
+
+def learning_rate(optimizer):
+    """The learning rate that an optimizer has now.
+
+    Args:
+        optimizer: A Keras optimizer, on one device or several.
+
+    Returns:
+        Float.
+    """
+    return float(tf.convert_to_tensor(optimizer.learning_rate))

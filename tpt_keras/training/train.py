@@ -1,29 +1,46 @@
 """The fit loop."""
 
+import contextlib
 import dataclasses
 import pathlib
+import tempfile
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
-from tpt_keras.data_generators.prepared_data import problem_source
-from tpt_keras.data_generators.prepared_data import train_splits
-from tpt_keras.data_generators.problem_batches import ProblemBatches
-from tpt_keras.data_generators.problem_mixture import ProblemMixture
-from tpt_keras.data_generators.problem_slice import ProblemSlice
+from tpt_keras.data_generators.prepared_data import DATASETS
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import model_folder
+from tpt_keras.training.distribution import distributed_dataset
+from tpt_keras.training.distribution import is_chief
+from tpt_keras.training.evaluate import evaluate
+from tpt_keras.training.evaluate import evaluate_batches
+from tpt_keras.training.finite_loss import FiniteLoss
+from tpt_keras.training.finite_loss import NonFiniteLossError
+from tpt_keras.training.interval_end import IntervalEnd
+from tpt_keras.training.interval_end import is_stalled
+from tpt_keras.training.metrics_log import MetricsLog
+from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.optimizer import learning_rate
 from tpt_keras.training.optimizer import make_optimizer
-from tpt_keras.training.sequence_accuracy import SequenceAccuracy
-from tpt_keras.training.token_accuracy import TokenAccuracy
-from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
+from tpt_keras.training.profiler import Profiler
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.training_data import module_mix
+from tpt_keras.training.training_data import training_batches
+from tpt_keras.training.training_state import TrainingState
+from tpt_keras.training.transformer_trainer import TransformerTrainer
 from tpt_keras.visualization.learning_curves import draw_learning_curves
 
+# Rollbacks to one and the same checkpoint before a training gives up.
+MAX_ROLLBACKS = 3
 
-def train(model_config, config, model_dir, preset=None):
+
+def train(
+    model_config, config, model_dir, preset=None, options=None, strategy=None
+):
     """Trains a model, or goes on where a training of the same folder was.
 
     Args:
@@ -32,166 +49,225 @@ def train(model_config, config, model_dir, preset=None):
         model_dir: Folder for everything that the training leaves.
         preset: Name of the preset that `model_config` comes from, for the
             record.
+        options: A `RunOptions`.
+        strategy: A `tf.distribute` strategy, as `make_strategy` makes them.
 
     Returns:
         The trained `Transformer`.
+
+    Raises:
+        UsageError: If the folder belongs to another configuration, or the
+            data is not there.
+        NonFiniteLossError: If the loss is not finite any more.
     """
     model_dir = pathlib.Path(model_dir)
+    options = options or RunOptions()
+    strategy = strategy or tf.distribute.get_strategy()
+    _check_options(model_config, config, options)
     training, validation = training_batches(model_config, config)
-    resolved = {
+    record = {
         "preset": preset,
         "model": dataclasses.asdict(model_config),
         "training": dataclasses.asdict(config),
     }
-    model_folder.write_config(model_dir, resolved)
-    if model_folder.is_finished(model_dir):
-        print(f"{model_dir} holds a finished model: nothing to do.")
-        return load_model(model_dir)
-
-    keras.utils.set_random_seed(config.seed)
-    model = Transformer(model_config)
-    compile_model(
-        model,
-        optimizer=make_optimizer(config),
-        jit_compile=config.jit_compile,
-    )
-    checkpoints = _checkpoints(model, model_dir)
-    step = _restore(checkpoints, model)
-    _fit(model, config, model_dir, checkpoints, training, validation, step)
-    draw_learning_curves(
-        model_dir / "history.csv",
-        _interval(config),
-        config.train_steps,
-        model_dir / "learning_curves.png",
-    )
-    model_folder.save_finished_model(model, model_dir, resolved)
+    with contextlib.ExitStack() as stack:
+        output_dir = model_dir
+        if not is_chief():
+            # What the other workers write is nobody's.
+            output_dir = pathlib.Path(
+                stack.enter_context(tempfile.TemporaryDirectory())
+            )
+        model_folder.write_config(output_dir, record)
+        if model_folder.is_finished(model_dir):
+            print(f"{model_dir} holds a finished model: nothing to do.")
+            return load_model(model_dir)
+        keras.utils.set_random_seed(config.seed)
+        with strategy.scope():
+            trainer = _make_trainer(model_config, config, options)
+        state = TrainingState(
+            trainer, output_dir / "checkpoints", options.keep_checkpoints
+        )
+        _restore_or_start(state, model_dir / "checkpoints")
+        _fit(trainer, state, config, options, training, validation, output_dir)
+        model = trainer.transformer
+        draw_learning_curves(
+            read_metrics(output_dir), output_dir / "learning_curves.png"
+        )
+        model_folder.save_finished_model(model, output_dir, record)
     return model
 
 
-def training_batches(model_config, config):
-    """The training and the validation batches, cut by the seed.
-
-    Args:
-        model_config: A `TransformerConfig`.
-        config: A `TrainingConfig`.
-
-    Returns:
-        Two `ProblemBatches` without a common example.
-    """
-    sources = [
-        problem_source(
-            config.data_dir,
-            module,
-            train_splits(config.dataset),
-            config.dataset,
-        )
-        for module in config.modules
-    ]
-    apart = -(-config.validation_examples // len(sources))
-    for module, source in zip(config.modules, sources):
-        if len(source) <= apart:
+def _check_options(model_config, config, options):
+    for steps in (config.train_steps, config.interval):
+        if steps % options.steps_per_execution:
             raise UsageError(
-                f"Module {module} has {len(source)} training problems, of "
-                f"which {apart} are set apart for validation. Generate more, "
-                "or lower --validation_examples."
+                f"The {config.train_steps} train_steps and the "
+                f"{config.interval} steps between checkpoints must be "
+                f"multiples of the {options.steps_per_execution} "
+                "steps_per_execution."
             )
-
-    def batches(weights, **part):
-        return ProblemBatches(
-            ProblemMixture(
-                [ProblemSlice(s, seed=config.seed, **part) for s in sources],
-                weights,
-            ),
-            CharacterTokenizer(model_config.vocabulary),
-            config.batch_size,
-            seed=config.seed,
+    if options.rematerialize and model_config.dropout:
+        raise UsageError(
+            "rematerialize needs a dropout of 0: computed again, dropout "
+            "would drop something else."
         )
 
-    return (
-        batches(config.module_weights or None, start=apart),
-        batches(None, stop=apart),
-    )
 
-
-def compile_model(model, optimizer=None, jit_compile=False):
-    """Compiles a model with the loss and the metrics of this task.
-
-    Args:
-        model: A `Transformer`.
-        optimizer: A Keras optimizer; not needed for evaluation.
-        jit_compile: Whether to compile with XLA, which does so anew for every
-            length.
-    """
-    pad_id = model.tokenizer.pad_id
-    model.compile(
-        optimizer=optimizer,
-        loss=TokenCrossEntropy(pad_id),
-        metrics=[SequenceAccuracy(pad_id), TokenAccuracy(pad_id)],
-        jit_compile=jit_compile,
-    )
-
-
-def _checkpoints(model, model_dir):
-    model.optimizer.build(model.trainable_variables)
-    return tf.train.CheckpointManager(
-        tf.train.Checkpoint(
-            model=model,
-            optimizer=model.optimizer,
-            # The states of the dropouts' seeds, which Keras does not track.
-            seeds=model.non_trainable_variables,
-        ),
-        model_dir / "checkpoints",
-        max_to_keep=3,
-    )
-
-
-def _restore(checkpoints, model):
-    """Restores the newest checkpoint; returns the step that it was made at."""
-    if checkpoints.latest_checkpoint:
-        status = checkpoints.checkpoint.restore(checkpoints.latest_checkpoint)
-        status.assert_existing_objects_matched()
-    step = int(model.optimizer.iterations)
-    if step:
-        print(f"Going on from {checkpoints.latest_checkpoint} (step {step}).")
-    return step
-
-
-def _fit(model, config, model_dir, checkpoints, training, validation, step):
-    """Runs what is left; an epoch of Keras is one evaluation's interval."""
-    interval = _interval(config)
-    history_path = model_dir / "history.csv"
-    _cut_history(history_path, -(-step // interval))
-    whole, rest = divmod(config.train_steps, interval)
-    # The last interval is shorter where the numbers do not divide.
-    for epochs, steps in ((whole, interval), (whole + bool(rest), rest)):
-        initial_epoch = -(-step // interval)
-        if initial_epoch >= epochs:
-            continue
-        model.fit(
-            training.dataset(start_step=step),
-            initial_epoch=initial_epoch,
-            epochs=epochs,
-            steps_per_epoch=steps,
-            shuffle=False,  # the batches are in random order already
-            validation_data=validation.dataset(num_epochs=1).cache(),
-            callbacks=[
-                keras.callbacks.TensorBoard(model_dir / "logs"),
-                keras.callbacks.CSVLogger(history_path, append=step > 0),
-                keras.callbacks.LambdaCallback(
-                    on_epoch_end=lambda epoch, logs: checkpoints.save()
-                ),
+def _make_trainer(model_config, config, options):
+    remat = contextlib.nullcontext()
+    if options.rematerialize:
+        remat = keras.RematScope(
+            mode="list_of_layers",
+            layer_names=[
+                f"{kind}_cell_{index}"
+                for kind in ("encoder", "decoder")
+                for index in range(model_config.num_layers)
             ],
         )
-        step = int(model.optimizer.iterations)
+    with remat:
+        transformer = Transformer(model_config, dtype=config.precision)
+    trainer = TransformerTrainer(
+        transformer,
+        global_clipnorm=config.global_clipnorm,
+        gradient_accumulation_steps=options.gradient_accumulation_steps,
+    )
+    trainer.compile(
+        optimizer=make_optimizer(config),
+        jit_compile=options.jit_compile,
+        steps_per_execution=options.steps_per_execution,
+    )
+    # For a checkpoint to be restored into it.
+    trainer.optimizer.build(transformer.trainable_variables)
+    return trainer
 
 
-def _cut_history(path, epochs):
-    """Drops what was logged after the checkpoint that training goes on from."""
-    if path.exists():
-        lines = path.read_text().splitlines(keepends=True)
-        path.write_text("".join(lines[: 1 + epochs]))
+def _restore_or_start(state, folder):
+    path = state.restore(folder)
+    if path:
+        print(f"Going on from {path} (step {int(state.step)}).")
+    else:
+        state.save()  # so that there always is one to go back to
 
 
-def _interval(config):
-    """Steps between two evaluations."""
-    return min(config.steps_per_evaluation, config.train_steps)
+def _fit(trainer, state, config, options, training, validation, model_dir):
+    """Runs what is left."""
+    rollbacks = []
+    while int(state.step) < config.train_steps:
+        if is_stalled(state, config, options):
+            print(
+                f"Stopped at step {int(state.step)}: no better validation "
+                f"sequence accuracy since step {int(state.best_step)}."
+            )
+            return
+        try:
+            _fit_intervals(
+                trainer, state, config, options, training, validation, model_dir
+            )
+        except NonFiniteLossError as error:
+            if options.on_nan == "stop":
+                raise NonFiniteLossError(
+                    f"{error} The checkpoint of step {int(state.step)} is "
+                    "kept. Train with a lower --learning_rate in another "
+                    "folder, or go on with --on_nan=rollback, from the "
+                    "checkpoint and with other batches.",
+                    error.step,
+                ) from None
+            rollbacks.append(int(state.step))
+            if rollbacks.count(rollbacks[-1]) > MAX_ROLLBACKS:
+                raise NonFiniteLossError(
+                    f"{error} {MAX_ROLLBACKS} rollbacks to step "
+                    f"{rollbacks[-1]} did not help: lower --learning_rate.",
+                    error.step,
+                ) from None
+            print(f"{error} Going back to step {rollbacks[-1]}.")
+            _roll_back(state, error.step)
+
+
+def _roll_back(state, failed_step):
+    """Goes back to the last checkpoint, and on behind the failed batch."""
+    failed = int(state.data_step) + failed_step - int(state.step)
+    state.restore()
+    state.data_step.assign(failed)
+    state.save()
+
+
+def _fit_intervals(
+    trainer, state, config, options, training, validation, model_dir
+):
+    """Fits up to the last step, or to the next interval's length.
+
+    An epoch of Keras is an interval between checkpoints. The last one is
+    shorter where the numbers do not divide.
+    """
+    step = int(state.step)
+    interval = config.interval
+    epochs, rest = divmod(config.train_steps, interval)
+    if step >= epochs * interval:
+        epochs, steps = epochs + 1, rest
+    else:
+        steps = interval
+
+    def describe(failed_step):
+        data_step = int(state.data_step) + failed_step - 1 - int(state.step)
+        rate = learning_rate(trainer.optimizer)
+        mix = module_mix(training, config, data_step)
+        return f"learning rate {rate:.3g}; its batch: {mix}"
+
+    callbacks = [
+        FiniteLoss(describe, interval),
+        IntervalEnd(
+            state,
+            config,
+            options,
+            lambda: _evaluation(trainer, config, options, validation),
+            MetricsLog(model_dir, step),
+            lambda: model_folder.save_best_model(
+                trainer.transformer, model_dir
+            ),
+        ),
+    ]
+    if options.profile_steps:
+        callbacks.append(
+            Profiler(model_dir / "logs", *options.profile_steps, interval)
+        )
+    trainer.fit(
+        distributed_dataset(
+            trainer.distribute_strategy, training, int(state.data_step)
+        ),
+        initial_epoch=step // interval,
+        epochs=epochs,
+        steps_per_epoch=steps,
+        shuffle=False,  # the batches are in random order already
+        callbacks=callbacks,
+    )
+
+
+def _evaluation(trainer, config, options, validation):
+    """The metrics of an evaluation; see `MetricsLog`."""
+    metrics = {
+        f"val_{name}": value
+        for name, value in evaluate_batches(trainer, validation).items()
+    }
+    if not options.evaluation_examples:
+        return metrics
+    for split in ("interpolate", "extrapolate"):
+        if split not in DATASETS[config.dataset]:
+            continue
+        accuracies = {
+            f"{split}/{result['module']}": result["sequence_accuracy"]
+            for result in evaluate(
+                trainer,
+                config.modules,
+                [split],
+                config.data_dir,
+                config.batch_size,
+                config.dataset,
+                options.evaluation_examples,
+            )
+        }
+        if accuracies:
+            metrics[f"{split}_sequence_accuracy"] = float(
+                np.mean(list(accuracies.values()))
+            )
+            metrics |= accuracies
+    return metrics

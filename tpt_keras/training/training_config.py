@@ -4,6 +4,8 @@ import math
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 
+OPTIMIZERS = ("adam", "lion")
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 SCHEDULES = ("constant", "cosine")
 
 
@@ -21,18 +23,24 @@ class TrainingConfig:
             same for all.
         train_steps: Number of optimizer steps.
         batch_size: Problems in a batch.
+        optimizer: `"adam"` or `"lion"`.
         learning_rate: Peak learning rate.
         schedule: `"constant"`, or `"cosine"`: down to zero at the last step.
         warmup_steps: Steps over which the learning rate rises from zero.
-        beta_1: Adam's decay of the first moment.
-        beta_2: Adam's decay of the second moment.
+        beta_1: The optimizer's decay of the first moment.
+        beta_2: Its decay of the second moment.
         adam_epsilon: Adam's epsilon.
+        weight_decay: Share of a weight, times the learning rate, that a step
+            takes off it.
         global_clipnorm: Norm that the whole gradient is clipped at.
         validation_examples: Training problems set apart for validation.
-        steps_per_evaluation: Steps between evaluations, each of which logs and
-            leaves a checkpoint.
+        steps_per_checkpoint: Steps between checkpoints and rows of the
+            metrics' log, if there is no evaluation earlier.
+        steps_per_evaluation: Steps between evaluations, a multiple of
+            `steps_per_checkpoint` where it is not smaller.
+        precision: The model's dtype policy: `"float32"`, `"mixed_bfloat16"`
+            or `"mixed_float16"`, the last with loss scaling.
         seed: Seed of weights, order and dropout.
-        jit_compile: Whether to compile the step with XLA.
 
     Raises:
         UsageError: If a value makes no sense.
@@ -44,17 +52,20 @@ class TrainingConfig:
     dataset: str = "mathematics_dataset"
     module_weights: tuple = ()
     batch_size: int = 1024
+    optimizer: str = "adam"
     learning_rate: float = 1e-4
     schedule: str = "constant"
     warmup_steps: int = 0
     beta_1: float = 0.9
     beta_2: float = 0.995
     adam_epsilon: float = 1e-8
+    weight_decay: float = 0.0
     global_clipnorm: float = 0.1
     validation_examples: int = 1000
+    steps_per_checkpoint: int = 200
     steps_per_evaluation: int = 1000
+    precision: str = "float32"
     seed: int = 0
-    jit_compile: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "modules", tuple(self.modules))
@@ -74,19 +85,22 @@ class TrainingConfig:
         if not self.modules:
             raise UsageError("modules must name at least one module.")
         check_names("schedule", [self.schedule], SCHEDULES)
+        check_names("optimizer", [self.optimizer], OPTIMIZERS)
+        check_names("precision", [self.precision], PRECISIONS)
         for name in (
             "train_steps",
             "batch_size",
             "learning_rate",
             "global_clipnorm",
             "validation_examples",
+            "steps_per_checkpoint",
             "steps_per_evaluation",
         ):
             if not 0 < getattr(self, name) < math.inf:
                 raise UsageError(
                     f"{name} must be positive. Received: {getattr(self, name)}."
                 )
-        for name in ("beta_1", "beta_2", "adam_epsilon"):
+        for name in ("beta_1", "beta_2", "adam_epsilon", "weight_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(
                     f"{name} must be in [0, 1). Received: "
@@ -101,3 +115,20 @@ class TrainingConfig:
                 f"warmup_steps must be at least 0 and less than train_steps. "
                 f"Received: {self.warmup_steps} of {self.train_steps}."
             )
+        if self.steps_per_evaluation % min(
+            self.steps_per_evaluation, self.steps_per_checkpoint
+        ):
+            raise UsageError(
+                f"steps_per_evaluation must be a multiple of "
+                f"steps_per_checkpoint. Received: {self.steps_per_evaluation} "
+                f"and {self.steps_per_checkpoint}."
+            )
+
+    @property
+    def interval(self):
+        """Steps between two checkpoints."""
+        return min(
+            self.steps_per_checkpoint,
+            self.steps_per_evaluation,
+            self.train_steps,
+        )

@@ -1,0 +1,49 @@
+import keras
+import numpy as np
+
+from tpt_keras.errors import UsageError
+
+
+class NonFiniteLossError(UsageError):
+    """A training has come to a loss or a gradient that is not finite.
+
+    Args:
+        message: What happened, and when.
+        step: The step, counting from 1.
+    """
+
+    def __init__(self, message, step):
+        super().__init__(message)
+        self.step = step
+
+
+class FiniteLoss(keras.callbacks.Callback):
+    """Ends a training at once when its loss is not finite any more.
+
+    Args:
+        describe: Function of a step, counting from 1, that returns what there
+            is to say about it.
+        steps_per_epoch: Steps that Keras takes for an epoch.
+
+    Raises:
+        NonFiniteLossError: Out of `fit`, before a checkpoint is written.
+    """
+
+    def __init__(self, describe, steps_per_epoch):
+        super().__init__()
+        self._describe = describe
+        self._steps_per_epoch = steps_per_epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._steps_before = epoch * self._steps_per_epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        # Means over the epoch so far: once not finite, they remain so.
+        if np.all(np.isfinite([logs["loss"], logs["gradient_norm"]])):
+            return
+        step = self._steps_before + batch + 1
+        raise NonFiniteLossError(
+            f"The loss or the gradient of step {step} is not finite "
+            f"({self._describe(step)}).",
+            step,
+        )

@@ -1,0 +1,88 @@
+import contextlib
+import json
+import pathlib
+
+import tensorflow as tf
+
+
+class MetricsLog:
+    """What one watches: `metrics.jsonl` for scripts, `logs/` for TensorBoard.
+
+    A row of `metrics.jsonl` is a dict with `step`, the number of optimizer
+    steps so far, and the metrics since the row before: `loss` (nats per
+    target token), `sequence_accuracy`, `token_accuracy`, `gradient_norm`
+    (before clipping), `learning_rate`, `examples_per_second`,
+    `tokens_per_second` (that are no padding, questions' and answers'), and
+    where there was an evaluation `val_loss`, `val_sequence_accuracy`,
+    `val_token_accuracy`, and `interpolate/<module>` and `extrapolate/<module>`,
+    the sequence accuracies.
+
+    Args:
+        model_dir: Folder of the training.
+        step: Step that the training goes on from: rows behind it are dropped.
+    """
+
+    def __init__(self, model_dir, step=0):
+        self._folder = pathlib.Path(model_dir)
+        self._path = self._folder / "metrics.jsonl"
+        self._writers = {}
+        rows = [row for row in read_metrics(model_dir) if row["step"] <= step]
+        partial = self._path.with_name("metrics.jsonl.partial")
+        partial.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        partial.replace(self._path)
+
+    def write(self, row):
+        """Adds a row."""
+        with self._path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        step = row["step"]
+        for name, value in row.items():
+            if name != "step":
+                run, tag = run_and_tag(name)
+                with self._writer(run).as_default(step=step):
+                    tf.summary.scalar(tag, value)
+        for writer in self._writers.values():
+            writer.flush()
+
+    def _writer(self, run):
+        if run not in self._writers:
+            self._writers[run] = tf.summary.create_file_writer(
+                str(self._folder / "logs" / run)
+            )
+        return self._writers[run]
+
+
+def run_and_tag(name):
+    """Where TensorBoard draws a metric.
+
+    So that the same of training and of evaluation share a diagram.
+
+    Args:
+        name: Name of a metric in `metrics.jsonl`.
+
+    Returns:
+        The run and the tag.
+    """
+    if name.startswith("val_"):
+        return "validation", name.removeprefix("val_")
+    split, _, module = name.partition("/")
+    return (split, f"sequence_accuracy/{module}") if module else ("train", name)
+
+
+def read_metrics(model_dir):
+    """The rows of a training's `metrics.jsonl`.
+
+    Args:
+        model_dir: Folder of the training.
+
+    Returns:
+        List of dicts.
+    """
+    path = pathlib.Path(model_dir) / "metrics.jsonl"
+    rows = []
+    if path.is_file():
+        for line in path.read_text().splitlines():
+            # A process that was killed may leave a part of a line.
+            with contextlib.suppress(ValueError):
+                rows.append(json.loads(line))
+    return rows

@@ -1,0 +1,101 @@
+import pathlib
+
+import tensorflow as tf
+
+from tpt_keras.errors import UsageError
+
+# What reading a damaged checkpoint raises, depending on where the damage is.
+_DAMAGE = (tf.errors.OpError, ValueError, RuntimeError, AssertionError)
+
+
+class TrainingState:
+    """Everything that decides how a training goes on, and its checkpoints.
+
+    Weights, optimizer, seeds, step, position in the data, best score. A
+    checkpoint is whole or not there: TensorFlow writes it under temporary
+    names and enters it into its list, atomically, when it is whole.
+
+    Args:
+        trainer: A compiled `TransformerTrainer`, its optimizer built.
+        folder: Folder that checkpoints are written to.
+        keep: Number of checkpoints to keep.
+    """
+
+    def __init__(self, trainer, folder, keep=3):
+        self.step = tf.Variable(0, dtype=tf.int64)
+        # Differs from the step after a rollback, which passes over batches.
+        self.data_step = tf.Variable(0, dtype=tf.int64)
+        self.best_score = tf.Variable(-1.0, dtype=tf.float32)
+        self.best_step = tf.Variable(0, dtype=tf.int64)
+        self._checkpoints = tf.train.CheckpointManager(
+            tf.train.Checkpoint(
+                model=trainer.transformer,
+                optimizer=trainer.optimizer,
+                # The states of the dropouts' seeds, which Keras does not track.
+                seeds=trainer.transformer.non_trainable_variables,
+                step=self.step,
+                data_step=self.data_step,
+                best_score=self.best_score,
+                best_step=self.best_step,
+            ),
+            folder,
+            max_to_keep=keep,
+        )
+
+    def advance(self, steps):
+        """Counts steps that were made."""
+        self.step.assign_add(steps)
+        self.data_step.assign_add(steps)
+
+    def improves(self, score):
+        """Whether a score is the best so far, which it is from now on."""
+        if score <= float(self.best_score):
+            return False
+        self.best_score.assign(score)
+        self.best_step.assign(self.step)
+        return True
+
+    def save(self):
+        """Writes a checkpoint; removes what is more than are to be kept."""
+        self._checkpoints.save()
+
+    def restore(self, folder=None):
+        """Restores the newest checkpoint that is whole, if there is any.
+
+        Args:
+            folder: Folder to restore from. Defaults to the one that is written
+                to.
+
+        Returns:
+            Its path, or `None` if there is no checkpoint.
+
+        Raises:
+            UsageError: If there are checkpoints, all damaged.
+        """
+        folder = pathlib.Path(folder or self._checkpoints.directory)
+        paths = _checkpoint_paths(folder)
+        for path in reversed(paths):
+            try:
+                status = self._checkpoints.checkpoint.restore(path)
+                status.assert_existing_objects_matched()
+            except _DAMAGE as error:
+                reason = str(error).split("\n")[0]
+                print(f"The checkpoint {path} is damaged ({reason}).")
+            else:
+                return path
+        if paths:
+            raise UsageError(
+                f"All checkpoints in {str(folder)!r} are damaged. Remove the "
+                "folder to start anew."
+            )
+        return None
+
+
+def _checkpoint_paths(folder):
+    """Paths of all checkpoints, the oldest first."""
+    listed = tf.train.get_checkpoint_state(folder)
+    if listed is not None:
+        return list(listed.all_model_checkpoint_paths)
+    # Nothing yet, or TensorFlow's list is lost: then the files themselves.
+    paths = [path.with_suffix("") for path in folder.glob("ckpt-*.index")]
+    return sorted(map(str, paths), key=lambda path: int(path.split("-")[-1]))
