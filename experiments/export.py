@@ -14,6 +14,14 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
 flags.DEFINE_bool("best", False, "The best model in place of the last.")
 flags.DEFINE_string("export_dir", None, "Folder of the model's versions.")
+flags.DEFINE_integer(
+    "max_answer_length", None, "In characters. Default: the model's."
+)
+flags.DEFINE_integer("beam_width", 1, "Answers to follow; 1 is greedy.")
+flags.DEFINE_float(
+    "length_penalty", 0.0, "How much longer answers are preferred."
+)
+flags.DEFINE_string("precision", "float32", "float32 or bfloat16.")
 
 
 def main():
@@ -22,8 +30,15 @@ def main():
     from tpt_keras.models.load_model import load_model
     from tpt_keras.serving.export import export
 
-    model = load_model(FLAGS.model_dir, FLAGS.best)
-    print(export(model, FLAGS.export_dir))
+    version = export(
+        load_model(FLAGS.model_dir, FLAGS.best),
+        FLAGS.export_dir,
+        FLAGS.max_answer_length,
+        FLAGS.beam_width,
+        FLAGS.length_penalty,
+        FLAGS.precision,
+    )
+    print(version)
 
 
 if __name__ == "__main__":

@@ -20,16 +20,22 @@ def greedy_search(
         pad_id: Token behind the end.
 
     Returns:
-        int32 tensor `(batch, max_length)`, without the start token.
+        The tokens, int32 `(batch, max_length)` without the start token, and
+        the log-probabilities of what they are up to the end, float32
+        `(batch,)`.
     """
     positions = ops.expand_dims(ops.arange(max_length), 0)
 
-    def is_going_on(index, last_ids, is_ended, decoded_ids, cache):
+    def is_going_on(index, last_ids, is_ended, log_probs, decoded_ids, cache):
         return ops.logical_not(ops.all(is_ended))
 
-    def decode_one(index, last_ids, is_ended, decoded_ids, cache):
+    def decode_one(index, last_ids, is_ended, log_probs, decoded_ids, cache):
         logits, cache = step(last_ids, cache, index)
         next_ids = ops.cast(ops.argmax(logits, axis=-1), "int32")
+        best = ops.max(
+            ops.log_softmax(ops.cast(logits, "float32"), axis=-1), axis=-1
+        )
+        log_probs = log_probs + ops.where(is_ended, 0.0, best)
         next_ids = ops.where(is_ended, pad_id, next_ids)
         decoded_ids = ops.where(
             ops.equal(positions, index),
@@ -37,18 +43,19 @@ def greedy_search(
             decoded_ids,
         )
         is_ended = ops.logical_or(is_ended, ops.equal(next_ids, end_id))
-        return index + 1, next_ids, is_ended, decoded_ids, cache
+        return index + 1, next_ids, is_ended, log_probs, decoded_ids, cache
 
-    _, _, _, decoded_ids, _ = ops.while_loop(
+    _, _, _, log_probs, decoded_ids, _ = ops.while_loop(
         is_going_on,
         decode_one,
         (
             ops.convert_to_tensor(0, dtype="int32"),
             ops.full((batch_size,), start_id, dtype="int32"),
             ops.zeros((batch_size,), dtype="bool"),
+            ops.zeros((batch_size,), dtype="float32"),
             ops.full((batch_size, max_length), pad_id, dtype="int32"),
             cache,
         ),
         maximum_iterations=max_length,
     )
-    return decoded_ids
+    return decoded_ids, log_probs

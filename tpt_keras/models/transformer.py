@@ -5,6 +5,8 @@ import keras
 from keras import ops
 
 from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
+from tpt_keras.decoding.beam_search import beam_search
+from tpt_keras.decoding.beam_search import penalty_divisor
 from tpt_keras.decoding.greedy_search import greedy_search
 from tpt_keras.errors import check_names
 from tpt_keras.layers import DecoderCell
@@ -225,9 +227,43 @@ class Transformer(keras.Model):
         Returns:
             int32 tensor `(batch, max_length)`, padded behind the end symbol.
         """
+        return self.search(encoder_token_ids, max_length)["token_ids"][:, 0]
+
+    def search(
+        self,
+        encoder_token_ids,
+        max_length=None,
+        beam_width=1,
+        length_penalty=0.0,
+    ):
+        """The best answers that greedy or beam search finds.
+
+        Args:
+            encoder_token_ids: Tensor `(batch, source_length)`.
+            max_length: Most tokens to decode, end symbol included. Defaults to
+                `config.max_answer_length + 1`.
+            beam_width: Number of answers to follow, and to return; `1` is
+                greedy search.
+            length_penalty: How much longer answers are preferred, see
+                `beam_search`.
+
+        Returns:
+            Dict, the best answer first: `token_ids`, int32 `(batch,
+            beam_width, max_length)`, padded behind the end symbol;
+            `log_probs` and `scores`, float32 `(batch, beam_width)`.
+        """
         if max_length is None:
             max_length = self.config.max_answer_length + 1
         cache = self.init_cache(encoder_token_ids, max_length)
+        # Every beam of a row reads the same question.
+        cache = keras.tree.map_structure(
+            lambda values: (
+                ops.repeat(values, beam_width, axis=0)
+                if beam_width > 1
+                else values
+            ),
+            cache,
+        )
 
         def step(token_ids, self_attention, index):
             # Only what changes is carried from step to step.
@@ -236,15 +272,29 @@ class Transformer(keras.Model):
             )
             return logits, new_cache["self_attention"]
 
-        return greedy_search(
-            step,
-            cache["self_attention"],
-            batch_size=ops.shape(encoder_token_ids)[0],
-            max_length=max_length,
-            start_id=self.tokenizer.start_id,
-            end_id=self.tokenizer.end_id,
-            pad_id=self.tokenizer.pad_id,
+        common = {
+            "step": step,
+            "cache": cache["self_attention"],
+            "batch_size": ops.shape(encoder_token_ids)[0],
+            "max_length": max_length,
+            "start_id": self.tokenizer.start_id,
+            "end_id": self.tokenizer.end_id,
+            "pad_id": self.tokenizer.pad_id,
+        }
+        if beam_width > 1:
+            return beam_search(
+                **common, beam_width=beam_width, length_penalty=length_penalty
+            )
+        token_ids, log_probs = greedy_search(**common)
+        log_probs = ops.expand_dims(log_probs, 1)
+        lengths = ops.sum(
+            ops.cast(self.padding_mask(token_ids), "int32"), axis=-1
         )
+        return {
+            "token_ids": ops.expand_dims(token_ids, 1),
+            "log_probs": log_probs,
+            "scores": log_probs / penalty_divisor(lengths, length_penalty),
+        }
 
     def solve(self, questions, batch_size=64):
         """Answers questions.

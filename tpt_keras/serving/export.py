@@ -8,37 +8,76 @@ import shutil
 import keras
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.framework import op_def_registry
 
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
 from tpt_keras.serving.question_answering import QuestionAnswering
 from tpt_keras.serving.versions import CONFIG_ASSET
 from tpt_keras.serving.versions import version_numbers
+from tpt_keras.serving.warmup import write_warmup_requests
+
+PRECISIONS = ("float32", "bfloat16")
 
 
-def export(model, export_dir):
+def export(
+    model,
+    export_dir,
+    max_answer_length=None,
+    beam_width=1,
+    length_penalty=0.0,
+    precision="float32",
+):
     """Writes the next version of a model.
 
     The server polls its folder and loads the highest number, so a version is
-    renamed to its number when it is whole.
+    renamed to its number when it is whole. Its signatures:
+
+    - `serving_default`: `questions`, strings, to `answers`, `log_probs` and
+      `status`;
+    - `n_best`: `questions` to the `beam_width` best `answers` with `log_probs`
+      and `scores`, and `status`;
+    - `token_ids`: `encoder_token_ids` and `decoder_token_ids` to `logits`.
 
     Args:
         model: A `Transformer`.
         export_dir: Folder of the model's versions.
+        max_answer_length: Longest answer given, in characters. Defaults to the
+            model's.
+        beam_width: Number of answers to follow; `1` is greedy search.
+        length_penalty: How much longer answers are preferred, see
+            `beam_search`.
+        precision: Dtype of the weights and of what is computed with them, one
+            of `PRECISIONS`.
 
     Returns:
         Path of the new version.
 
     Raises:
+        UsageError: If a value makes no sense.
         ValueError: If the graph holds what a stock TF Serving refuses.
     """
+    check_names("precision", [precision], PRECISIONS)
+    if beam_width < 1:
+        raise UsageError(f"beam_width must be positive. Received: {beam_width}")
+    if max_answer_length is not None and max_answer_length < 1:
+        raise UsageError(
+            f"max_answer_length must be positive. Received: {max_answer_length}"
+        )
+    model = _with_precision(model, precision)
+    answering = QuestionAnswering(
+        model, max_answer_length, beam_width, length_penalty
+    )
     export_dir = pathlib.Path(export_dir)
     export_dir.mkdir(parents=True, exist_ok=True)
     partial = export_dir / "partial"
     shutil.rmtree(partial, ignore_errors=True)
-    _write(model, partial)
+    _write(model, answering, partial)
     check_graph(partial)
     extra = partial / CONFIG_ASSET
     extra.parent.mkdir()
     extra.write_text(json.dumps(dataclasses.asdict(model.config), indent=2))
+    write_warmup_requests(extra.parent)
     version = export_dir / str(max(version_numbers(export_dir), default=0) + 1)
     partial.rename(version)
     return version
@@ -47,9 +86,9 @@ def export(model, export_dir):
 def check_graph(saved_model_dir):
     """Refuses a SavedModel that a stock TF Serving could not run.
 
-    Such a server has no Python, and XLA is turned off in it: a graph with one
-    of XLA's ops (`keras.ops.slice_update` makes one) loads and then fails at
-    the first request.
+    Such a server has no Python and no custom ops, and XLA is turned off in it:
+    a graph with one of XLA's ops (`keras.ops.slice_update` makes one) loads
+    and then fails at the first request.
 
     Args:
         saved_model_dir: The SavedModel.
@@ -63,10 +102,16 @@ def check_graph(saved_model_dir):
     refused = set()
     for meta_graph in saved_model.meta_graphs:
         graph = meta_graph.graph_def
+        functions = {f.signature.name for f in graph.library.function}
         bodies = [graph.node] + [f.node_def for f in graph.library.function]
         for node in (node for nodes in bodies for node in nodes):
             if node.op.startswith("Xla") or "PyFunc" in node.op:
                 refused.add(node.op)
+            # Ops of other packages have a name space: "Text>Tokenize".
+            if node.op not in functions and (
+                ">" in node.op or op_def_registry.get(node.op) is None
+            ):
+                refused.add(f"{node.op} (custom)")
             if node.attr["_XlaMustCompile"].b:
                 refused.add(f"{node.op} (marked for XLA)")
         for function in graph.library.function:
@@ -79,14 +124,37 @@ def check_graph(saved_model_dir):
         )
 
 
-def _write(model, path):
-    answering = QuestionAnswering(model)
+def _with_precision(model, precision):
+    if model.dtype_policy.name == precision:
+        return model
+    converted = type(model)(model.config, name=model.name, dtype=precision)
+    converted.set_weights(model.get_weights())
+    return converted
+
+
+def _write(model, answering, path):
     archive = keras.export.ExportArchive()
     archive.track(model)
     archive.track(answering.token_of_character)
+    questions = tf.TensorSpec((None,), tf.string, name="questions")
+    for name, function in (
+        ("serving_default", answering.answer),
+        ("n_best", answering.answer_n_best),
+    ):
+        archive.add_endpoint(name, function, input_signature=[questions])
     archive.add_endpoint(
-        "serving_default",
-        answering.answer,
-        input_signature=[tf.TensorSpec((None,), tf.string, name="questions")],
+        "token_ids",
+        lambda encoder_token_ids, decoder_token_ids: {
+            "logits": model(
+                {
+                    "encoder_token_ids": encoder_token_ids,
+                    "decoder_token_ids": decoder_token_ids,
+                }
+            )
+        },
+        input_signature=[
+            tf.TensorSpec((None, None), tf.int32, name=name)
+            for name in ("encoder_token_ids", "decoder_token_ids")
+        ],
     )
     archive.write_out(str(path), verbose=False)

@@ -1,3 +1,5 @@
+import functools
+
 import tensorflow as tf
 
 from tpt_keras.data_generators.vocabulary import SPECIAL_SYMBOLS
@@ -18,11 +20,25 @@ class QuestionAnswering(tf.Module):
 
     Args:
         model: A `Transformer`.
+        max_answer_length: Longest answer given, in characters. Defaults to the
+            model's.
+        beam_width: Number of answers to follow; `1` is greedy search.
+        length_penalty: How much longer answers are preferred, see
+            `beam_search`.
     """
 
-    def __init__(self, model):
+    def __init__(
+        self, model, max_answer_length=None, beam_width=1, length_penalty=0.0
+    ):
         super().__init__(name="question_answering")
-        self._generate = model.generate
+        if max_answer_length is None:
+            max_answer_length = model.config.max_answer_length
+        self._search = functools.partial(
+            model.search,
+            max_length=max_answer_length + 1,
+            beam_width=beam_width,
+            length_penalty=length_penalty,
+        )
         self._tokenizer = model.tokenizer
         self._max_length = model.config.max_question_length
         characters = {
@@ -55,15 +71,39 @@ class QuestionAnswering(tf.Module):
             questions: String tensor `(batch,)`.
 
         Returns:
-            Dict of string tensors `(batch,)`: `answers` and `status`.
+            Dict of tensors `(batch,)`: the strings `answers` and `status`, and
+            `log_probs`, float32.
+        """
+        best = self.answer_n_best(questions)
+        return {
+            "answers": best["answers"][:, 0],
+            "log_probs": best["log_probs"][:, 0],
+            "status": best["status"],
+        }
+
+    def answer_n_best(self, questions):
+        """Gives the best answers to every question, the best first.
+
+        Args:
+            questions: String tensor `(batch,)`.
+
+        Returns:
+            Dict of the strings `answers`, `(batch, beam_width)`; of float32
+            `log_probs` and `scores`, `(batch, beam_width)`; and of the strings
+            `status`, `(batch,)`.
         """
         token_ids, status = self._tokenize(questions)
-        answer_ids = self._generate(token_ids)
+        found = self._search(token_ids)
         answers = tf.strings.reduce_join(
-            tf.gather(self._symbols, answer_ids), axis=-1
+            tf.gather(self._symbols, found["token_ids"]), axis=-1
         )
-        is_ok = tf.equal(status, OK)
-        return {"answers": tf.where(is_ok, answers, ""), "status": status}
+        is_ok = tf.equal(status, OK)[:, tf.newaxis]
+        return {
+            "answers": tf.where(is_ok, answers, ""),
+            "log_probs": tf.where(is_ok, found["log_probs"], 0.0),
+            "scores": tf.where(is_ok, found["scores"], 0.0),
+            "status": status,
+        }
 
     def _tokenize(self, questions):
         """Token ids `(batch, source_length)` and status `(batch,)`."""
