@@ -288,7 +288,9 @@ class Transformer(keras.Model):
         token_ids, log_probs = greedy_search(**common)
         log_probs = ops.expand_dims(log_probs, 1)
         lengths = ops.sum(
-            ops.cast(self.padding_mask(token_ids), "int32"), axis=-1
+            ops.cast(self.padding_mask(token_ids), "int32"),
+            axis=-1,
+            keepdims=True,
         )
         return {
             "token_ids": ops.expand_dims(token_ids, 1),
