@@ -15,6 +15,7 @@ TEST = [
     "jax",
     "pytest",
     "pytest-xdist",
+    "pyyaml",
     "ruff",
 ]
 
@@ -26,6 +27,7 @@ setuptools.setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=setuptools.find_packages(include=["tpt_keras", "tpt_keras.*"]),
+    package_data={"tpt_keras.serving": ["config/*"]},
     python_requires=">=3.11",
     install_requires=[
         "absl-py>=2.1",
