@@ -10,7 +10,13 @@ VERSION = re.search(
     r'__version__ = "(.+?)"', (HERE / "tpt_keras" / "__init__.py").read_text()
 ).group(1)
 
+SERVING = [
+    "requests",
+    "tensorflow-serving-api>=2.18",
+    "werkzeug>=3.0",
+]
 TEST = [
+    *SERVING,
     "hypothesis",
     "jax",
     "pytest",
@@ -44,6 +50,8 @@ setuptools.setup(
         "tensorflow-datasets>=4.9.7",
     ],
     extras_require={
+        # The clients of TF Serving, and its stand-in for development.
+        "serving": SERVING,
         "test": TEST,
         "beam": ["apache-beam"],
         "benchmarks": ["keras-hub"],

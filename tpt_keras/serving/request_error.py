@@ -1,0 +1,11 @@
+class RequestError(Exception):
+    """A request that the local server refuses.
+
+    Args:
+        code: A `grpc.StatusCode`.
+        message: Why, in TF Serving's words where it has some.
+    """
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
