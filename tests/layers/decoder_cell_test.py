@@ -4,7 +4,9 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tests.layers.encoder_cell_test import ATTENTION_WEIGHTS
+from tests.layers.encoder_cell_test import assert_same_step
 from tests.layers.encoder_cell_test import layer_norm
+from tests.layers.encoder_cell_test import rematerialized_and_not
 from tpt_keras.layers import DecoderCell
 
 RNG = np.random.default_rng(5)
@@ -94,7 +96,7 @@ class DecoderCellTest(LayerTestCase):
         )
         cross_cache = cell.cross_attention_keys_and_values(SOURCE)
         # What lies behind the index must not matter, nor a longer cache.
-        self_cache = (ops.full((2, 7, 2, 4), 9.0), ops.full((2, 7, 2, 4), 9.0))
+        self_cache = (ops.full((2, 2, 7, 4), 9.0), ops.full((2, 2, 7, 4), 9.0))
         for index in range(5):
             output, self_cache = cell(
                 X[:, index : index + 1],
@@ -105,15 +107,15 @@ class DecoderCellTest(LayerTestCase):
             )
             self.assert_all_close(output, expected[:, index : index + 1])
         keys, values = self_cache
-        self.assertEqual(tuple(keys.shape), (2, 7, 2, 4))
+        self.assertEqual(tuple(keys.shape), (2, 2, 7, 4))
         self.assert_all_equal(
-            values[:, 5:], np.full((2, 2, 2, 4), 9.0, "float32")
+            values[:, :, 5:], np.full((2, 2, 2, 4), 9.0, "float32")
         )
 
     def test_a_cached_step_can_compute_the_cross_attention_itself(self):
         cell = DecoderCell(12, 2)
         expected = ops.convert_to_numpy(cell(X[:, :1], SOURCE))
-        empty = ops.zeros((2, 3, 2, 4))
+        empty = ops.zeros((2, 2, 3, 4))
         output, _ = cell(
             X[:, :1],
             SOURCE,
@@ -128,3 +130,19 @@ class DecoderCellTest(LayerTestCase):
         self.assert_all_equal(cell(X, SOURCE, training=False), expected)
         dropped = ops.convert_to_numpy(cell(X, SOURCE, training=True))
         self.assertFalse(np.array_equal(dropped, expected))
+
+    def test_rematerialized_with_padding_masks(self):
+        kwargs = {
+            "decoder_padding_mask": np.array(
+                [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]], "bool"
+            ),
+            "encoder_padding_mask": SOURCE_MASK,
+            "training": True,
+        }
+        cell, without = rematerialized_and_not(
+            DecoderCell, [X.shape, SOURCE.shape]
+        )
+        self.assert_all_close(
+            cell(X, SOURCE, **kwargs), without(X, SOURCE, **kwargs)
+        )
+        assert_same_step(self, cell, without, [X, SOURCE], kwargs)

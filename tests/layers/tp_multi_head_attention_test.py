@@ -334,8 +334,8 @@ class TPMultiHeadAttentionTest(LayerTestCase):
             return_attention_scores=True,
         )
         key_heads, value_heads = layer.project_keys_and_values(VALUE, KEY)
-        self.assertEqual(tuple(key_heads.shape), (2, 5, 2, 3))
-        self.assertEqual(tuple(value_heads.shape), (2, 5, 2, 5))
+        self.assertEqual(tuple(key_heads.shape), (2, 2, 5, 3))
+        self.assertEqual(tuple(value_heads.shape), (2, 2, 5, 5))
         output, scores = layer.attend(
             QUERY, key_heads, value_heads, mask=ATTENTION_MASK
         )

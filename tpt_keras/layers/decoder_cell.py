@@ -21,7 +21,7 @@ class DecoderCell(EncoderCell):
 
     For decoding one token after the other the cell takes the keys and values
     of earlier tokens from a cache, a pair of tensors
-    `(batch, max_length, num_heads, key_dim)`, and those of the encoder's output
+    `(batch, num_heads, max_length, key_dim)`, and those of the encoder's output
     from another, made once by `cross_attention_keys_and_values`.
 
     Call arguments:
@@ -31,10 +31,10 @@ class DecoderCell(EncoderCell):
         decoder_padding_mask: Boolean `(batch, target_length)`, true at real
             tokens.
         encoder_padding_mask: Boolean `(batch, source_length)`.
-        self_attention_cache: Pair of keys and values `(batch, max_length,
-            num_heads, key_dim)` of the tokens before this one.
-        cross_attention_cache: Pair of keys and values `(batch, source_length,
-            num_heads, key_dim)` of the encoder's output.
+        self_attention_cache: Pair of keys and values `(batch, num_heads,
+            max_length, key_dim)` of the tokens before this one.
+        cross_attention_cache: Pair of keys and values `(batch, num_heads,
+            source_length, key_dim)` of the encoder's output.
         cache_update_index: Position of the one token in `decoder_sequence`, a
             scalar; needed with `self_attention_cache`.
         training: Whether to apply dropout.
@@ -111,22 +111,19 @@ class DecoderCell(EncoderCell):
             encoder_sequence: Tensor `(batch, source_length, hidden_dim)`.
 
         Returns:
-            A pair of tensors `(batch, source_length, num_heads, key_dim)`.
+            A pair of tensors `(batch, num_heads, source_length, key_dim)`.
         """
         return self.cross_attention.project_keys_and_values(encoder_sequence)
 
     def _cached_self_attention(self, z, cache, index):
         """Attention of the token at `index` over the cache and itself."""
-        # A `where` on the position, not `ops.slice_update`: that becomes an
-        # XLA op on TensorFlow, which a default TF Serving refuses.
-        positions = ops.arange(cache[0].shape[1])
-        is_here = ops.reshape(ops.equal(positions, index), (1, -1, 1, 1))
         cache = tuple(
-            ops.where(is_here, update, past)
+            _write(past, update, index)
             for past, update in zip(
                 cache, self.self_attention.project_keys_and_values(z)
             )
         )
+        positions = ops.arange(cache[0].shape[2])
         is_past = ops.reshape(ops.less_equal(positions, index), (1, 1, -1))
         z, _ = self.self_attention.attend(z, *cache, mask=is_past)
         return z, cache
@@ -142,3 +139,19 @@ def _over_sources(padding_mask):
     if padding_mask is None:
         return None
     return ops.expand_dims(padding_mask, 1)
+
+
+def _write(cache, update, index):
+    """A cache `(batch, num_heads, length, key_dim)` with one more position.
+
+    Not `ops.slice_update`: that becomes an XLA op on TensorFlow, which a
+    default TF Serving refuses. Nor a `where`, which copies the whole cache.
+    """
+    batch_size, num_heads = ops.shape(cache)[0], cache.shape[1]
+    rows = ops.arange(batch_size * num_heads)
+    places = ops.stack(
+        [rows // num_heads, rows % num_heads, ops.full_like(rows, index)], -1
+    )
+    return ops.scatter_update(
+        cache, places, ops.reshape(update, (-1, update.shape[-1]))
+    )

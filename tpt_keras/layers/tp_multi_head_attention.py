@@ -204,19 +204,23 @@ class TPMultiHeadAttention(keras.layers.Layer):
             key: Tensor of the same shape. Defaults to `value`.
 
         Returns:
-            The keys `(batch, source_length, num_heads, key_dim)` and the
-            values `(batch, source_length, num_heads, value_dim)`.
+            The keys `(batch, num_heads, source_length, key_dim)` and the
+            values `(batch, num_heads, source_length, value_dim)`: heads first,
+            or every step of decoding would move them there.
         """
         key = value if key is None else key
-        return self.key_dense(key), self.value_dense(value)
+        return tuple(
+            ops.transpose(heads, (0, 2, 1, 3))
+            for heads in (self.key_dense(key), self.value_dense(value))
+        )
 
     def attend(self, query, key_heads, value_heads, mask=None, training=None):
         """Attention over projected keys and values, cached or not.
 
         Args:
             query: Tensor `(batch, target_length, hidden_dim)`.
-            key_heads: Keys `(batch, source_length, num_heads, key_dim)`.
-            value_heads: Values `(batch, source_length, num_heads, value_dim)`.
+            key_heads: Keys `(batch, num_heads, source_length, key_dim)`.
+            value_heads: Values `(batch, num_heads, source_length, value_dim)`.
             mask: Boolean, broadcastable to `(batch, target_length,
                 source_length)`, true where a query may attend.
             training: Whether to apply dropout.
@@ -229,7 +233,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
         query_heads = ops.multiply(
             self.query_dense(query), 1.0 / math.sqrt(self.key_dim)
         )
-        scores = ops.einsum("bthd,bshd->bhts", query_heads, key_heads)
+        scores = ops.einsum("bthd,bhsd->bhts", query_heads, key_heads)
         # The softmax is taken in float32 under every dtype policy.
         scores = ops.cast(scores, "float32")
         if mask is not None:
@@ -239,7 +243,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
             scores = scores + _mask_to_bias(mask)
         weights = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
         filler = ops.einsum(
-            "bhts,bshd->bthd",
+            "bhts,bhsd->bthd",
             self.dropout_layer(weights, training=training),
             value_heads,
         )

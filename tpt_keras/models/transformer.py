@@ -161,16 +161,16 @@ class Transformer(keras.Model):
         Returns:
             Dict for `decode_step`: `encoder_padding_mask` `(batch,
             source_length)` and, for every decoder cell, the keys and values of
-            `cross_attention` `(batch, source_length, num_heads, key_dim)` and
-            of `self_attention` `(batch, max_length, num_heads, key_dim)`.
+            `cross_attention` `(batch, num_heads, source_length, key_dim)` and
+            of `self_attention` `(batch, num_heads, max_length, key_dim)`.
         """
         encoder_output = self.encode(encoder_token_ids)
         key_dim = self.config.hidden_dim // self.config.num_heads
         empty = ops.zeros(
             (
                 ops.shape(encoder_token_ids)[0],
-                max_length,
                 self.config.num_heads,
+                max_length,
                 key_dim,
             ),
             dtype=self.compute_dtype,
@@ -287,10 +287,12 @@ class Transformer(keras.Model):
             )
         token_ids, log_probs = greedy_search(**common)
         log_probs = ops.expand_dims(log_probs, 1)
+        # Not what is no padding: a bad model may answer that symbol, too.
+        is_end = ops.equal(token_ids, self.tokenizer.end_id)
+        num_ends = ops.cumsum(ops.cast(is_end, "int32"), axis=-1)
+        is_up_to_end = ops.logical_or(is_end, ops.equal(num_ends, 0))
         lengths = ops.sum(
-            ops.cast(self.padding_mask(token_ids), "int32"),
-            axis=-1,
-            keepdims=True,
+            ops.cast(is_up_to_end, "int32"), axis=-1, keepdims=True
         )
         return {
             "token_ids": ops.expand_dims(token_ids, 1),

@@ -1,0 +1,238 @@
+"""Decoding: cached against all of the prefix again, and the SavedModel.
+
+    python -m experiments.benchmarks.decoding
+
+For float32 and bfloat16, batches of 1 and 64 real questions and a model of the
+paper's size: answers a second of the model's own decoding, of the same model
+decoded as the released code does it (the decoder runs over all of the prefix
+at every step, until all rows are done or at the length limit), and of the
+exported SavedModel, strings in and out, timed in turn. Then how long the first
+answer takes after a SavedModel is loaded and its warm-up requests replayed.
+
+The weights are random: what a model has learned changes when its answers end,
+for all ways of decoding alike.
+"""
+
+import json
+import pathlib
+import tempfile
+import time
+
+from absl import flags
+
+from experiments import _cli
+from experiments.benchmarks._timing import interleaved_medians
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string("preset", "tp_transformer", "Name of the model's preset.")
+flags.DEFINE_list("batch_sizes", ["1", "64"], "Questions in a batch.")
+flags.DEFINE_list("precisions", ["float32", "bfloat16"], "Dtypes.")
+flags.DEFINE_integer("repeats", 5, "Timed calls of each way.")
+flags.DEFINE_bool("export", True, "Whether to export and time that, too.")
+flags.DEFINE_string("output", None, "JSON file for the results.")
+
+MATRIX_SIZE = 4096
+
+
+def main():
+    import keras
+
+    from tpt_keras.models import Transformer
+
+    questions = real_questions(max(map(int, FLAGS.batch_sizes)))
+    results = []
+    for precision in FLAGS.precisions:
+        keras.utils.set_random_seed(0)
+        model = Transformer.from_preset(FLAGS.preset, dtype=precision)
+        print(f"\n{precision}: a large matrix product makes ", end="")
+        print(f"{matrix_product_rate(precision) / 1e9:.0f} GFLOP/s", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            version = export_model(model, precision, folder)
+            for batch_size in map(int, FLAGS.batch_sizes):
+                result = {"precision": precision, "batch_size": batch_size}
+                result |= time_decoding(model, version, questions[:batch_size])
+                results.append(result)
+                report(result)
+            if version:
+                results.append(time_first_answer(version, questions[0]))
+    if FLAGS.output:
+        pathlib.Path(FLAGS.output).write_text(json.dumps(results, indent=2))
+
+
+def real_questions(count):
+    """Questions of all modules, of middling and similar lengths."""
+    from tpt_keras.data_generators.mathematics_modules import MODULES
+    from tpt_keras.data_generators.problem_shards import draw_problems
+
+    questions = sorted(
+        (
+            question
+            for module in MODULES
+            for question, _ in draw_problems(
+                module, "train_medium", 0, 0, count=6
+            )
+        ),
+        key=len,
+    )
+    middle = (len(questions) - count) // 2
+    return questions[middle : middle + count]
+
+
+def matrix_product_rate(precision):
+    """What the machine can do, in floating-point operations a second."""
+    import tensorflow as tf
+
+    matrix = tf.cast(tf.random.normal((MATRIX_SIZE, MATRIX_SIZE)), precision)
+    seconds = interleaved_medians(
+        {"": lambda: tf.matmul(matrix, matrix).numpy()}, repeats=3
+    )
+    return 2 * MATRIX_SIZE**3 / seconds[""]
+
+
+def export_model(model, precision, folder):
+    from tpt_keras.serving.export import export
+
+    if not FLAGS.export:
+        return None
+    return export(model, folder, precision=precision)
+
+
+def time_decoding(model, version, questions):
+    """Answers a second of every way of decoding."""
+    token_ids = model.tokenizer.encode_questions(questions)
+    generator = compiled_generator(model)
+    again = all_again_decoder(model)
+    ways = {
+        "all_again": lambda: again(token_ids),
+        "cached": lambda: generator(token_ids),
+    }
+    if version:
+        ways["saved_model"] = saved_model_answers(version, questions)
+    check_same(ways["all_again"](), ways["cached"]())
+    return {
+        name: len(questions) / seconds
+        for name, seconds in interleaved_medians(ways, FLAGS.repeats).items()
+    }
+
+
+def compiled_generator(model):
+    import tensorflow as tf
+
+    generate = tf.function(
+        model.generate,
+        input_signature=[tf.TensorSpec((None, None), tf.int32)],
+    )
+    return lambda token_ids: generate(token_ids).numpy()
+
+
+def all_again_decoder(model):
+    """Greedy decoding as the released code does it, the parts compiled."""
+    import numpy as np
+    import tensorflow as tf
+
+    tokens = tf.TensorSpec((None, None), tf.int32)
+    state = tf.TensorSpec(
+        (None, None, model.config.hidden_dim), model.compute_dtype
+    )
+    encode = tf.function(model.encode, input_signature=[tokens])
+
+    @tf.function(input_signature=[tokens, state, tokens])
+    def next_ids(encoder_token_ids, encoder_output, prefix):
+        x = model.embedding(prefix)
+        for cell in model.decoder_cells:
+            x = cell(
+                x,
+                encoder_output,
+                encoder_padding_mask=model.padding_mask(encoder_token_ids),
+            )
+        logits = model.embedding(x[:, -1:], reverse=True)
+        return tf.argmax(logits, axis=-1, output_type=tf.int32)
+
+    def decode(token_ids):
+        token_ids = tf.constant(token_ids)
+        encoder_output = encode(token_ids)
+        prefix = tf.fill((len(token_ids), 1), model.tokenizer.start_id)
+        is_ended = np.zeros(len(token_ids), bool)
+        for _ in range(model.config.max_answer_length + 1):
+            ids = next_ids(token_ids, encoder_output, prefix)
+            prefix = tf.concat([prefix, ids], axis=1)
+            is_ended |= ids.numpy()[:, 0] == model.tokenizer.end_id
+            if is_ended.all():
+                break
+        return prefix.numpy()[:, 1:]
+
+    return decode
+
+
+def saved_model_answers(version, questions):
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(str(version))
+    signature = loaded.signatures["serving_default"]
+    questions = tf.constant(questions)
+
+    def answer():
+        # `loaded` is kept alive here, with the variables.
+        assert loaded is not None
+        return signature(questions=questions)["answers"].numpy()
+
+    return answer
+
+
+def check_same(answers, others):
+    """Both ways decode the same, or the comparison is worth nothing."""
+    same = (answers == others[:, : answers.shape[1]]).all(axis=1).mean()
+    # Rounding may tip the balance between two tokens now and then.
+    if same < 0.9:
+        raise AssertionError(f"only {same:.0%} of the answers are the same")
+
+
+def time_first_answer(version, question):
+    """Seconds of the first answer after loading, and of a later one."""
+    import tensorflow as tf
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    from tpt_keras.serving.warmup import WARMUP_FILE
+
+    start = time.perf_counter()
+    loaded = tf.saved_model.load(str(version))
+    signature = loaded.signatures["serving_default"]
+    path = str(version / "assets.extra" / WARMUP_FILE)
+    for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+        inputs = log.predict_log.request.inputs
+        signature(questions=tf.make_ndarray(inputs["questions"]))
+    loading = time.perf_counter() - start
+    question = tf.constant([question])
+
+    def ask():
+        begin = time.perf_counter()
+        signature(questions=question)["answers"].numpy()
+        return time.perf_counter() - begin
+
+    first = ask()
+    steady = sorted(ask() for _ in range(9))[4]
+    print(
+        f"  first answer after loading and warm-up ({loading:.1f} s): "
+        f"{first:.3f} s, steady {steady:.3f} s ({first / steady:.2f} times)"
+    )
+    return {"load_seconds": loading, "first": first, "steady": steady}
+
+
+def report(result):
+    ways = ", ".join(
+        f"{name} {result[name]:.2f}"
+        for name in ("all_again", "cached", "saved_model")
+        if name in result
+    )
+    print(f"  batch {result['batch_size']}: answers/s: {ways}; ", end="")
+    print(f"cached {result['cached'] / result['all_again']:.1f} times", end="")
+    if "saved_model" in result:
+        share = result["saved_model"] / result["cached"]
+        print(f", SavedModel {share:.2f} of the Keras model", end="")
+    print(flush=True)
+
+
+if __name__ == "__main__":
+    _cli.run(main)

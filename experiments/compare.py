@@ -1,0 +1,45 @@
+"""Draws how several trainings went, a diagram for every module.
+
+    python -m experiments.compare --output=curves.png \
+        --model_dirs=models/paper-0,models/small-0
+"""
+
+import pathlib
+
+from absl import flags
+
+from experiments import _cli
+from tpt_keras.errors import UsageError
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_list("model_dirs", [], "Folders of the trainings.")
+flags.DEFINE_string("metric", "val_sequence_accuracy", "Metric to draw.")
+flags.DEFINE_string("output", "comparison.png", "PNG file to write.")
+
+
+def main():
+    if not FLAGS.model_dirs:
+        raise UsageError("--model_dirs is missing: which trainings?")
+    from tpt_keras.training import model_folder
+    from tpt_keras.training.metrics_log import read_metrics
+    from tpt_keras.visualization.comparison import draw_comparison
+
+    runs = {}
+    for model_dir in FLAGS.model_dirs:
+        config = model_folder.read_config(model_dir)
+        rows = read_metrics(model_dir)
+        if not any(FLAGS.metric in row for row in rows):
+            raise UsageError(
+                f"The training {model_dir!r} has no metric {FLAGS.metric!r} "
+                "yet."
+            )
+        title = ", ".join(config["training"]["modules"])
+        name = pathlib.Path(model_dir).name
+        runs.setdefault(title, {})[name] = rows
+    draw_comparison(runs, FLAGS.output, FLAGS.metric)
+    print(FLAGS.output)
+
+
+if __name__ == "__main__":
+    _cli.run(main)
