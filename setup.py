@@ -10,13 +10,7 @@ VERSION = re.search(
     r'__version__ = "(.+?)"', (HERE / "tpt_keras" / "__init__.py").read_text()
 ).group(1)
 
-SERVING = [
-    "requests",
-    "tensorflow-serving-api>=2.18",
-    "werkzeug>=3.0",
-]
 TEST = [
-    *SERVING,
     "hypothesis",
     "jax",
     "pytest",
@@ -44,14 +38,15 @@ setuptools.setup(
         "mathematics_dataset>=1.0.1",
         "matplotlib>=3.8",
         "numpy>=2.0",
+        "requests>=2.32",
         "sympy>=1.12",
         "tensorboard>=2.18",
         "tensorflow>=2.18",
         "tensorflow-datasets>=4.9.7",
+        "tensorflow-serving-api>=2.18",
+        "werkzeug>=3.0",
     ],
     extras_require={
-        # The clients of TF Serving, and its stand-in for development.
-        "serving": SERVING,
         "test": TEST,
         "beam": ["apache-beam"],
         "benchmarks": ["keras-hub"],

@@ -82,7 +82,8 @@ def format_outputs(outputs, is_row):
     if not is_row:
         [*_, only] = columns.values()
         return {"outputs": columns if len(columns) > 1 else only}
-    if len({array.shape[:1] for array in outputs.values()} - {()}) != 1:
+    lengths = {array.shape[:1] for array in outputs.values()}
+    if len(lengths) > 1 or () in lengths:
         raise ValueError("Outputs have inconsistent batch sizes")
     rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
     if len(columns) == 1:

@@ -46,7 +46,7 @@ class LocalServer:
         model_name="solver",
         port=8500,
         rest_port=8501,
-        max_batch_size=128,
+        max_batch_size=64,
         poll_seconds=1.0,
     ):
         self._poll_seconds = poll_seconds

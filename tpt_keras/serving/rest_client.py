@@ -94,7 +94,9 @@ class _Retry(urllib3.Retry):
         if isinstance(
             error, urllib3.exceptions.ConnectTimeoutError
         ) and not isinstance(error, urllib3.exceptions.NewConnectionError):
-            raise error
+            return urllib3.Retry(connect=0).increment(
+                *args, error=error, **kwargs
+            )
         return super().increment(*args, error=error, **kwargs)
 
 

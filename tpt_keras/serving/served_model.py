@@ -4,8 +4,10 @@ import uuid
 import grpc
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
 
 from tpt_keras.serving.request_error import RequestError
+from tpt_keras.serving.warmup import WARMUP_FILE
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -35,6 +37,22 @@ class ServedModel:
             (path / "saved_model.pb").read_bytes()
         )
         self.signature_defs = dict(saved_model.meta_graphs[0].signature_def)
+        self._warm_up(path / "assets.extra" / WARMUP_FILE)
+
+    def _warm_up(self, path):
+        """Replays the requests that came with the model, as TF Serving does."""
+        if not path.is_file():
+            return
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            log = prediction_log_pb2.PredictionLog.FromString(record)
+            request = log.predict_log.request
+            self.run(
+                request.model_spec.signature_name,
+                {
+                    name: tf.make_ndarray(tensor)
+                    for name, tensor in request.inputs.items()
+                },
+            )
 
     def input_specs(self, signature_name):
         """The inputs of a signature.
