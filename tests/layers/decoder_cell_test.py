@@ -4,9 +4,7 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tests.layers.encoder_cell_test import ATTENTION_WEIGHTS
-from tests.layers.encoder_cell_test import assert_same_step
 from tests.layers.encoder_cell_test import layer_norm
-from tests.layers.encoder_cell_test import rematerialized_and_not
 from tpt_keras.layers import DecoderCell
 
 RNG = np.random.default_rng(5)
@@ -130,19 +128,3 @@ class DecoderCellTest(LayerTestCase):
         self.assert_all_equal(cell(X, SOURCE, training=False), expected)
         dropped = ops.convert_to_numpy(cell(X, SOURCE, training=True))
         self.assertFalse(np.array_equal(dropped, expected))
-
-    def test_rematerialized_with_padding_masks(self):
-        kwargs = {
-            "decoder_padding_mask": np.array(
-                [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]], "bool"
-            ),
-            "encoder_padding_mask": SOURCE_MASK,
-            "training": True,
-        }
-        cell, without = rematerialized_and_not(
-            DecoderCell, [X.shape, SOURCE.shape]
-        )
-        self.assert_all_close(
-            cell(X, SOURCE, **kwargs), without(X, SOURCE, **kwargs)
-        )
-        assert_same_step(self, cell, without, [X, SOURCE], kwargs)
