@@ -21,6 +21,7 @@ import time
 from absl import flags
 
 from experiments import _cli
+from experiments.benchmarks._problems import middling_problems
 from experiments.benchmarks._timing import interleaved_medians
 
 FLAGS = flags.FLAGS
@@ -40,7 +41,7 @@ def main():
 
     from tpt_keras.models import Transformer
 
-    questions = real_questions(max(map(int, FLAGS.batch_sizes)))
+    questions, _ = middling_problems(max(map(int, FLAGS.batch_sizes)))
     results = []
     for precision in FLAGS.precisions:
         keras.utils.set_random_seed(0)
@@ -58,25 +59,6 @@ def main():
                 results.append(time_first_answer(version, questions[0]))
     if FLAGS.output:
         pathlib.Path(FLAGS.output).write_text(json.dumps(results, indent=2))
-
-
-def real_questions(count):
-    """Questions of all modules, of middling and similar lengths."""
-    from tpt_keras.data_generators.mathematics_modules import MODULES
-    from tpt_keras.data_generators.problem_shards import draw_problems
-
-    questions = sorted(
-        (
-            question
-            for module in MODULES
-            for question, _ in draw_problems(
-                module, "train_medium", 0, 0, count=6
-            )
-        ),
-        key=len,
-    )
-    middle = (len(questions) - count) // 2
-    return questions[middle : middle + count]
 
 
 def matrix_product_rate(precision):

@@ -16,6 +16,7 @@ import numpy as np
 from absl import flags
 
 from experiments import _cli
+from experiments.benchmarks._problems import middling_problems
 from experiments.benchmarks._timing import interleaved_medians
 
 FLAGS = flags.FLAGS
@@ -87,17 +88,8 @@ def main():
 def real_batch(batch_size):
     """Problems of all modules, of middling and similar lengths."""
     from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
-    from tpt_keras.data_generators.mathematics_modules import MODULES
-    from tpt_keras.data_generators.problem_shards import draw_problems
 
-    problems = [
-        problem
-        for module in MODULES
-        for problem in draw_problems(module, "train_medium", 0, 0, count=6)
-    ]
-    problems.sort(key=lambda problem: len(problem[0]))
-    middle = (len(problems) - batch_size) // 2
-    questions, answers = zip(*problems[middle : middle + batch_size])
+    questions, answers = middling_problems(batch_size)
     tokenizer = CharacterTokenizer()
     target = tokenizer.encode_questions(answers)
     return (

@@ -1,0 +1,24 @@
+"""Real problems to time things with."""
+
+
+def middling_problems(count):
+    """Problems of all modules, of middling and similar lengths.
+
+    Args:
+        count: How many.
+
+    Returns:
+        List of questions and list of answers.
+    """
+    from tpt_keras.data_generators.mathematics_modules import MODULES
+    from tpt_keras.data_generators.problem_shards import draw_problems
+
+    problems = [
+        problem
+        for module in MODULES
+        for problem in draw_problems(module, "train_medium", 0, 0, count=6)
+    ]
+    problems.sort(key=lambda problem: len(problem[0]))
+    middle = (len(problems) - count) // 2
+    questions, answers = zip(*problems[middle : middle + count])
+    return list(questions), list(answers)
