@@ -23,7 +23,7 @@ from absl.testing import parameterized
 from tpt_keras.checkpoints import from_reference
 from tpt_keras.checkpoints import to_reference
 from tpt_keras.training.pytorch_adam import PyTorchAdam
-from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
+from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 torch = pytest.importorskip(
     "torch", reason="the released checkpoints need tpt_keras[torch]"
@@ -60,28 +60,26 @@ def train_keras(model, optimizer_class):
     """Trains in place.
 
     Returns:
-        The losses.
+        The losses, and the norms of the gradients before they are clipped.
     """
-    model.compile(
-        optimizer=optimizer_class(
-            1e-4,
-            beta_1=0.9,
-            beta_2=0.995,
-            epsilon=1e-8,
-            global_clipnorm=CLIP_NORM,
-        ),
-        loss=TokenCrossEntropy(pad_id=PAD),
+    trainer = TransformerTrainer(model, global_clipnorm=CLIP_NORM)
+    trainer.compile(
+        optimizer=optimizer_class(1e-4, beta_1=0.9, beta_2=0.995, epsilon=1e-8),
         jit_compile=False,
     )
-    losses = []
+    losses, norms = [], []
     for source, target in make_batches():
         inputs = {
             "encoder_token_ids": source,
             "decoder_token_ids": target[:, :-1],
         }
-        model.reset_metrics()  # or they would average over the steps
-        losses.append(float(model.train_on_batch(inputs, target[:, 1:])))
-    return losses
+        trainer.reset_metrics()  # or they would average over the steps
+        metrics = trainer.train_on_batch(
+            inputs, target[:, 1:], return_dict=True
+        )
+        losses.append(float(metrics["loss"]))
+        norms.append(float(metrics["gradient_norm"]))
+    return losses, norms
 
 
 def train_torch(twin):
@@ -125,11 +123,12 @@ class TrainingTest(parameterized.TestCase):
         model = from_reference(GOLDEN / f"{name}_small.pt", num_heads=4)
         before = to_reference(model)
         twin = TorchTwin(before, num_heads=4, pad_id=PAD)
-        expected_losses, norms = train_torch(twin)
+        expected_losses, expected_norms = train_torch(twin)
         # The clipping clips, and training moves the weights.
-        self.assertGreater(min(norms), CLIP_NORM)
-        losses = train_keras(model, optimizer_class)
+        self.assertGreater(min(expected_norms), CLIP_NORM)
+        losses, norms = train_keras(model, optimizer_class)
         np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
+        np.testing.assert_allclose(norms, expected_norms, rtol=1e-4)
         expected = {
             name: weight.detach().numpy()
             for name, weight in twin.weights.items()

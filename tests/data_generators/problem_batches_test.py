@@ -144,7 +144,11 @@ def test_workers_share_every_batch(workers):
     batches = ProblemBatches(numbered_source(50), TOKENIZER, 8, seed=3)
     whole = list(batches.iterate(num_epochs=1))
     parts = [
-        list(batches.iterate(num_epochs=1, shard=(index, workers)))
+        list(
+            batches.iterate(
+                num_epochs=1, shards=range(index, index + 1), num_shards=workers
+            )
+        )
         for index in range(workers)
     ]
     assert {len(part) for part in parts} == {len(whole)}
@@ -159,9 +163,46 @@ def test_workers_share_every_batch(workers):
 def test_a_workers_part_of_a_dataset():
     batches = ProblemBatches(numbered_source(9), TOKENIZER, 8)
     for index in range(4):
-        dataset = batches.dataset(num_epochs=1, shard=(index, 4))
+        dataset = batches.dataset(
+            num_epochs=1, shards=range(index, index + 1), num_shards=4
+        )
+        assert dataset.cardinality() == 2
         sizes = [len(targets) for _, targets in dataset]
         assert sorted(sizes) == [int(index == 0), 2]
+
+
+@pytest.mark.parametrize("start_step", [0, 4])
+@pytest.mark.usefixtures("small_windows")
+def test_a_worker_of_several_replicas_takes_their_parts_in_turn(start_step):
+    batches = ProblemBatches(numbered_source(50), TOKENIZER, 8, seed=3)
+    alone = [
+        list(batches.iterate(start_step, 1, range(index, index + 1), 5))
+        for index in range(5)
+    ]
+    steps = batches.steps_per_epoch - start_step
+    for shards in (range(2), range(2, 5)):
+        together = list(batches.iterate(start_step, 1, shards, 5))
+        expected = [
+            alone[index][step] for step in range(steps) for index in shards
+        ]
+        for batch, other in zip(together, expected, strict=True):
+            assert_batches_equal(batch, other)
+        dataset = batches.dataset(start_step, 1, shards, 5)
+        assert dataset.cardinality() == steps * len(shards)
+        for batch, other in zip(
+            dataset.as_numpy_iterator(), expected, strict=True
+        ):
+            assert_batches_equal(batch, other)
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_indices_tell_what_a_batch_holds():
+    source = numbered_source(50)
+    batches = ProblemBatches(source, TOKENIZER, 8, seed=3)
+    # Over the ends of windows and of an epoch.
+    for step, batch in enumerate(batches.iterate(num_epochs=3)):
+        indices = batches.indices(step)
+        assert list(zip(*source.read(indices))) == decode(batch)
 
 
 def test_the_encoding_is_the_tokenizers():

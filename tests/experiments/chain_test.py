@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
 from tests.experiments.command import run_alone
+from tpt_keras.training.metrics_log import read_metrics
 
 HPARAMS = "hidden_dim=16,intermediate_dim=32,num_layers=1,num_heads=2"
 
@@ -41,9 +42,11 @@ def test_from_nothing_to_answers(run, tmp_path):
         f"--data_dir={data_dir}",
         f"--model_dir={model_dir}",
         "--train_steps=3",
+        "--steps_per_checkpoint=1",
         "--steps_per_evaluation=2",
         "--validation_examples=10",
         "--batch_size=16",
+        "--evaluation_examples=5",
         "--learning_rate=0.01",
     ]
     assert "nothing to do" not in succeed(*train)
@@ -53,6 +56,13 @@ def test_from_nothing_to_answers(run, tmp_path):
     assert config["model"]["hidden_dim"] == 16
     assert config["training"]["train_steps"] == 3
     assert (model_dir / "learning_curves.png").is_file()
+    rows = read_metrics(model_dir)
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert [f"interpolate/{MODULE}" in row for row in rows] == [
+        False,
+        True,
+        True,
+    ]
 
     # Data and modules are those of the training.
     printed = succeed("evaluate", f"--model_dir={model_dir}", "--batch_size=5")
@@ -66,6 +76,13 @@ def test_from_nothing_to_answers(run, tmp_path):
         assert line.startswith(MODULE)
         assert result["split"] in line
         assert f"{result['sequence_accuracy']:.2%} of 12" in line
+
+    # The best is another file, which need not be another model.
+    (model_dir / "model.keras").rename(model_dir / "hidden.keras")
+    assert "interpolate" in succeed(
+        "evaluate", f"--model_dir={model_dir}", "--best"
+    )
+    (model_dir / "hidden.keras").rename(model_dir / "model.keras")
 
     export = [
         "export",

@@ -1,4 +1,4 @@
-"""The flags of the training are the fields of its configuration."""
+"""The flags of the training are the fields of its two configurations."""
 
 import dataclasses
 import importlib
@@ -8,6 +8,7 @@ import pytest
 from absl import flags
 
 from tests.experiments.command import ROOT
+from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.training_config import TrainingConfig
 
 
@@ -22,16 +23,25 @@ def train_flags():
     del sys.modules["experiments.train"]
 
 
-def test_every_field_has_a_flag_with_its_default(train_flags):
-    for field in dataclasses.fields(TrainingConfig):
-        assert field.name in train_flags
+@pytest.mark.parametrize("config_class", [TrainingConfig, RunOptions])
+def test_every_field_has_a_flag_with_its_default(train_flags, config_class):
+    for field in dataclasses.fields(config_class):
+        assert train_flags[field.name].help
         if field.name in ("modules", "data_dir", "train_steps"):
             continue  # without a default
         default = train_flags[field.name].default
         if isinstance(field.default, tuple):
             default = tuple(default)
         assert default == field.default, field.name
-        assert train_flags[field.name].help
+
+
+def test_no_field_is_in_both():
+    """Or one flag would set two things."""
+    names = [
+        {field.name for field in dataclasses.fields(config_class)}
+        for config_class in (TrainingConfig, RunOptions)
+    ]
+    assert not names[0] & names[1]
 
 
 def test_the_papers_flagfile_is_the_default(train_flags):

@@ -48,6 +48,35 @@ def test_flagfile_that_is_not_there(run):
         (["--warmup_steps=9", "--train_steps=9"], ["warmup_steps", "9"]),
         (["--batch_size=-1"], ["batch_size", "-1"]),
         (["--validation_examples=600"], ["600", MODULE]),
+        (["--module_weights=1,2"], ["2 module_weights", "1 modules"]),
+        (["--module_weights=much"], ["module_weights", "much"]),
+        (["--optimizer=sgd"], ["'sgd'", "adam, lion"]),
+        (["--precision=float64"], ["'float64'", "mixed_bfloat16"]),
+        (["--weight_decay=1.5"], ["weight_decay", "1.5"]),
+        (
+            ["--steps_per_checkpoint=3", "--steps_per_evaluation=7"],
+            ["steps_per_evaluation", "steps_per_checkpoint", "7 and 3"],
+        ),
+        (["--keep_checkpoints=0"], ["keep_checkpoints", "0"]),
+        (["--on_nan=ignore"], ["'ignore'", "rollback, stop"]),
+        (["--max_steps_without_improvement=-1"], ["improvement", "-1"]),
+        (["--evaluation_examples=-1"], ["evaluation_examples", "-1"]),
+        (["--profile_steps=5"], ["profile_steps", "100,110", "5"]),
+        (["--profile_steps=one,two"], ["profile_steps", "one,two"]),
+        (["--gradient_accumulation_steps=0"], ["accumulation_steps", "0"]),
+        (
+            ["--steps_per_execution=7", "--train_steps=10"],
+            ["steps_per_execution", "7", "10"],
+        ),
+        (
+            ["--rematerialize", "--hparams=dropout=0.1"],
+            ["rematerialize", "dropout"],
+        ),
+        (["--distribution=ring"], ["'ring'", "multi_worker_mirrored"]),
+        (["--distribution=multi_worker_mirrored"], ["TF_CONFIG"]),
+        (["--num_gpus=99"], ["--num_gpus=99", "machine has"]),
+        (["--num_gpus=-1"], ["--num_gpus=-1"]),
+        (["--num_gpus=0", "--logical_cpus=0"], ["--logical_cpus"]),
     ],
 )
 def test_train(run, place_value_data, tmp_path, arguments, parts):
@@ -114,13 +143,14 @@ def test_half_written_dataset(
 
 
 @pytest.mark.parametrize("name", ["evaluate", "export"])
+@pytest.mark.parametrize("best", ["--best", "--nobest"])
 @pytest.mark.parametrize("is_there", [False, True])
-def test_folder_without_a_model(run, tmp_path, name, is_there):
+def test_folder_without_a_model(run, tmp_path, name, best, is_there):
     folder = tmp_path / "model"
     if is_there:
         folder.mkdir()
         (folder / "config.json").write_text("{}")
-    arguments = [f"--model_dir={folder}"]
+    arguments = [f"--model_dir={folder}", best]
     if name == "export":
         arguments.append(f"--export_dir={tmp_path / 'export'}")
     assert_refused(run(name, *arguments), folder)

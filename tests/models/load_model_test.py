@@ -4,6 +4,7 @@ import pytest
 
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
+from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.load_model import load_model
 
@@ -23,14 +24,37 @@ def test_loads_what_was_saved(tmp_path):
             )
 
 
-def test_no_folder(tmp_path):
+def test_the_best_is_another_one(tmp_path):
+    models = {
+        name: Transformer.from_preset(
+            "tp_transformer_tiny",
+            hidden_dim=hidden_dim,
+            num_heads=2,
+            num_layers=1,
+        )
+        for name, hidden_dim in ((MODEL_FILE, 8), (BEST_MODEL_FILE, 4))
+    }
+    for name, model in models.items():
+        model.save(tmp_path / name)
+    assert load_model(tmp_path).config == models[MODEL_FILE].config
+    best = load_model(tmp_path, best=True)
+    assert best.config == models[BEST_MODEL_FILE].config
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_no_folder(tmp_path, best):
     with pytest.raises(UsageError, match=r"no model folder '.*missing'"):
-        load_model(tmp_path / "missing")
+        load_model(tmp_path / "missing", best)
 
 
-def test_folder_without_a_model(tmp_path):
+@pytest.mark.parametrize(
+    ("best", "missing", "other"),
+    [(False, MODEL_FILE, BEST_MODEL_FILE), (True, BEST_MODEL_FILE, MODEL_FILE)],
+)
+def test_folder_without_the_model(tmp_path, best, missing, other):
+    (tmp_path / other).touch()
     with pytest.raises(UsageError) as error:
-        load_model(tmp_path)
-    for part in (str(tmp_path), MODEL_FILE, "experiments.train"):
+        load_model(tmp_path, best)
+    for part in (str(tmp_path), missing, "experiments.train"):
         assert part in str(error.value)
     assert "\n" not in str(error.value)

@@ -5,7 +5,7 @@ import tensorflow_datasets as tfds
 from tests.conftest import MODULE
 from tpt_keras.errors import UsageError
 from tpt_keras.training.evaluate import evaluate
-from tpt_keras.training.train import compile_model
+from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 
 def stored_problems(data_dir, split):
@@ -20,19 +20,29 @@ def stored_problems(data_dir, split):
     return zip(*problems)
 
 
+@pytest.fixture
+def trainer(trained_model):
+    trainer = TransformerTrainer(trained_model)
+    trainer.compile(jit_compile=False)
+    return trainer
+
+
+def interpolation(trainer, data_dir, **kwargs):
+    """The numbers of one split."""
+    (result,) = evaluate(trainer, [MODULE], ["interpolate"], data_dir, **kwargs)
+    return {k: v for k, v in result.items() if k not in ("module", "split")}
+
+
 @pytest.mark.parametrize("batch_size", [7, 60])
-def test_counts_every_problem_once(trained_model, place_value_data, batch_size):
+def test_counts_every_problem_once(trainer, place_value_data, batch_size):
     """The accuracy is what counting the model's own answers gives."""
-    compile_model(trained_model)
     splits = ["extrapolate", "interpolate", "train_hard"]
-    results = evaluate(
-        trained_model, [MODULE], splits, place_value_data, batch_size
-    )
+    results = evaluate(trainer, [MODULE], splits, place_value_data, batch_size)
     assert [result["split"] for result in results] == splits
     accuracies = set()
     for result in results:
         questions, answers = stored_problems(place_value_data, result["split"])
-        given = trained_model.solve(questions)
+        given = trainer.transformer.solve(questions)
         right = np.mean([g == a for g, a in zip(given, answers)])
         accuracies.add(right)
         assert result["module"] == MODULE
@@ -44,18 +54,31 @@ def test_counts_every_problem_once(trained_model, place_value_data, batch_size):
     assert max(accuracies) > 0.0
 
 
-def test_token_accuracy_does_not_depend_on_the_batches(
-    trained_model, place_value_data
-):
-    compile_model(trained_model)
-    values = [
-        evaluate(
-            trained_model, [MODULE], ["interpolate"], place_value_data, size
-        )[0]["token_accuracy"]
+def test_nothing_depends_on_the_batches(trainer, place_value_data):
+    one, other = (
+        interpolation(trainer, place_value_data, batch_size=size)
         for size in (13, 60)
-    ]
-    assert 0.0 < values[0] < 1.0
-    assert values[0] == pytest.approx(values[1])
+    )
+    assert 0.0 < one["token_accuracy"] < 1.0
+    # Sizes of batches differ in the last: a mean of means would, too.
+    assert one == pytest.approx(other, rel=1e-5)
+
+
+def test_some_of_the_problems(trainer, place_value_data):
+    """Always the same ones, and no more than there are."""
+    few, same, all_, beyond = (
+        interpolation(
+            trainer,
+            place_value_data,
+            batch_size=size,
+            max_examples=max_examples,
+        )
+        for size, max_examples in ((7, 17), (17, 17), (60, None), (60, 1000))
+    )
+    assert (few["examples"], all_["examples"]) == (17, 60)
+    assert few == pytest.approx(same, rel=1e-5)
+    assert few["loss"] != pytest.approx(all_["loss"], rel=1e-3)
+    assert beyond == all_
 
 
 @pytest.mark.parametrize(
@@ -66,6 +89,6 @@ def test_token_accuracy_does_not_depend_on_the_batches(
         (["numbers__gcd"], ["interpolate"], "prepare_data.*numbers__gcd"),
     ],
 )
-def test_is_refused(trained_model, place_value_data, modules, splits, message):
+def test_is_refused(trainer, place_value_data, modules, splits, message):
     with pytest.raises(UsageError, match=message):
-        evaluate(trained_model, modules, splits, place_value_data)
+        evaluate(trainer, modules, splits, place_value_data)

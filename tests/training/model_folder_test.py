@@ -15,6 +15,13 @@ CONFIG = {
 }
 
 
+def save(model, model_dir, best=False):
+    if best:
+        model_folder.save_best_model(model, model_dir)
+    else:
+        model_folder.save_finished_model(model, model_dir, CONFIG)
+
+
 def test_writes_and_reads(tmp_path):
     folder = tmp_path / "not" / "there yet"
     model_folder.write_config(folder, CONFIG)
@@ -113,6 +120,32 @@ def test_a_finished_model_loads(tmp_path, tiny_config):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_the_best_model_is_not_a_finished_one(tmp_path, tiny_config):
+    models = [Transformer(tiny_config) for _ in range(3)]
+    save(models[0], tmp_path, best=True)
+    assert not model_folder.is_finished(tmp_path)
+    # A better one takes its place, and the last one is another file.
+    save(models[1], tmp_path, best=True)
+    save(models[2], tmp_path)
+    assert model_folder.is_finished(tmp_path)
+    for best, model in ((True, models[1]), (False, models[2])):
+        np.testing.assert_array_equal(
+            load_model(tmp_path, best).get_weights()[0], model.get_weights()[0]
+        )
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_the_precision_is_kept(tmp_path, tiny_config, best):
+    model = Transformer(tiny_config, dtype="mixed_bfloat16")
+    save(model, tmp_path, best)
+    loaded = load_model(tmp_path, best)
+    assert loaded.dtype_policy.name == "mixed_bfloat16"
+    # And the weights are whole ones.
+    for ours, theirs in zip(model.get_weights(), loaded.get_weights()):
+        assert theirs.dtype == np.float32
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_the_optimizer_is_left_out(tmp_path, tiny_config):
     model = Transformer(tiny_config)
     model_folder.save_finished_model(model, tmp_path / "bare", CONFIG)
@@ -127,18 +160,19 @@ def test_the_optimizer_is_left_out(tmp_path, tiny_config):
     assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
 
 
+@pytest.mark.parametrize("best", [False, True])
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_crash_leaves_no_half_a_model(
-    tmp_path, tiny_config, monkeypatch, is_there
+    tmp_path, tiny_config, monkeypatch, is_there, best
 ):
     """What is under the final name is whole, or what was there before."""
     model = Transformer(tiny_config)
     if is_there:
-        model_folder.save_finished_model(model, tmp_path, CONFIG)
-    save = Transformer.save
+        save(model, tmp_path, best)
+    save_whole = Transformer.save
 
     def save_and_crash(self, path, *args, **kwargs):
-        save(self, path, *args, **kwargs)
+        save_whole(self, path, *args, **kwargs)
         with open(path, "r+b") as file:
             file.truncate(1000)
         raise OSError("the disk is full")
@@ -146,19 +180,18 @@ def test_a_crash_leaves_no_half_a_model(
     with monkeypatch.context() as patch:
         patch.setattr(Transformer, "save", save_and_crash)
         with pytest.raises(OSError, match="full"):
-            model_folder.save_finished_model(
-                Transformer(tiny_config), tmp_path, CONFIG
-            )
-    assert model_folder.is_finished(tmp_path) == is_there
+            save(Transformer(tiny_config), tmp_path, best)
+    assert model_folder.is_finished(tmp_path) == (is_there and not best)
     if is_there:
         np.testing.assert_array_equal(
-            load_model(tmp_path).get_weights()[0], model.get_weights()[0]
+            load_model(tmp_path, best).get_weights()[0],
+            model.get_weights()[0],
         )
     else:
-        with pytest.raises(UsageError, match="no finished model"):
-            load_model(tmp_path)
+        with pytest.raises(UsageError, match=r"no (best|finished) model"):
+            load_model(tmp_path, best)
     # And the next attempt is not in its way.
-    model_folder.save_finished_model(model, tmp_path, CONFIG)
+    save(model, tmp_path, best)
     np.testing.assert_array_equal(
-        load_model(tmp_path).get_weights()[0], model.get_weights()[0]
+        load_model(tmp_path, best).get_weights()[0], model.get_weights()[0]
     )

@@ -1,12 +1,17 @@
 import math
+import types
 
 import keras
 import numpy as np
 import pytest
 
+from tpt_keras.models import Transformer
+from tpt_keras.training.optimizer import learning_rate
 from tpt_keras.training.optimizer import learning_rate_schedule
 from tpt_keras.training.optimizer import make_optimizer
+from tpt_keras.training.pytorch_adam import PyTorchAdam
 from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 
 def training_config(**kwargs):
@@ -24,22 +29,47 @@ def rate(config, step):
 
 def test_the_papers_recipe_is_the_default():
     optimizer = make_optimizer(training_config(train_steps=1_000_000))
-    assert isinstance(optimizer, keras.optimizers.Adam)
+    assert isinstance(optimizer, PyTorchAdam)
     config = optimizer.get_config()
     expected = {
         "learning_rate": 1e-4,
         "beta_1": 0.9,
         "beta_2": 0.995,
         "epsilon": 1e-8,
-        "global_clipnorm": 0.1,
     }
     assert {key: config[key] for key in expected} == pytest.approx(expected)
-    # Of the whole gradient, not of every variable's; and nothing besides.
-    assert config["clipnorm"] is None
-    assert config["clipvalue"] is None
-    assert config["weight_decay"] is None
+    # The trainer clips; and nothing besides.
+    for name in ("global_clipnorm", "clipnorm", "clipvalue", "weight_decay"):
+        assert config[name] is None
     assert not config["amsgrad"]
     assert not config["use_ema"]
+
+
+class TwoWeights(keras.Model):
+    """Looks like a `Transformer`, with a gradient that is known.
+
+    Every one of the four symbols has the probability 1/4, so that the loss of
+    the last one has the gradients (3, 0) and 1e-6.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.tokenizer = types.SimpleNamespace(pad_id=0)
+        self.long = self.add_weight(shape=(2,), initializer="zeros")
+        self.short = self.add_weight(shape=(1,), initializer="zeros")
+
+    def padding_mask(self, token_ids):
+        return token_ids != 0
+
+    def call(self, inputs, training=None):
+        logits = keras.ops.concatenate(
+            [
+                self.long * keras.ops.array([12.0, 0.0]),
+                4e-6 * self.short,
+                keras.ops.zeros(1),
+            ]
+        )
+        return logits[None, None]
 
 
 def test_clips_the_norm_of_the_whole_gradient():
@@ -54,24 +84,82 @@ def test_clips_the_norm_of_the_whole_gradient():
         value -= 0.5 * clipped / (np.abs(clipped) + 1e-8)
     # The small gradient is scaled down too: Adam's epsilon lets it be seen.
     assert -0.45 < weights[1][0] < -0.3
-    variables = [keras.Variable(np.zeros(2)), keras.Variable(np.zeros(1))]
-    make_optimizer(config).apply(
-        [keras.ops.array(g, "float32") for g in gradients], variables
+    trainer = TransformerTrainer(
+        TwoWeights(), global_clipnorm=config.global_clipnorm
     )
-    for variable, value in zip(variables, weights):
+    trainer.compile(make_optimizer(config), jit_compile=False)
+    token = np.ones((1, 1), "int32")
+    metrics = trainer.train_on_batch(
+        {"encoder_token_ids": token, "decoder_token_ids": token},
+        3 * token,
+        return_dict=True,
+    )
+    # What is watched is the norm before.
+    assert metrics["gradient_norm"] == pytest.approx(norm)
+    for variable, value in zip(trainer.trainable_variables, weights):
         np.testing.assert_allclose(
             keras.ops.convert_to_numpy(variable), value, rtol=1e-3
         )
 
 
-def test_every_value_reaches_the_optimizer():
-    values = {"beta_1": 0.8, "beta_2": 0.9, "global_clipnorm": 2.0}
+@pytest.mark.parametrize("optimizer", ["adam", "lion"])
+def test_every_value_reaches_the_optimizer(optimizer):
+    values = {"beta_1": 0.8, "beta_2": 0.9, "weight_decay": 0.25}
     config = make_optimizer(
-        training_config(**values, adam_epsilon=1e-3, learning_rate=0.5)
+        training_config(
+            **values, optimizer=optimizer, adam_epsilon=1e-3, learning_rate=0.5
+        )
     ).get_config()
     assert {key: config[key] for key in values} == values
-    assert config["epsilon"] == 1e-3
+    if optimizer == "adam":
+        assert config["epsilon"] == 1e-3
     assert config["learning_rate"] == 0.5
+    assert config["global_clipnorm"] is None
+
+
+def test_lion_goes_by_the_sign():
+    optimizer = make_optimizer(
+        training_config(optimizer="lion", learning_rate=0.5)
+    )
+    assert isinstance(optimizer, keras.optimizers.Lion)
+    variable = keras.Variable(np.zeros(3))
+    optimizer.apply([keras.ops.array([1e-3, -7.0, 0.0])], [variable])
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(variable), [-0.5, 0.5, 0.0]
+    )
+
+
+@pytest.mark.parametrize("name", ["adam", "lion"])
+def test_weight_decay_is_the_kernels_alone(tiny_config, name):
+    """Without a gradient, it is all that a step does."""
+    variables = Transformer(tiny_config).trainable_variables
+    before = [np.ones(variable.shape, "float32") for variable in variables]
+    for variable, value in zip(variables, before):
+        variable.assign(value)
+    optimizer = make_optimizer(
+        training_config(optimizer=name, learning_rate=0.5, weight_decay=0.1)
+    )
+    optimizer.apply([keras.ops.zeros_like(v) for v in variables], variables)
+    after = [float(np.mean(np.asarray(v.value))) for v in variables]
+    decayed = {v.path for v, value in zip(variables, after) if value < 1.0}
+    assert decayed == {v.path for v in variables if v.path.endswith("kernel")}
+    assert decayed
+    for variable, value in zip(variables, after):
+        expected = 1.0 - 0.5 * 0.1 if variable.path in decayed else 1.0
+        assert value == pytest.approx(expected)
+    kept = {variable.path for variable in variables} - decayed
+    for part in ("bias", "gamma", "beta", "embeddings"):
+        assert any(path.endswith(part) for path in kept), part
+
+
+@pytest.mark.parametrize("warmup_steps", [0, 20])
+def test_the_learning_rate_now(warmup_steps):
+    optimizer = make_optimizer(
+        training_config(learning_rate=0.25, warmup_steps=warmup_steps)
+    )
+    optimizer.iterations.assign(10)
+    expected = 0.125 if warmup_steps else 0.25
+    assert learning_rate(optimizer) == pytest.approx(expected)
 
 
 def test_constant():

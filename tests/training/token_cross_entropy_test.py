@@ -27,6 +27,12 @@ def test_is_the_mean_over_the_tokens_of_the_batch():
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
+def test_the_sum_over_the_tokens_of_the_batch():
+    loss = TokenCrossEntropy(pad_id=0, reduction="sum")(TARGETS, LOGITS)
+    expected = token_losses(LOGITS)[TARGETS != 0].sum()
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
 def test_padding_counts_for_nothing():
     loss = TokenCrossEntropy(pad_id=0)
     changed = np.where((TARGETS == 0)[..., None], 100.0 - LOGITS, LOGITS)
@@ -63,11 +69,16 @@ def test_is_the_same_when_a_model_is_trained(jit_compile):
     )
 
 
-def test_serialization():
-    loss = TokenCrossEntropy(pad_id=5, name="unusual")
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum"])
+def test_serialization(reduction):
+    loss = TokenCrossEntropy(pad_id=5, reduction=reduction, name="unusual")
     serialized = keras.saving.serialize_keras_object(loss)
     assert serialized["registered_name"] == "tpt_keras>TokenCrossEntropy"
     revived = keras.saving.deserialize_keras_object(serialized)
     assert type(revived) is TokenCrossEntropy
-    assert revived.get_config() == {"pad_id": 5, "name": "unusual"}
+    assert revived.get_config() == {
+        "pad_id": 5,
+        "reduction": reduction,
+        "name": "unusual",
+    }
     assert float(revived(TARGETS, LOGITS)) == float(loss(TARGETS, LOGITS))

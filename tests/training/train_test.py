@@ -1,9 +1,11 @@
-import csv
+import contextlib
 import dataclasses
 import gc
+import io
 import json
 import math
 import pathlib
+import typing
 import warnings
 
 import keras
@@ -11,21 +13,45 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.conftest import MODULE
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import model_folder
+from tpt_keras.training import train as train_module
+from tpt_keras.training.finite_loss import FiniteLoss
+from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.optimizer import learning_rate_schedule
+from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
-from tpt_keras.training.train import training_batches
+from tpt_keras.training.training_data import training_batches
+from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 
 class KilledError(Exception):
     """What ends a training in the middle here."""
 
 
-def read_history(model_dir):
-    with (pathlib.Path(model_dir) / "history.csv").open() as file:
-        return list(csv.DictReader(file))
+class Uninterrupted(typing.NamedTuple):
+    """A training that nothing disturbed."""
+
+    model_dir: pathlib.Path
+    model: Transformer
+    printed: str
+
+
+def timeless_metrics(model_dir):
+    """What is logged, without what depends on the machine."""
+    return [
+        {k: v for k, v in row.items() if not k.endswith("_per_second")}
+        for row in read_metrics(model_dir)
+    ]
+
+
+def checkpointed(model_dir, name):
+    """A number in the newest checkpoint."""
+    path = tf.train.latest_checkpoint(model_dir / "checkpoints")
+    return tf.train.load_variable(path, f"{name}/.ATTRIBUTES/VARIABLE_VALUE")
 
 
 def all_problems(batches, num_epochs=1):
@@ -68,52 +94,118 @@ def dropout_config(tiny_config):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory, dropout_config, tiny_training):
-    """The folder and the model of a training that nothing disturbed."""
     model_dir = tmp_path_factory.mktemp("uninterrupted") / "model"
-    return model_dir, train(
-        dropout_config, tiny_training, model_dir, preset="tp_transformer_tiny"
-    )
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        model = train(
+            dropout_config,
+            tiny_training,
+            model_dir,
+            preset="tp_transformer_tiny",
+        )
+    return Uninterrupted(model_dir, model, printed.getvalue())
 
 
-def test_what_a_training_leaves(uninterrupted, dropout_config, tiny_training):
-    model_dir, model = uninterrupted
+def test_what_a_training_leaves(uninterrupted, tiny_training):
+    model_dir, model, _ = uninterrupted
     assert {path.name for path in model_dir.iterdir()} == {
+        "best.keras",
         "checkpoints",
         "config.json",
-        "history.csv",
         "learning_curves.png",
         "logs",
+        "metrics.jsonl",
         "model.keras",
     }
-    assert int(model.optimizer.iterations) == tiny_training.train_steps
-    assert list((model_dir / "logs").rglob("events.out.tfevents*"))
+    assert type(model) is Transformer
+    assert getattr(model, "optimizer", None) is None
+    assert {path.name for path in (model_dir / "logs").iterdir()} == {
+        "extrapolate",
+        "interpolate",
+        "train",
+        "validation",
+    }
+    for path in (model_dir / "logs").iterdir():
+        assert list(path.glob("events.out.tfevents*"))
     picture = (model_dir / "learning_curves.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert_same_weights(load_model(model_dir), model)
+    # One before the first step, one after every interval.
     checkpoints = tf.train.get_checkpoint_state(model_dir / "checkpoints")
-    assert len(checkpoints.all_model_checkpoint_paths) == 2
+    assert len(checkpoints.all_model_checkpoint_paths) == 3
+    for name in ("step", "data_step"):
+        assert checkpointed(model_dir, name) == tiny_training.train_steps
 
 
 def test_the_configuration_beside_the_model(
     uninterrupted, dropout_config, tiny_training
 ):
-    config = json.loads((uninterrupted[0] / "config.json").read_text())
+    config = json.loads((uninterrupted.model_dir / "config.json").read_text())
     assert config["preset"] == "tp_transformer_tiny"
     model_config = type(dropout_config)(**config["model"])
     assert model_config == dropout_config
     assert type(tiny_training)(**config["training"]) == tiny_training
 
 
-def test_the_history(uninterrupted):
-    rows = read_history(uninterrupted[0])
-    assert [row["epoch"] for row in rows] == ["0", "1"]
+def test_the_metrics(uninterrupted, tiny_training):
+    rows = read_metrics(uninterrupted.model_dir)
+    assert [row["step"] for row in rows] == [2, 4]
+    splits = ("interpolate", "extrapolate")
     for row in rows:
-        for prefix in ("", "val_"):
-            assert 0.0 < float(row[f"{prefix}loss"]) < 10.0
-            assert 0.0 <= float(row[f"{prefix}sequence_accuracy"]) <= 1.0
-            assert 0.0 <= float(row[f"{prefix}token_accuracy"]) <= 1.0
+        assert row.keys() == {
+            "step",
+            *(
+                f"{prefix}{name}"
+                for prefix in ("", "val_")
+                for name in ("loss", "sequence_accuracy", "token_accuracy")
+            ),
+            "gradient_norm",
+            "learning_rate",
+            "examples_per_second",
+            "tokens_per_second",
+            *(f"{split}_sequence_accuracy" for split in splits),
+            *(f"{split}/{MODULE}" for split in splits),
+        }
+        for name, value in row.items():
+            if name.endswith("loss"):
+                assert 0.0 < value < 10.0
+            if "accuracy" in name:
+                assert 0.0 <= value <= 1.0
+        for split in splits:  # the mean over one module
+            assert row[f"{split}_sequence_accuracy"] == pytest.approx(
+                row[f"{split}/{MODULE}"]
+            )
+        assert 0.0 < row["gradient_norm"] < 100.0
+        assert row["learning_rate"] == pytest.approx(
+            tiny_training.learning_rate
+        )
+        # A problem has some 45 tokens here.
+        ratio = row["tokens_per_second"] / row["examples_per_second"]
+        assert 35.0 < ratio < 55.0
     # An untrained model guesses; a few steps of this size help it at once.
-    assert float(rows[1]["loss"]) < float(rows[0]["loss"])
+    assert rows[1]["loss"] < rows[0]["loss"]
+
+
+def test_the_progress_bar(uninterrupted):
+    """It shows what one watches, with the values of the log."""
+    lines = uninterrupted.printed.replace("\r", "\n").splitlines()
+    shown = [line for line in lines if "val_loss" in line]
+    rows = read_metrics(uninterrupted.model_dir)
+    for line, row in zip(shown, rows, strict=True):
+        for name in (
+            "loss",
+            "gradient_norm",
+            "learning_rate",
+            "examples_per_second",
+            "tokens_per_second",
+            "val_sequence_accuracy",
+            "interpolate_sequence_accuracy",
+        ):
+            value = line.partition(f" - {name}: ")[2].split()[0]
+            assert float(value.rstrip("\x08")) == pytest.approx(
+                row[name], rel=1e-3, abs=1e-4
+            )
+        # There may be dozens of modules.
+        assert MODULE not in line
 
 
 def test_the_first_loss_is_that_of_the_first_batch(
@@ -133,31 +225,43 @@ def test_the_first_loss_is_that_of_the_first_batch(
 
     first = loss(*next(batches.iterate())).mean()
     model = train(tiny_config, training, tmp_path)
-    assert int(model.optimizer.iterations) == 1
-    [row] = read_history(tmp_path)
-    assert float(row["loss"]) == pytest.approx(first, rel=1e-4)
+    [row] = read_metrics(tmp_path)
+    assert row["step"] == 1
+    assert row["loss"] == pytest.approx(first, rel=1e-4)
     # And validation comes after the step, over the validation set alone.
     losses = [loss(*batch) for batch in validation.iterate(num_epochs=1)]
     assert len(losses) == math.ceil(20 / 16)
-    means = [batch.mean() for batch in losses]
-    assert min(means) < float(row["val_loss"]) < max(means)
+    mean = np.concatenate(losses).mean()
+    assert row["val_loss"] == pytest.approx(mean, rel=1e-4)
+    # Which a mean of the batches' means is not.
+    assert abs(np.mean([batch.mean() for batch in losses]) - mean) > 1e-3 * mean
 
 
 def test_the_same_seed_gives_the_same_losses(
     tmp_path, uninterrupted, dropout_config, tiny_training
 ):
-    model_dir, model = uninterrupted
+    model_dir, model, _ = uninterrupted
     # The state of the process before a training must not matter.
     keras.utils.set_random_seed(99)
     again = train(dropout_config, tiny_training, tmp_path)
-    assert read_history(tmp_path) == read_history(model_dir)
+    assert timeless_metrics(tmp_path) == timeless_metrics(model_dir)
+    assert_same_weights(again, model)
+
+
+def test_steps_per_execution_changes_nothing(
+    tmp_path, uninterrupted, dropout_config, tiny_training
+):
+    model_dir, model, _ = uninterrupted
+    options = RunOptions(steps_per_execution=2)
+    again = train(dropout_config, tiny_training, tmp_path, options=options)
+    assert timeless_metrics(tmp_path) == timeless_metrics(model_dir)
     assert_same_weights(again, model)
 
 
 def test_a_finished_training_has_nothing_to_do(
     uninterrupted, dropout_config, tiny_training, monkeypatch, capsys
 ):
-    model_dir, model = uninterrupted
+    model_dir, model, _ = uninterrupted
     before = {path: path.stat() for path in model_dir.rglob("*")}
 
     def fit(*args, **kwargs):
@@ -175,7 +279,7 @@ def test_a_finished_training_has_nothing_to_do(
 def test_another_training_in_the_same_folder_is_refused(
     uninterrupted, dropout_config, tiny_training
 ):
-    model_dir, _ = uninterrupted
+    model_dir = uninterrupted.model_dir
     training = dataclasses.replace(tiny_training, learning_rate=0.5)
     with pytest.raises(
         UsageError, match=r"training\.learning_rate: 0\.01 there, 0\.5 here"
@@ -187,7 +291,7 @@ def test_another_training_in_the_same_folder_is_refused(
 def test_goes_on_whenever_it_was_killed(
     tmp_path, uninterrupted, dropout_config, tiny_training, monkeypatch
 ):
-    model_dir, model = uninterrupted
+    model_dir, model, _ = uninterrupted
     arguments = (
         dropout_config,
         tiny_training,
@@ -203,44 +307,244 @@ def test_goes_on_whenever_it_was_killed(
         raise KilledError
 
     # In the second interval, behind the first checkpoint.
-    on_batch_end = keras.callbacks.TensorBoard.on_train_batch_end
-
     def die_in_the_third_step(self, batch, logs=None):
-        on_batch_end(self, batch, logs)
         if int(self.model.optimizer.iterations) == 3:
             raise KilledError
 
     train_and_be_killed(
         monkeypatch,
-        keras.callbacks.TensorBoard,
+        FiniteLoss,
         "on_train_batch_end",
         die_in_the_third_step,
         *arguments,
     )
-    assert checkpoint_count() == 1
+    assert checkpoint_count() == 2
+    assert len(read_metrics(tmp_path)) == 1
     # After the second evaluation, before the second checkpoint.
     train_and_be_killed(
         monkeypatch, tf.train.CheckpointManager, "save", die, *arguments
     )
-    assert checkpoint_count() == 1
-    assert len(read_history(tmp_path)) == 2
+    assert checkpoint_count() == 2
+    assert len(read_metrics(tmp_path)) == 2
     # After the second checkpoint, before the model is saved.
     train_and_be_killed(
         monkeypatch, model_folder, "save_finished_model", die, *arguments
     )
-    assert checkpoint_count() == 2
+    assert checkpoint_count() == 3
     assert not (tmp_path / "model.keras").exists()
     assert_same_weights(train(*arguments), model)
     assert_same_weights(load_model(tmp_path), model)
     # The losses of the intervals that were started anew are the same, too.
-    assert read_history(tmp_path) == read_history(model_dir)
+    assert timeless_metrics(tmp_path) == timeless_metrics(model_dir)
+    assert_same_weights(
+        load_model(tmp_path, best=True), load_model(model_dir, best=True)
+    )
 
 
-def test_the_last_interval_may_be_shorter(tmp_path, tiny_config, tiny_training):
-    training = dataclasses.replace(tiny_training, train_steps=3)
-    model = train(tiny_config, training, tmp_path)
-    assert int(model.optimizer.iterations) == 3
-    assert [row["epoch"] for row in read_history(tmp_path)] == ["0", "1"]
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory, tiny_config, tiny_training):
+    """The folder of a training whose numbers of steps do not divide."""
+    model_dir = tmp_path_factory.mktemp("uneven") / "model"
+    training = dataclasses.replace(
+        tiny_training,
+        train_steps=7,
+        steps_per_checkpoint=2,
+        steps_per_evaluation=4,
+        schedule="cosine",
+        warmup_steps=2,
+    )
+    options = RunOptions(
+        evaluation_examples=0, keep_checkpoints=2, profile_steps=(2, 3)
+    )
+    train(tiny_config, training, model_dir, options=options)
+    return model_dir, training
+
+
+def test_a_row_for_every_checkpoint_and_the_shorter_end(uneven):
+    model_dir, training = uneven
+    rows = read_metrics(model_dir)
+    assert [row["step"] for row in rows] == [2, 4, 6, 7]
+    # An evaluation comes with the last step in any case.
+    evaluated = [row["step"] for row in rows if "val_loss" in row]
+    assert evaluated == [4, 7]
+    assert checkpointed(model_dir, "step") == 7
+    rate = learning_rate_schedule(training)
+    for row in rows:
+        assert row["learning_rate"] == pytest.approx(
+            float(rate(row["step"])), abs=1e-9
+        )
+
+
+def test_no_examples_no_evaluation_of_the_splits(uneven):
+    for row in read_metrics(uneven[0]):
+        for name in row:
+            assert not name.startswith(("interpolate", "extrapolate")), name
+
+
+def test_keeps_as_many_checkpoints_as_asked_for(uneven):
+    checkpoints = tf.train.get_checkpoint_state(uneven[0] / "checkpoints")
+    assert len(checkpoints.all_model_checkpoint_paths) == 2
+
+
+def test_a_profile(uneven):
+    (path,) = (uneven[0] / "logs").rglob("*.xplane.pb")
+    assert path.stat().st_size > 1000
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Evaluations whose scores are given, of weights that are noted down."""
+    scores = {2: 0.25, 4: 0.5, 6: 0.375, 8: 0.5, 10: 0.125}
+    weights = {}
+
+    def evaluate_batches(trainer, batches):
+        step = int(trainer.optimizer.iterations)
+        weights[step] = trainer.transformer.get_weights()
+        return {
+            "loss": 1.0,
+            "sequence_accuracy": scores[step],
+            "token_accuracy": 0.0,
+        }
+
+    monkeypatch.setattr(train_module, "evaluate_batches", evaluate_batches)
+    return weights
+
+
+@pytest.fixture(scope="module")
+def long_training(tiny_training):
+    return dataclasses.replace(
+        tiny_training,
+        train_steps=10,
+        steps_per_checkpoint=1,
+        steps_per_evaluation=2,
+    )
+
+
+PATIENCE = RunOptions(evaluation_examples=0, max_steps_without_improvement=3)
+
+
+def assert_stopped_at_step_8(model_dir, weights, printed):
+    assert (
+        "Stopped at step 8: no better validation sequence accuracy since "
+        "step 4." in printed
+    )
+    assert [row["step"] for row in read_metrics(model_dir)] == [*range(1, 9)]
+    assert checkpointed(model_dir, "step") == 8
+    for best, step in ((False, 8), (True, 4)):
+        saved = load_model(model_dir, best).get_weights()
+        for ours, theirs in zip(saved, weights[step], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_stops_without_improvement_and_keeps_the_best(
+    tmp_path, tiny_config, long_training, judged, capsys
+):
+    arguments = (tiny_config, long_training, tmp_path, None, PATIENCE)
+    model = train(*arguments)
+    assert_stopped_at_step_8(tmp_path, judged, capsys.readouterr().out)
+    assert sorted(judged) == [2, 4, 6, 8]
+    # It is finished.
+    assert_same_weights(train(*arguments), model)
+    assert "nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_stops_at_the_same_step_when_killed_between(
+    tmp_path, tiny_config, long_training, judged, capsys, monkeypatch
+):
+    arguments = (tiny_config, long_training, tmp_path, None, PATIENCE)
+
+    def die_in_step(step):
+        def die(self, batch, logs=None):
+            if int(self.model.optimizer.iterations) == step:
+                raise KilledError
+
+        return die
+
+    def die(*args, **kwargs):
+        raise KilledError
+
+    # Between the best and the last evaluation, between the last but one and
+    # the last, and where all is done but for the model's file.
+    for step in (5, 8):
+        train_and_be_killed(
+            monkeypatch,
+            FiniteLoss,
+            "on_train_batch_end",
+            die_in_step(step),
+            *arguments,
+        )
+        assert checkpointed(tmp_path, "step") == step - 1
+    train_and_be_killed(
+        monkeypatch, model_folder, "save_finished_model", die, *arguments
+    )
+    assert not (tmp_path / "model.keras").exists()
+    capsys.readouterr()
+    train(*arguments)
+    assert_stopped_at_step_8(tmp_path, judged, capsys.readouterr().out)
+
+
+def test_every_option_reaches_the_trainer(
+    tmp_path, tiny_config, tiny_training, monkeypatch
+):
+    class CompiledError(Exception):
+        """What ends the training when there is nothing more to see."""
+
+    def compile_(trainer, **kwargs):
+        assert trainer.global_clipnorm == 0.375
+        assert trainer.gradient_accumulation_steps == 4
+        assert trainer.dtype_policy.name == "mixed_bfloat16"
+        assert kwargs["jit_compile"] is True
+        assert kwargs["steps_per_execution"] == 2
+        raise CompiledError
+
+    monkeypatch.setattr(TransformerTrainer, "compile", compile_)
+    training = dataclasses.replace(
+        tiny_training, global_clipnorm=0.375, precision="mixed_bfloat16"
+    )
+    options = RunOptions(
+        gradient_accumulation_steps=4, jit_compile=True, steps_per_execution=2
+    )
+    with pytest.raises(CompiledError):
+        train(tiny_config, training, tmp_path, options=options)
+
+
+@pytest.mark.parametrize(
+    ("steps", "train_steps"),
+    [
+        (3, 4),
+        # It divides the training and not the interval, and the reverse.
+        (4, 12),
+        (2, 5),
+    ],
+)
+def test_steps_per_execution_must_divide(
+    tmp_path, tiny_config, tiny_training, steps, train_steps
+):
+    training = dataclasses.replace(tiny_training, train_steps=train_steps)
+    with pytest.raises(
+        UsageError, match=f"{train_steps} train_steps.* 2 steps.* {steps} steps"
+    ):
+        train(
+            tiny_config,
+            training,
+            tmp_path / "model",
+            options=RunOptions(steps_per_execution=steps),
+        )
+    assert not (tmp_path / "model").exists()
+
+
+def test_rematerialized_dropout_is_refused(
+    tmp_path, dropout_config, tiny_training
+):
+    with pytest.raises(UsageError, match=r"rematerialize.*dropout of 0"):
+        train(
+            dropout_config,
+            tiny_training,
+            tmp_path / "model",
+            options=RunOptions(rematerialize=True),
+        )
+    assert not (tmp_path / "model").exists()
 
 
 def test_validation_problems_are_never_trained_on(tiny_config, tiny_training):

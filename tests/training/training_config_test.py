@@ -20,6 +20,9 @@ def test_defaults_are_the_papers():
         "beta_2": 0.995,
         "adam_epsilon": 1e-8,
         "global_clipnorm": 0.1,
+        "optimizer": "adam",
+        "weight_decay": 0.0,
+        "precision": "float32",
     }
     assert {name: getattr(config, name) for name in papers} == papers
     assert config.modules == ("m",)
@@ -45,7 +48,10 @@ def test_modules_must_be_named():
         ("module_weights", ("abc",), "must be numbers.*abc"),
         ("seed", -1, "seed must be in"),
         ("learning_rate", float("nan"), "must be positive.*nan"),
+        ("beta_1", -0.1, "beta_1 must be in.*-0.1"),
         ("beta_2", 1.0, "beta_2 must be in"),
+        ("weight_decay", 1.0, r"weight_decay must be in.*1\.0"),
+        ("weight_decay", -0.1, "weight_decay must be in.*-0.1"),
         ("adam_epsilon", -1e-8, "adam_epsilon must be in"),
     ],
 )
@@ -67,6 +73,7 @@ def test_is_frozen():
         "learning_rate",
         "global_clipnorm",
         "validation_examples",
+        "steps_per_checkpoint",
         "steps_per_evaluation",
     ],
 )
@@ -87,9 +94,50 @@ def test_warm_ups_that_are_fine(steps):
     assert TrainingConfig(**NEEDED, warmup_steps=steps).warmup_steps == steps
 
 
-def test_unknown_schedule():
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("schedule", "constant, cosine"),
+        ("optimizer", "adam, lion"),
+        ("precision", "float32, mixed_bfloat16, mixed_float16"),
+    ],
+)
+def test_unknown_names(name, known):
+    with pytest.raises(UsageError) as caught:
+        TrainingConfig(**NEEDED, **{name: "other"})
+    assert str(caught.value).startswith(f"Unknown {name} 'other'.")
+    assert known in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "evaluation", "train_steps", "interval"),
+    [
+        (200, 1000, 10**6, 200),
+        (200, 200, 10**6, 200),
+        # An evaluation comes with a checkpoint, so that the rarer one gives.
+        (200, 100, 10**6, 100),
+        (200, 130, 10**6, 130),
+        # A training that is shorter than either.
+        (200, 1000, 10, 10),
+        (3, 6, 10, 3),
+    ],
+)
+def test_the_interval(checkpoint, evaluation, train_steps, interval):
+    config = TrainingConfig(
+        **NEEDED | {"train_steps": train_steps},
+        steps_per_checkpoint=checkpoint,
+        steps_per_evaluation=evaluation,
+    )
+    assert config.interval == interval
+
+
+@pytest.mark.parametrize(("checkpoint", "evaluation"), [(2, 3), (200, 1001)])
+def test_evaluations_must_fall_on_checkpoints(checkpoint, evaluation):
     with pytest.raises(
-        UsageError,
-        match=r"Unknown schedule 'linear'. Known schedules: constant, cosine\.",
+        UsageError, match=f"multiple of.*{evaluation} and {checkpoint}"
     ):
-        TrainingConfig(**NEEDED, schedule="linear")
+        TrainingConfig(
+            **NEEDED,
+            steps_per_checkpoint=checkpoint,
+            steps_per_evaluation=evaluation,
+        )

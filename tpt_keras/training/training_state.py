@@ -5,7 +5,13 @@ import tensorflow as tf
 from tpt_keras.errors import UsageError
 
 # What reading a damaged checkpoint raises, depending on where the damage is.
-_DAMAGE = (tf.errors.OpError, ValueError, RuntimeError, AssertionError)
+_DAMAGE = (
+    tf.errors.OpError,
+    AssertionError,
+    IndexError,
+    RuntimeError,
+    ValueError,
+)
 
 
 class TrainingState:
@@ -27,6 +33,9 @@ class TrainingState:
         self.data_step = tf.Variable(0, dtype=tf.int64)
         self.best_score = tf.Variable(-1.0, dtype=tf.float32)
         self.best_step = tf.Variable(0, dtype=tf.int64)
+        if _list_is_damaged(folder):
+            # What it lists is found without it, see `_checkpoint_paths`.
+            pathlib.Path(folder, "checkpoint").unlink()
         self._checkpoints = tf.train.CheckpointManager(
             tf.train.Checkpoint(
                 model=trainer.transformer,
@@ -49,7 +58,7 @@ class TrainingState:
 
     def improves(self, score):
         """Whether a score is the best so far, which it is from now on."""
-        if score <= float(self.best_score):
+        if not score > float(self.best_score):  # NaN is none
             return False
         self.best_score.assign(score)
         self.best_step.assign(self.step)
@@ -89,6 +98,15 @@ class TrainingState:
                 "folder to start anew."
             )
         return None
+
+
+def _list_is_damaged(folder):
+    """Whether TensorFlow's list of checkpoints is there and not readable."""
+    try:
+        tf.train.get_checkpoint_state(folder)
+    except ValueError:
+        return True
+    return False
 
 
 def _checkpoint_paths(folder):

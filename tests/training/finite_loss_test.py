@@ -1,0 +1,185 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import MODULE
+from tpt_keras.data_generators.problem_batches import ProblemBatches
+from tpt_keras.errors import UsageError
+from tpt_keras.models.load_model import load_model
+from tpt_keras.training import train as train_module
+from tpt_keras.training.finite_loss import FiniteLoss
+from tpt_keras.training.finite_loss import NonFiniteLossError
+from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.train import MAX_ROLLBACKS
+from tpt_keras.training.train import train
+
+STOP = RunOptions(evaluation_examples=0)
+ROLLBACK = RunOptions(evaluation_examples=0, on_nan="rollback")
+
+
+@pytest.fixture(autouse=True)
+def unevaluated(monkeypatch):
+    """Trainings whose evaluations take no time."""
+    score = {"loss": 1.0, "sequence_accuracy": 0.5, "token_accuracy": 0.5}
+    monkeypatch.setattr(
+        train_module, "evaluate_batches", lambda *args: dict(score)
+    )
+
+
+@pytest.fixture
+def poison(monkeypatch):
+    """Sets a weight to NaN before a step, the first `times` times."""
+
+    def poison(step, times=math.inf):
+        count = 0
+
+        def on_train_batch_begin(self, batch, logs=None):
+            nonlocal count
+            iterations = self.model.optimizer.iterations
+            if int(iterations) + 1 == step and count < times:
+                count += 1
+                weight = self.model.transformer.trainable_variables[0]
+                weight.assign(np.full(weight.shape, np.nan))
+
+        monkeypatch.setattr(
+            FiniteLoss, "on_train_batch_begin", on_train_batch_begin
+        )
+
+    return poison
+
+
+@pytest.fixture
+def first_batches(monkeypatch):
+    """The numbers of the batches that each of `fit`'s datasets starts with."""
+    starts = []
+    dataset = ProblemBatches.dataset
+
+    def record(self, start_step=0, *args, **kwargs):
+        starts.append(start_step)
+        return dataset(self, start_step, *args, **kwargs)
+
+    monkeypatch.setattr(ProblemBatches, "dataset", record)
+    return starts
+
+
+def newest_checkpoint(model_dir):
+    """The numbers in a training's newest checkpoint, by name."""
+    path = tf.train.latest_checkpoint(model_dir / "checkpoints")
+    reader = tf.train.load_checkpoint(path)
+    suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
+    return {
+        name.removesuffix(suffix): reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+        if name.endswith(suffix)
+    }
+
+
+def assert_whole_checkpoint(model_dir, step, data_step):
+    numbers = newest_checkpoint(model_dir)
+    assert (numbers["step"], numbers["data_step"]) == (step, data_step)
+    assert any(name.startswith("model/") for name in numbers)
+    for name, value in numbers.items():
+        if np.issubdtype(value.dtype, np.floating):
+            assert np.isfinite(value).all(), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [3, 4])
+def test_stops_at_once(tmp_path, tiny_config, tiny_training, poison, step):
+    """In the middle of an interval, and just before a checkpoint is due."""
+    poison(step, times=1)
+    arguments = (tiny_config, tiny_training, tmp_path, None, STOP)
+    with pytest.raises(NonFiniteLossError) as caught:
+        train(*arguments)
+    assert isinstance(caught.value, UsageError)
+    assert caught.value.step == step
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in (
+        f"step {step} is not finite",
+        "learning rate 0.01",
+        f"its batch: {MODULE} 16",
+        "checkpoint of step 2 is kept",
+        "--learning_rate",
+        "--on_nan=rollback",
+    ):
+        assert part in message
+    assert_whole_checkpoint(tmp_path, step=2, data_step=2)
+    assert [row["step"] for row in read_metrics(tmp_path)] == [2]
+    assert not (tmp_path / "model.keras").exists()
+    # Nothing is lost but the interval.
+    train(*arguments)
+    assert_whole_checkpoint(tmp_path, step=4, data_step=4)
+
+
+def test_an_absurd_learning_rate(tmp_path, tiny_config, tiny_training):
+    training = dataclasses.replace(tiny_training, learning_rate=1e38)
+    with pytest.raises(NonFiniteLossError, match=r"step 2 .*rate 1e\+38"):
+        train(tiny_config, training, tmp_path, options=STOP)
+    assert_whole_checkpoint(tmp_path, step=0, data_step=0)
+    assert read_metrics(tmp_path) == []
+
+
+def test_rollback_goes_on_behind_the_batch(
+    tmp_path, tiny_config, tiny_training, poison, first_batches, capsys
+):
+    poison(step=4, times=1)
+    model = train(tiny_config, tiny_training, tmp_path, options=ROLLBACK)
+    printed = capsys.readouterr().out
+    assert "step 4 is not finite" in printed
+    assert "Going back to step 2." in printed
+    # Batches 0 to 3, of which the last did not do; then from the next on.
+    assert first_batches == [0, 4]
+    assert_whole_checkpoint(tmp_path, step=4, data_step=6)
+    assert [row["step"] for row in read_metrics(tmp_path)] == [2, 4]
+    for weight in model.get_weights():
+        assert np.isfinite(weight).all()
+    assert len(load_model(tmp_path).get_weights()) == len(model.get_weights())
+
+
+@pytest.mark.slow
+def test_gives_up_when_rollbacks_do_not_help(
+    tmp_path, tiny_config, tiny_training, poison, first_batches, capsys
+):
+    poison(step=3)
+    arguments = (tiny_config, tiny_training, tmp_path, None, ROLLBACK)
+    with pytest.raises(
+        NonFiniteLossError,
+        match=rf"step 3 .*{MAX_ROLLBACKS} rollbacks to step 2 did not help",
+    ) as caught:
+        train(*arguments)
+    assert "--learning_rate" in str(caught.value)
+    printed = capsys.readouterr().out
+    assert printed.count("Going back to step 2.") == MAX_ROLLBACKS
+    # Another batch every time.
+    assert first_batches == [0, *range(3, 3 + MAX_ROLLBACKS)]
+    last = first_batches[-1]
+    assert_whole_checkpoint(tmp_path, step=2, data_step=last)
+    # And from there it goes on, once the cause is gone.
+    poison(step=3, times=0)
+    train(*arguments)
+    assert first_batches[-1] == last
+    assert_whole_checkpoint(tmp_path, step=4, data_step=last + 2)
+
+
+@pytest.mark.parametrize("name", ["loss", "gradient_norm"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_watches_the_loss_and_the_gradient(name, value):
+    described = []
+
+    def describe(step):
+        described.append(step)
+        return "on purpose"
+
+    callback = FiniteLoss(describe, steps_per_epoch=5)
+    callback.on_epoch_begin(epoch=3)
+    logs = {"loss": 1.0, "gradient_norm": 2.0}
+    callback.on_train_batch_end(0, logs)
+    assert described == []
+    with pytest.raises(NonFiniteLossError, match=r"step 18 .*on purpose"):
+        callback.on_train_batch_end(2, logs | {name: value})
+    assert described == [18]

@@ -1,0 +1,147 @@
+import json
+import pathlib
+
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import (
+    EventAccumulator,
+)
+
+from tpt_keras.training.metrics_log import MetricsLog
+from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.metrics_log import run_and_tag
+
+ROWS = [
+    {"step": 2, "loss": 3.5, "learning_rate": 0.125},
+    {
+        "step": 4,
+        "loss": 2.5,
+        "learning_rate": 0.25,
+        "val_loss": 2.75,
+        "val_sequence_accuracy": 0.5,
+        "interpolate_sequence_accuracy": 0.375,
+        "interpolate/numbers__gcd": 0.25,
+        "interpolate/numbers__place_value": 0.5,
+        "extrapolate_sequence_accuracy": 0.125,
+        "extrapolate/numbers__gcd": 0.125,
+    },
+    {"step": 6, "loss": 1.5, "learning_rate": 0.0625},
+]
+
+
+def write(folder, rows, step=0):
+    log = MetricsLog(folder, step)
+    for row in rows:
+        log.write(row)
+
+
+def drawn(folder):
+    """What TensorBoard shows: by run and tag the pairs of step and value."""
+    curves = {}
+    for run in (pathlib.Path(folder) / "logs").iterdir():
+        events = EventAccumulator(str(run), size_guidance={"tensors": 0})
+        events.Reload()
+        for tag in events.Tags()["tensors"]:
+            curves[run.name, tag] = [
+                (event.step, float(tf.make_ndarray(event.tensor_proto)))
+                for event in events.Tensors(tag)
+            ]
+    return curves
+
+
+def test_reads_what_was_written(tmp_path):
+    write(tmp_path, ROWS)
+    assert read_metrics(tmp_path) == ROWS
+    # One row a line, for scripts that are not in Python.
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == ROWS
+
+
+def test_a_row_is_there_at_once(tmp_path):
+    log = MetricsLog(tmp_path)
+    for count, row in enumerate(ROWS, start=1):
+        log.write(row)
+        assert read_metrics(tmp_path) == ROWS[:count]
+        assert drawn(tmp_path)["train", "loss"][-1] == (
+            row["step"],
+            row["loss"],
+        )
+
+
+def test_nothing_there(tmp_path):
+    assert read_metrics(tmp_path) == []
+    assert read_metrics(tmp_path / "missing") == []
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"), [(0, 0), (1, 0), (2, 1), (4, 2), (5, 2), (6, 3), (99, 3)]
+)
+def test_going_on_drops_what_comes_later(tmp_path, step, kept):
+    write(tmp_path, ROWS)
+    log = MetricsLog(tmp_path, step)
+    assert read_metrics(tmp_path) == ROWS[:kept]
+    log.write({"step": 100, "loss": 1.0})
+    assert read_metrics(tmp_path) == [
+        *ROWS[:kept],
+        {"step": 100, "loss": 1.0},
+    ]
+
+
+@pytest.mark.parametrize("length", [1, 20, -1])
+def test_a_torn_last_line_is_survived(tmp_path, length):
+    """What a process leaves that was killed while it wrote."""
+    write(tmp_path, ROWS[:2])
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(ROWS[2])[:length])
+    assert read_metrics(tmp_path) == ROWS[:2]
+    write(tmp_path, ROWS[2:], step=4)
+    assert read_metrics(tmp_path) == ROWS
+
+
+def test_the_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
+    write(tmp_path, ROWS)
+    write_text = pathlib.Path.write_text
+
+    def write_half(path, text):
+        write_text(path, text[: len(text) // 2])
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pathlib.Path, "write_text", write_half)
+        with pytest.raises(OSError, match="full"):
+            MetricsLog(tmp_path, step=4)
+    assert read_metrics(tmp_path) == ROWS
+    MetricsLog(tmp_path, step=4)
+    assert read_metrics(tmp_path) == ROWS[:2]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [
+        "metrics.jsonl"
+    ]
+
+
+def test_what_tensorboard_shows(tmp_path):
+    write(tmp_path, ROWS)
+    assert drawn(tmp_path) == {
+        ("train", "loss"): [(2, 3.5), (4, 2.5), (6, 1.5)],
+        ("train", "learning_rate"): [(2, 0.125), (4, 0.25), (6, 0.0625)],
+        ("validation", "loss"): [(4, 2.75)],
+        ("validation", "sequence_accuracy"): [(4, 0.5)],
+        ("train", "interpolate_sequence_accuracy"): [(4, 0.375)],
+        ("interpolate", "sequence_accuracy/numbers__gcd"): [(4, 0.25)],
+        ("interpolate", "sequence_accuracy/numbers__place_value"): [(4, 0.5)],
+        ("train", "extrapolate_sequence_accuracy"): [(4, 0.125)],
+        ("extrapolate", "sequence_accuracy/numbers__gcd"): [(4, 0.125)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "run", "tag"),
+    [
+        ("loss", "train", "loss"),
+        ("val_loss", "validation", "loss"),
+        ("val_token_accuracy", "validation", "token_accuracy"),
+        ("interpolate/m", "interpolate", "sequence_accuracy/m"),
+        ("extrapolate/m", "extrapolate", "sequence_accuracy/m"),
+    ],
+)
+def test_run_and_tag(name, run, tag):
+    assert run_and_tag(name) == (run, tag)

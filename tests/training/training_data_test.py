@@ -1,0 +1,39 @@
+import collections
+
+import pytest
+
+from tests.data_generators.list_source import numbered_source
+from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
+from tpt_keras.data_generators.problem_batches import ProblemBatches
+from tpt_keras.data_generators.problem_mixture import ProblemMixture
+from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.training_data import module_mix
+
+NAMES = {"a": "numbers__gcd", "b": "numbers__place_value", "c": "algebra__x"}
+
+
+@pytest.mark.parametrize("step", [0, 3, 40])
+def test_module_mix_is_what_a_batch_holds(step):
+    tokenizer = CharacterTokenizer()
+    config = TrainingConfig(
+        modules=tuple(NAMES.values()), data_dir="data", train_steps=1
+    )
+    batches = ProblemBatches(
+        ProblemMixture(
+            [numbered_source(60, name) for name in NAMES], [3, 2, 1]
+        ),
+        tokenizer,
+        batch_size=16,
+        seed=5,
+    )
+    inputs, _ = next(batches.iterate(step))
+    questions = map(tokenizer.decode, inputs["encoder_token_ids"])
+    counts = collections.Counter(NAMES[question[0]] for question in questions)
+    assert len(counts) > 1
+    mix = module_mix(batches, config, step)
+    parts = [part.split(" ") for part in mix.split(", ")]
+    assert {name: int(count) for name, count in parts} == counts
+    # What there is most of comes first.
+    assert [int(count) for _, count in parts] == sorted(
+        counts.values(), reverse=True
+    )

@@ -1,0 +1,234 @@
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tpt_keras.errors import UsageError
+from tpt_keras.models import Transformer
+from tpt_keras.training.pytorch_adam import PyTorchAdam
+from tpt_keras.training.training_state import TrainingState
+from tpt_keras.training.transformer_trainer import TransformerTrainer
+
+DATA, INDEX = ".data-00000-of-00001", ".index"
+
+
+@pytest.fixture(scope="module")
+def trainer(tiny_config):
+    transformer = Transformer(tiny_config.replace(dropout=0.1))
+    trainer = TransformerTrainer(transformer)
+    trainer.compile(optimizer=PyTorchAdam(1e-4), jit_compile=False)
+    trainer.optimizer.build(transformer.trainable_variables)
+    return trainer
+
+
+def everything(state, trainer):
+    """All variables that decide how a training goes on."""
+    return [
+        *trainer.transformer.variables,
+        *trainer.optimizer.variables,
+        state.step,
+        state.data_step,
+        state.best_score,
+        state.best_step,
+    ]
+
+
+def scramble(state, trainer, seed):
+    """Gives every variable another value; returns the values."""
+    rng = np.random.default_rng(seed)
+    values = []
+    for variable in everything(state, trainer):
+        dtype = tf.as_dtype(variable.dtype).as_numpy_dtype
+        values.append(
+            rng.integers(1, 1000, tuple(variable.shape)).astype(dtype)
+        )
+        variable.assign(values[-1])
+    return values
+
+
+def assert_values(state, trainer, values):
+    for variable, value in zip(everything(state, trainer), values, strict=True):
+        np.testing.assert_array_equal(
+            np.array(tf.convert_to_tensor(variable)),
+            value,
+            err_msg=variable.name,
+        )
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, trainer):
+    """A folder of three checkpoints, and the values in them."""
+    folder = tmp_path_factory.mktemp("saved")
+    state = TrainingState(trainer, folder)
+    values = []
+    for seed in range(3):
+        values.append(scramble(state, trainer, seed))
+        state.save()
+    return folder, values
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A copy to damage."""
+    return pathlib.Path(shutil.copytree(saved[0], tmp_path / "copy"))
+
+
+@pytest.fixture
+def state(folder, trainer):
+    """A state that has nothing of what was saved."""
+    state = TrainingState(trainer, folder)
+    scramble(state, trainer, seed=99)
+    return state
+
+
+def flip_byte(path, share):
+    content = bytearray(path.read_bytes())
+    content[int(share * (len(content) - 1))] ^= 0x10
+    path.write_bytes(content)
+
+
+def truncate(path, share):
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+
+
+def delete(path, _):
+    path.unlink()
+
+
+DAMAGES = [
+    *((DATA, truncate, share) for share in (0.0, 0.5, 0.999)),
+    *((INDEX, truncate, share) for share in (0.0, 0.5, 0.999)),
+    *((DATA, flip_byte, share) for share in (0.0, 0.3, 0.7, 1.0)),
+    *((INDEX, flip_byte, share) for share in (0.0, 0.3, 0.7, 1.0)),
+    (DATA, delete, None),
+    (INDEX, delete, None),
+]
+
+
+def test_there_is_all_that_decides(state, trainer):
+    """What `everything` goes through is not empty of a kind."""
+    names = [variable.path for variable in trainer.transformer.variables]
+    assert any("kernel" in name for name in names)
+    assert any("seed" in name for name in names)
+    names = [variable.path for variable in trainer.optimizer.variables]
+    for part in ("iteration", "momentum", "velocity"):
+        assert any(part in name for name in names), part
+
+
+def test_restores_what_was_saved(saved, state, trainer, capsys):
+    folder, values = saved
+    assert state.restore() == str(
+        pathlib.Path(state._checkpoints.directory) / "ckpt-3"
+    )
+    assert_values(state, trainer, values[2])
+    scramble(state, trainer, seed=98)
+    assert state.restore(folder) == str(folder / "ckpt-3")
+    assert_values(state, trainer, values[2])
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("suffix", "damage", "share"), DAMAGES)
+def test_the_one_before_a_damaged_one(
+    saved, folder, state, trainer, capsys, suffix, damage, share
+):
+    damage(folder / f"ckpt-3{suffix}", share)
+    assert state.restore() == str(folder / "ckpt-2")
+    assert_values(state, trainer, saved[1][1])
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"The checkpoint {folder / 'ckpt-3'} is damaged")
+    assert printed.count("\n") == 1
+    # The next one takes the place of the damaged one.
+    values = scramble(state, trainer, seed=97)
+    state.save()
+    again = TrainingState(trainer, folder)
+    scramble(again, trainer, seed=96)
+    assert again.restore() == str(folder / "ckpt-3")
+    assert_values(again, trainer, values)
+    assert capsys.readouterr().out == ""
+
+
+def test_two_damaged_ones(saved, folder, state, trainer, capsys):
+    flip_byte(folder / f"ckpt-2{DATA}", 0.5)
+    delete(folder / f"ckpt-3{INDEX}", None)
+    assert state.restore() == str(folder / "ckpt-1")
+    assert_values(state, trainer, saved[1][0])
+    printed = capsys.readouterr().out
+    assert str(folder / "ckpt-2") in printed
+    assert str(folder / "ckpt-3") in printed
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_all_damaged(folder, state, is_listed):
+    for number in (1, 2, 3):
+        truncate(folder / f"ckpt-{number}{DATA}", 0.5)
+    if not is_listed:
+        (folder / "checkpoint").unlink()
+    with pytest.raises(UsageError) as caught:
+        state.restore()
+    assert repr(str(folder)) in str(caught.value)
+    assert "damaged" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b'model_checkpoint_path: "ck', b"\xff\x00"]
+)
+def test_the_list_is_lost_or_damaged(saved, folder, trainer, capsys, content):
+    """The checkpoints tell themselves which is the newest."""
+    # Not by the names' alphabet.
+    for suffix in (DATA, INDEX):
+        shutil.copy(folder / f"ckpt-2{suffix}", folder / f"ckpt-10{suffix}")
+    (folder / "checkpoint").unlink()
+    if content is not None:
+        (folder / "checkpoint").write_bytes(content)
+    state = TrainingState(trainer, folder)
+    scramble(state, trainer, seed=99)
+    assert state.restore() == str(folder / "ckpt-10")
+    assert_values(state, trainer, saved[1][1])
+    assert capsys.readouterr().out == ""
+    truncate(folder / f"ckpt-10{DATA}", 0.5)
+    assert state.restore() == str(folder / "ckpt-3")
+    assert_values(state, trainer, saved[1][2])
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_no_checkpoint(tmp_path, trainer, capsys, is_there):
+    folder = tmp_path / "none"
+    if is_there:
+        folder.mkdir()
+    state = TrainingState(trainer, folder)
+    values = scramble(state, trainer, seed=1)
+    assert state.restore() is None
+    assert_values(state, trainer, values)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("keep", [1, 2, 4])
+def test_keeps_the_newest(tmp_path, trainer, keep):
+    state = TrainingState(trainer, tmp_path, keep)
+    for step in range(1, 6):
+        state.step.assign(step)
+        state.save()
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint"} | {
+        f"ckpt-{step}{suffix}"
+        for step in range(6 - keep, 6)
+        for suffix in (DATA, INDEX)
+    }
+    state.restore()
+    assert int(state.step) == 5
+
+
+def test_counts_and_scores(tmp_path, trainer):
+    state = TrainingState(trainer, tmp_path)
+    assert state.improves(0.0)
+    state.advance(3)
+    state.data_step.assign(10)
+    state.advance(2)
+    assert (int(state.step), int(state.data_step)) == (5, 12)
+    assert not state.improves(0.0)
+    assert int(state.best_step) == 0
+    assert state.improves(0.25)
+    assert (float(state.best_score), int(state.best_step)) == (0.25, 5)
+    assert not state.improves(float("nan"))
