@@ -253,6 +253,7 @@ def test_no_problems():
         ProblemBatches(ListSource([]), TOKENIZER, 8)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 160), st.integers(0, 30)),
