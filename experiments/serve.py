@@ -7,6 +7,7 @@ a new version when python -m experiments.export has made one. To serve others,
 give the same folder to TF Serving itself.
 """
 
+import os
 import signal
 import threading
 
@@ -30,6 +31,8 @@ def main():
     for name in ("port", "rest_port"):
         if not 0 <= FLAGS[name].value < 65536:
             raise UsageError(f"--{name} must be from 0 to 65535.")
+    # Of a port that is taken it would speak in lines of its own.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tpt_keras.serving.local_server import LocalServer
 
     stopped = threading.Event()

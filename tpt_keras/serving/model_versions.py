@@ -60,15 +60,15 @@ class ModelVersions:
             )
         except Exception as error:
             # Anything: there is no end to what a file can be broken by.
-            if is_new:
+            if current and is_new:
                 logging.error("Version %d cannot be loaded: %s", number, error)
             self._report(number, "END", str(error))
             return
         self._current = model
         self._report(number, "AVAILABLE")
-        logging.info("Version %d answers now.", number)
         if current:
             self._report(current.version, "END")
+            logging.info("Version %d has taken over.", number)
 
     def poll(self, seconds):
         """Looks for a new version, again and again, in a thread of its own.
