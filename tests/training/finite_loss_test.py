@@ -116,9 +116,23 @@ def test_stops_at_once(tmp_path, tiny_config, tiny_training, poison, step):
     assert_whole_checkpoint(tmp_path, step=4, data_step=4)
 
 
-def test_an_absurd_learning_rate(tmp_path, tiny_config, tiny_training):
-    training = dataclasses.replace(tiny_training, learning_rate=1e38)
-    with pytest.raises(NonFiniteLossError, match=r"step 2 .*rate 1e\+38"):
+@pytest.mark.parametrize(
+    ("steps_per_checkpoint", "message"),
+    [
+        (2, r"loss or the gradient of step 2 .*rate 1e\+38"),
+        # The checkpoint would come before the loss that shows it.
+        (1, r"norm of the weights of step 1 .*rate 1e\+38"),
+    ],
+)
+def test_an_absurd_learning_rate(
+    tmp_path, tiny_config, tiny_training, steps_per_checkpoint, message
+):
+    training = dataclasses.replace(
+        tiny_training,
+        learning_rate=1e38,
+        steps_per_checkpoint=steps_per_checkpoint,
+    )
+    with pytest.raises(NonFiniteLossError, match=message):
         train(tiny_config, training, tmp_path, options=STOP)
     assert_whole_checkpoint(tmp_path, step=0, data_step=0)
     assert read_metrics(tmp_path) == []

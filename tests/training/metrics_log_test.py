@@ -125,10 +125,10 @@ def test_what_tensorboard_shows(tmp_path):
         ("train", "learning_rate"): [(2, 0.125), (4, 0.25), (6, 0.0625)],
         ("validation", "loss"): [(4, 2.75)],
         ("validation", "sequence_accuracy"): [(4, 0.5)],
-        ("train", "interpolate_sequence_accuracy"): [(4, 0.375)],
+        ("interpolate", "sequence_accuracy"): [(4, 0.375)],
         ("interpolate", "sequence_accuracy/numbers__gcd"): [(4, 0.25)],
         ("interpolate", "sequence_accuracy/numbers__place_value"): [(4, 0.5)],
-        ("train", "extrapolate_sequence_accuracy"): [(4, 0.125)],
+        ("extrapolate", "sequence_accuracy"): [(4, 0.125)],
         ("extrapolate", "sequence_accuracy/numbers__gcd"): [(4, 0.125)],
     }
 

@@ -1,5 +1,6 @@
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tpt_keras.errors import UsageError
 
@@ -41,9 +42,17 @@ class FiniteLoss(keras.callbacks.Callback):
         # Means over the epoch so far: once not finite, they remain so.
         if np.all(np.isfinite([logs["loss"], logs["gradient_norm"]])):
             return
+        self._fail("The loss or the gradient", batch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        # The last step's loss was computed before it could ruin the weights.
+        weights = [v.value for v in self.model.trainable_variables]
+        if not np.isfinite(tf.linalg.global_norm(weights)):
+            self._fail("The norm of the weights", self.params["steps"] - 1)
+
+    def _fail(self, culprit, batch):
         step = self._steps_before + batch + 1
         raise NonFiniteLossError(
-            f"The loss or the gradient of step {step} is not finite "
-            f"({self._describe(step)}).",
+            f"{culprit} of step {step} is not finite ({self._describe(step)}).",
             step,
         )

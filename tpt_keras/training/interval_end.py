@@ -42,8 +42,6 @@ class IntervalEnd(keras.callbacks.Callback):
         metrics["learning_rate"] = learning_rate(self.model.optimizer)
         for name in ("examples", "tokens"):
             metrics[f"{name}_per_second"] = metrics.pop(name) / seconds
-            # The progress bar shows what is left in `logs`.
-            del logs[name]
         step = int(self._state.step)
         if is_evaluation_step(step, self._config):
             metrics |= self._evaluate()

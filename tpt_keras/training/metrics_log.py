@@ -65,8 +65,12 @@ def run_and_tag(name):
     """
     if name.startswith("val_"):
         return "validation", name.removeprefix("val_")
-    split, _, module = name.partition("/")
-    return (split, f"sequence_accuracy/{module}") if module else ("train", name)
+    for split in ("interpolate", "extrapolate"):
+        if name.startswith(f"{split}/"):
+            return split, name.replace(split, "sequence_accuracy", 1)
+        if name.startswith(f"{split}_"):  # the mean over the modules
+            return split, name.removeprefix(f"{split}_")
+    return "train", name
 
 
 def read_metrics(model_dir):

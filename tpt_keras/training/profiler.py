@@ -10,14 +10,19 @@ class Profiler(keras.callbacks.Callback):
         first: First optimizer step to profile, counting from 1.
         last: Last step to profile.
         steps_per_epoch: Steps that Keras takes for an epoch.
+        steps_per_execution: Steps that are made at once, of which all are
+            profiled or none.
     """
 
-    def __init__(self, folder, first, last, steps_per_epoch):
+    def __init__(
+        self, folder, first, last, steps_per_epoch, steps_per_execution=1
+    ):
         super().__init__()
         self._folder = str(folder)
         self._first = first
         self._last = last
         self._steps_per_epoch = steps_per_epoch
+        self._steps_per_execution = steps_per_execution
         self._is_profiling = False
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -25,15 +30,24 @@ class Profiler(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         step = self._steps_before + batch + 1
-        if not self._is_profiling and self._first <= step <= self._last:
+        last_at_once = step + self._steps_per_execution - 1
+        if (
+            not self._is_profiling
+            and self._first <= last_at_once
+            and step <= self._last
+        ):
             tf.profiler.experimental.start(self._folder)
             self._is_profiling = True
 
     def on_train_batch_end(self, batch, logs=None):
         if self._steps_before + batch + 1 >= self._last:
-            self.on_train_end()
+            self.stop()
 
     def on_train_end(self, logs=None):
+        self.stop()
+
+    def stop(self):
+        """Ends the profile that has begun, if there is one."""
         if self._is_profiling:
             tf.profiler.experimental.stop()
             self._is_profiling = False

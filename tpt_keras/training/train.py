@@ -24,7 +24,7 @@ from tpt_keras.training.interval_end import IntervalEnd
 from tpt_keras.training.interval_end import is_stalled
 from tpt_keras.training.metrics_log import MetricsLog
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.optimizer import learning_rate
+from tpt_keras.training.optimizer import learning_rate_schedule
 from tpt_keras.training.optimizer import make_optimizer
 from tpt_keras.training.profiler import Profiler
 from tpt_keras.training.run_options import RunOptions
@@ -209,7 +209,10 @@ def _fit_intervals(
 
     def describe(failed_step):
         data_step = int(state.data_step) + failed_step - 1 - int(state.step)
-        rate = learning_rate(trainer.optimizer)
+        schedule = learning_rate_schedule(config)
+        rate = float(
+            schedule(failed_step - 1) if callable(schedule) else schedule
+        )
         mix = module_mix(training, config, data_step)
         return f"learning rate {rate:.3g}; its batch: {mix}"
 
@@ -226,20 +229,27 @@ def _fit_intervals(
             ),
         ),
     ]
-    if options.profile_steps:
-        callbacks.append(
-            Profiler(model_dir / "logs", *options.profile_steps, interval)
+    with contextlib.ExitStack() as stack:
+        if options.profile_steps:
+            profiler = Profiler(
+                model_dir / "logs",
+                *options.profile_steps,
+                interval,
+                options.steps_per_execution,
+            )
+            callbacks.append(profiler)
+            # Keras leaves callbacks alone when one of them ends a training.
+            stack.callback(profiler.stop)
+        trainer.fit(
+            distributed_dataset(
+                trainer.distribute_strategy, training, int(state.data_step)
+            ),
+            initial_epoch=step // interval,
+            epochs=epochs,
+            steps_per_epoch=steps,
+            shuffle=False,  # the batches are in random order already
+            callbacks=callbacks,
         )
-    trainer.fit(
-        distributed_dataset(
-            trainer.distribute_strategy, training, int(state.data_step)
-        ),
-        initial_epoch=step // interval,
-        epochs=epochs,
-        steps_per_epoch=steps,
-        shuffle=False,  # the batches are in random order already
-        callbacks=callbacks,
-    )
 
 
 def _evaluation(trainer, config, options, validation):
