@@ -1,6 +1,8 @@
 import math
 import pathlib
 import tempfile
+import unittest
+from unittest import mock
 
 import keras
 import numpy as np
@@ -8,8 +10,11 @@ import pytest
 from absl.testing import parameterized
 from keras import ops
 
+from tests.decoding.compiled import compiled
 from tests.layer_test_case import LayerTestCase
+from tpt_keras.decoding import beam_search
 from tpt_keras.errors import UsageError
+from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 
@@ -73,6 +78,69 @@ def uncached_greedy(model, encoder_token_ids, max_length):
     return ids[:, 1:]
 
 
+def uncached_beam_search(model, encoder_token_ids, max_length, **kwargs):
+    """Beam search that computes everything anew at every step."""
+
+    def step(token_ids, cache, index):
+        is_here = ops.equal(ops.arange(max_length), index)
+        inputs = {
+            **cache,
+            "decoder_token_ids": ops.where(
+                is_here,
+                ops.expand_dims(token_ids, -1),
+                cache["decoder_token_ids"],
+            ),
+        }
+        return ops.take(model(inputs), index, axis=1), inputs
+
+    tokenizer = model.tokenizer
+    questions = np.repeat(encoder_token_ids, kwargs["beam_width"], axis=0)
+    return beam_search(
+        step,
+        {
+            "encoder_token_ids": ops.convert_to_tensor(questions),
+            "decoder_token_ids": ops.zeros(
+                (len(questions), max_length), dtype="int32"
+            ),
+        },
+        batch_size=len(encoder_token_ids),
+        max_length=max_length,
+        start_id=tokenizer.start_id,
+        end_id=tokenizer.end_id,
+        pad_id=tokenizer.pad_id,
+        **kwargs,
+    )
+
+
+def is_up_to_the_end(token_ids, end_id):
+    """Where answers `(..., length)` have not ended yet, the end included."""
+    is_end = token_ids == end_id
+    return np.cumsum(is_end, axis=-1) - is_end == 0
+
+
+def log_probs_of(model, encoder_token_ids, answers):
+    """Log-probabilities of given answers `(batch, n, length)` by `call`."""
+    batch_size, count, length = answers.shape
+    flat = answers.reshape(-1, length)
+    all_logits = logits(
+        model,
+        {
+            "encoder_token_ids": np.repeat(encoder_token_ids, count, axis=0),
+            "decoder_token_ids": np.pad(
+                flat[:, :-1],
+                ((0, 0), (1, 0)),
+                constant_values=model.tokenizer.start_id,
+            ),
+        },
+    ).astype("float64")
+    log_probs = all_logits - np.log(
+        np.sum(np.exp(all_logits), axis=-1, keepdims=True)
+    )
+    of_tokens = np.take_along_axis(log_probs, flat[..., None], -1)[..., 0]
+    of_tokens *= is_up_to_the_end(flat, model.tokenizer.end_id)
+    return np.sum(of_tokens, axis=-1).reshape(batch_size, count)
+
+
 def save_and_load(model):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.keras"
@@ -80,23 +148,39 @@ def save_and_load(model):
         return keras.saving.load_model(path)
 
 
-def never_answer_pad(model):
-    """Makes the pad symbol, which a later step would mask, the least likely."""
+def set_pad_logit(model, value):
+    """Gives the pad symbol one logit wherever it might be answered."""
     output_layer_norm = model.decoder_cells[-1].output_layer_norm
     gamma, beta = output_layer_norm.get_weights()
     gamma[-1], beta[-1] = 0.0, 1.0
     output_layer_norm.set_weights([gamma, beta])
     embeddings = model.embedding.get_weights()[0]
-    embeddings[model.tokenizer.pad_id] = [0.0] * 15 + [-100.0]
+    embeddings[model.tokenizer.pad_id] = [0.0] * 15 + [value]
     model.embedding.embeddings.assign(embeddings)
+
+
+def never_answer_pad(model):
+    """Makes the pad symbol, which a later step would mask, the least likely."""
+    set_pad_logit(model, -100.0)
+
+
+def make_answering_model(**kwargs):
+    """A model of which some answers end early, and none has a pad symbol."""
+    model = make_model(**{"seed": 3, **kwargs})
+    never_answer_pad(model)
+    return model
+
+
+def search(model, token_ids, *args, **kwargs):
+    """`Transformer.search` as arrays."""
+    found = model.search(token_ids, *args, **kwargs)
+    return {name: ops.convert_to_numpy(x) for name, x in found.items()}
 
 
 class TransformerTest(LayerTestCase):
     @parameterized.parameters(*BINDINGS)
     def test_cached_greedy_equals_uncached(self, binding):
-        # With this seed some answers end early and some do not.
-        model = make_model(seed=3, binding=binding)
-        never_answer_pad(model)
+        model = make_answering_model(binding=binding)
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
         expected = uncached_greedy(model, token_ids, max_length=7)
         decoded = model.generate(token_ids)
@@ -270,6 +354,164 @@ class TransformerTest(LayerTestCase):
         self.assertFalse(np.array_equal(first[0], third[0]))
 
 
+class SearchTest(LayerTestCase):
+    def assert_found_equal(self, found, expected):
+        self.assertCountEqual(found, ["token_ids", "log_probs", "scores"])
+        self.assert_all_equal(found["token_ids"], expected["token_ids"])
+        for name in ("log_probs", "scores"):
+            self.assert_all_close(found[name], expected[name], rtol=1e-4)
+
+    def test_a_width_of_1_is_what_generate_answers(self):
+        model = make_answering_model()
+        token_ids = model.tokenizer.encode_questions(QUESTIONS)
+        found = search(model, token_ids)
+        self.assertEqual(found["token_ids"].shape, (8, 1, 7))
+        self.assert_all_equal(
+            found["token_ids"][:, 0], model.generate(token_ids)
+        )
+        self.assert_all_equal(found["scores"], found["log_probs"])
+        short = search(model, token_ids, 3)
+        self.assert_all_equal(short["token_ids"], found["token_ids"][..., :3])
+
+    @parameterized.product(beam_width=[1, 4], length_penalty=[0.0, 0.6])
+    def test_scores_are_those_of_the_answers(self, beam_width, length_penalty):
+        model = make_answering_model()
+        token_ids = model.tokenizer.encode_questions(QUESTIONS)
+        found = search(
+            model,
+            token_ids,
+            beam_width=beam_width,
+            length_penalty=length_penalty,
+        )
+        answers = found["token_ids"]
+        self.assertEqual(answers.shape, (8, beam_width, 7))
+        self.assertEqual(
+            [found[name].dtype.name for name in sorted(found)],
+            ["float32", "float32", "int32"],
+        )
+        log_probs = log_probs_of(model, token_ids, answers)
+        self.assert_all_close(found["log_probs"], log_probs, rtol=1e-4)
+        lengths = np.sum(answers != model.tokenizer.pad_id, axis=-1)
+        self.assertGreater(len(np.unique(lengths)), 1)
+        scores = log_probs / ((5.0 + lengths) / 6.0) ** length_penalty
+        self.assert_all_close(found["scores"], scores, rtol=1e-4)
+        # The best first, and none twice.
+        self.assertTrue(np.all(np.diff(found["scores"]) <= 0.0))
+        for row in answers:
+            self.assertLen(np.unique(row, axis=0), beam_width)
+
+    def test_a_pad_symbol_that_is_answered_counts(self):
+        model = make_model(num_layers=1)
+        set_pad_logit(model, 2.0)
+        token_ids = model.tokenizer.encode_questions(QUESTIONS)
+        found = search(model, token_ids, length_penalty=1.0)
+        answers = found["token_ids"]
+        is_answer = is_up_to_the_end(answers, model.tokenizer.end_id)
+        self.assertTrue(np.any((answers == 0) & is_answer))
+        self.assertTrue(np.any((answers == 0) & ~is_answer))
+        lengths = np.sum(is_answer, axis=-1)
+        self.assert_all_close(
+            found["scores"], found["log_probs"] * 6.0 / (5.0 + lengths)
+        )
+
+    def test_a_beam_finds_likelier_answers_than_greedy_search(self):
+        # Not a law, but so for these questions, as for most.
+        model = make_answering_model()
+        token_ids = model.tokenizer.encode_questions(QUESTIONS)
+        greedy = search(model, token_ids)["log_probs"][:, 0]
+        beam = search(model, token_ids, beam_width=4)["log_probs"][:, 0]
+        self.assertTrue(np.all(beam >= greedy - 1e-5))
+        self.assertTrue(np.any(beam > greedy + 1e-2))
+
+    @parameterized.parameters(*BINDINGS)
+    def test_cached_beam_equals_uncached(self, binding):
+        model = make_answering_model(binding=binding)
+        token_ids = model.tokenizer.encode_questions(QUESTIONS)
+        kwargs = {"beam_width": 3, "length_penalty": 0.6}
+        found = search(model, token_ids, max_length=7, **kwargs)
+        expected = uncached_beam_search(
+            model, token_ids, max_length=7, **kwargs
+        )
+        self.assert_found_equal(found, expected)
+        is_ended = np.any(found["token_ids"] == model.tokenizer.end_id, axis=-1)
+        self.assertTrue(np.any(is_ended))
+        self.assertFalse(np.all(is_ended))
+
+    @parameterized.product(beam_width=[1, 3], max_length=[2, 5])
+    def test_reads_a_question_once(self, beam_width, max_length):
+        model = make_answering_model()
+        token_ids = model.tokenizer.encode_questions(QUESTIONS)
+        with mock.patch.object(
+            TPMultiHeadAttention,
+            "project_keys_and_values",
+            autospec=True,
+            side_effect=TPMultiHeadAttention.project_keys_and_values,
+        ) as project:
+            search(model, token_ids, max_length, beam_width=beam_width)
+        batch_sizes = {cell.name: [] for cell in model.decoder_cells}
+        for call in project.call_args_list:
+            for cell in model.decoder_cells:
+                if call.args[0] is cell.cross_attention:
+                    batch_sizes[cell.name].append(call.args[1].shape[0])
+        # Once, and not once for every beam.
+        self.assertEqual(
+            batch_sizes, {cell.name: [8] for cell in model.decoder_cells}
+        )
+
+    @parameterized.parameters(1, 3)
+    def test_padding_of_questions_has_no_influence(self, beam_width):
+        model = make_answering_model(num_layers=1)
+        questions = ["1+2", "33+21+0+1"]
+        token_ids = model.tokenizer.encode_questions(questions)
+        found = search(model, token_ids, beam_width=beam_width)
+        padded = np.pad(token_ids, ((0, 0), (0, 5)))
+        self.assert_found_equal(
+            search(model, padded, beam_width=beam_width), found
+        )
+        alone = model.tokenizer.encode_questions(questions[:1])
+        self.assertLess(alone.shape[1], token_ids.shape[1])
+        self.assert_found_equal(
+            search(model, alone, beam_width=beam_width),
+            {name: values[:1] for name, values in found.items()},
+        )
+
+    @parameterized.parameters(1, 3)
+    def test_compiles_for_batches_of_any_size(self, beam_width):
+        model = make_answering_model(num_layers=1)
+        traced = []
+
+        def search_traced(token_ids):
+            traced.append(token_ids.shape)
+            return model.search(token_ids, 4, beam_width=beam_width)
+
+        compiled_search = compiled(search_traced, [None, None])
+        expected = search(
+            model,
+            model.tokenizer.encode_questions(QUESTIONS),
+            4,
+            beam_width=beam_width,
+        )
+        for size in (1, 2, 7):
+            token_ids = model.tokenizer.encode_questions(QUESTIONS[:size])
+            self.assert_found_equal(
+                compiled_search(token_ids),
+                {name: values[:size] for name, values in expected.items()},
+            )
+        if keras.backend.backend() == "tensorflow":
+            self.assertLen(traced, 1)
+
+    def test_mixed_precision(self):
+        model = make_answering_model(num_layers=1, dtype="mixed_bfloat16")
+        token_ids = model.tokenizer.encode_questions(QUESTIONS)
+        found = search(model, token_ids, beam_width=3)
+        self.assertEqual(
+            [found[name].dtype.name for name in sorted(found)],
+            ["float32", "float32", "int32"],
+        )
+        expected = log_probs_of(model, token_ids, found["token_ids"])
+        self.assert_all_close(found["log_probs"], expected, atol=0.1, rtol=0.05)
+
+
 class SolveTest(LayerTestCase):
     def test_answers_in_the_order_of_the_questions(self):
         model = make_model(num_layers=1)
@@ -279,6 +521,36 @@ class SolveTest(LayerTestCase):
         self.assertEqual(model.solve([]), [])
         for answer in answers:
             self.assertLessEqual(len(answer), 7)
+
+    @unittest.skipIf(
+        keras.backend.backend() != "tensorflow",
+        "Elsewhere every shape is compiled.",
+    )
+    def test_is_traced_at_most_three_times(self):
+        model = make_model(num_layers=1)
+        with mock.patch.object(
+            Transformer,
+            "generate",
+            autospec=True,
+            side_effect=Transformer.generate,
+        ) as generate:
+            for questions, expected_shapes in (
+                # As asked first, then of any size, then of any length, too.
+                (["1"], [(1, 3)]),
+                (["1", "2"], [(None, 3)]),
+                (["3"] * 5, []),
+                (["1+1", "2"], [(None, None)]),
+                (["33+21+0+1"], []),
+                (["3+3", "2+0", "1"], []),
+            ):
+                generate.reset_mock()
+                answers = model.solve(questions)
+                self.assertLen(answers, len(questions))
+                shapes = [
+                    tuple(call.args[1].shape)
+                    for call in generate.call_args_list
+                ]
+                self.assertEqual(shapes, expected_shapes)
 
     @parameterized.named_parameters(
         ("empty", ["1+1", ""], "empty"),

@@ -80,7 +80,7 @@ def beam_search(
             ops.zeros((num_beams,), dtype="bool"),
             ops.full((num_beams,), start_id, dtype="int32"),
             ops.zeros((num_beams,), dtype="int32"),
-            ops.where(is_first, 0.0, IMPOSSIBLE),
+            _certain_where(is_first),
             ops.full((num_beams, max_length), pad_id, dtype="int32"),
             cache,
         ),
@@ -110,6 +110,12 @@ def penalty_divisor(lengths, length_penalty):
     return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
 
 
+def _certain_where(condition):
+    """Log-probabilities: 0 where a condition holds, else `IMPOSSIBLE`."""
+    # Not a `where` of two Python numbers: that has Keras's default dtype.
+    return IMPOSSIBLE * ops.cast(ops.logical_not(condition), "float32")
+
+
 def _extend(log_probs, logits, is_ended, pad_id):
     """Log-probabilities of beams `(beams,)` with each token behind them.
 
@@ -118,7 +124,7 @@ def _extend(log_probs, logits, is_ended, pad_id):
     tokens = ops.arange(logits.shape[-1])
     of_tokens = ops.where(
         ops.expand_dims(is_ended, -1),
-        ops.where(ops.equal(tokens, pad_id), 0.0, IMPOSSIBLE),
+        _certain_where(ops.equal(tokens, pad_id)),
         ops.log_softmax(ops.cast(logits, "float32"), axis=-1),
     )
     return ops.expand_dims(log_probs, -1) + of_tokens
@@ -147,7 +153,8 @@ def _best_candidates(
         ops.reshape(scores, (batch_size, beam_width * vocabulary_size)),
         beam_width,
     )
-    first_beams = ops.expand_dims(ops.arange(batch_size) * beam_width, -1)
+    rows = ops.arange(batch_size, dtype="int32")
+    first_beams = ops.expand_dims(rows * beam_width, -1)
     beams = ops.reshape(first_beams + chosen // vocabulary_size, (-1,))
     next_ids = ops.reshape(ops.cast(chosen % vocabulary_size, "int32"), (-1,))
     places = beams * vocabulary_size + next_ids
