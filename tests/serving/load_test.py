@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.experiments.serving_command import serve
+from tpt_keras.serving.export import export
 from tpt_keras.serving.grpc_client import GrpcClient
 from tpt_keras.serving.rest_client import RestClient
 
@@ -95,18 +96,13 @@ def _draw(chance):
 
 
 @pytest.mark.slow
-def test_load(
-    version,
-    untrained_model,
-    trained_version,
-    trained_model,
-    tmp_path,
-):
+def test_load(version, untrained_model, trained_model, tmp_path):
     old = dict(zip(QUESTIONS, untrained_model.solve(QUESTIONS)))
     new = dict(zip(QUESTIONS, trained_model.solve(QUESTIONS)))
     assert all(old[question] != new[question] for question in QUESTIONS)
-    shutil.copytree(version, tmp_path / "1")
-    with serve(f"--saved_model={tmp_path}") as addresses:
+    shutil.copytree(version, tmp_path / "served" / "1")
+    new_version = export(trained_model, tmp_path / "exports")
+    with serve(f"--saved_model={tmp_path / 'served'}") as addresses:
         load = Load(addresses)
         start = time.monotonic()
         load.start()
@@ -114,8 +110,8 @@ def test_load(
         while len(load.exchanges) < REQUESTS // 3:
             time.sleep(0.01)
             assert not load.errors
-        shutil.copytree(trained_version, tmp_path / "partial")
-        (tmp_path / "partial").rename(tmp_path / "2")
+        # As `export` does it: whole at once, under its number.
+        new_version.rename(tmp_path / "served" / "2")
         with RestClient(addresses["rest"]) as client:
             while client.model_status().get(2) != "AVAILABLE":
                 time.sleep(0.01)
