@@ -1,0 +1,70 @@
+"""Trains on several devices, in a process of its own.
+
+TensorFlow fixes its devices when it starts, and a worker is a process.
+
+python -m tests.training.distributed_driver <job as JSON>
+"""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+from tpt_keras.models.transformer_config import TransformerConfig
+from tpt_keras.training.distribution import make_strategy
+from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.train import train
+from tpt_keras.training.training_config import TrainingConfig
+
+
+def train_and_record(model, training, model_dir, options=None, strategy=None):
+    """Trains and returns everything that is to be compared.
+
+    Args:
+        model: Dict of the fields of a `TransformerConfig`.
+        training: Dict of the fields of a `TrainingConfig`.
+        model_dir: Folder of the training.
+        options: Dict of the fields of a `RunOptions`.
+        strategy: A strategy.
+
+    Returns:
+        Dict of arrays: `metrics/<name>`, one number for every row that has
+        it, and `weights/<path>`.
+    """
+    trained = train(
+        TransformerConfig(**model),
+        TrainingConfig(**training),
+        model_dir,
+        options=RunOptions(**(options or {})),
+        strategy=strategy,
+    )
+    record = {}
+    for weight in trained.weights:
+        # Less the model's name, to which Keras adds a number.
+        record[f"weights/{weight.path.partition('/')[2]}"] = weight.numpy()
+    rows = read_metrics(model_dir)
+    for name in {name for row in rows for name in row}:
+        if not name.endswith("_per_second"):
+            record[f"metrics/{name}"] = np.array(
+                [row[name] for row in rows if name in row]
+            )
+    return record
+
+
+def main(job):
+    """Runs the trainings of a job, each into a folder and an .npz beside it.
+
+    Args:
+        job: Dict of `strategy`, `make_strategy`'s arguments, and `trainings`,
+            dicts of `train_and_record`'s and of `record`, the .npz.
+    """
+    strategy = make_strategy(**job["strategy"])
+    for training in job["trainings"]:
+        path = pathlib.Path(training.pop("record"))
+        np.savez(path, **train_and_record(**training, strategy=strategy))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

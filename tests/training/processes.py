@@ -1,0 +1,114 @@
+"""Processes that tests start, kill and wait for; none is left behind."""
+
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+
+from experiments import _cli
+
+ROOT = pathlib.Path(_cli.__file__).parent.parent
+
+# A worker whose partner failed waits for it forever, and Keras's defects used
+# to end so: a hang has to fail. Far above what anything here takes.
+TIMEOUT = 600
+
+
+class Process:
+    """`python -m`, at the repository's root.
+
+    Args:
+        module: Name of the module to run.
+        *arguments: Its command line.
+        output: Path of a file for everything that it prints.
+        environment: Environment variables, next to those of this process.
+    """
+
+    def __init__(self, module, *arguments, output, environment=None):
+        self._output = pathlib.Path(output)
+        with self._output.open("wb") as file:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", module, *map(str, arguments)],
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    # For a killed process's output to be there, too.
+                    "PYTHONUNBUFFERED": "1",
+                    **(environment or {}),
+                },
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def is_running(self):
+        return self._popen.poll() is None
+
+    @property
+    def output(self):
+        return self._output.read_text(errors="replace")
+
+    def kill(self):
+        """Kills at once; does nothing where the process has ended."""
+        self._popen.kill()
+        self._popen.wait()
+
+    def wait(self):
+        """The exit status; a signal's is negative."""
+        return self._popen.wait(TIMEOUT)
+
+    def wait_until(self, condition):
+        """Waits for what the process shall bring about.
+
+        Args:
+            condition: Function without arguments.
+
+        Raises:
+            AssertionError: If the process ends before.
+            TimeoutError: If it takes too long.
+        """
+        deadline = time.monotonic() + TIMEOUT
+        while not condition():
+            assert self.is_running, self.output
+            if time.monotonic() > deadline:
+                raise TimeoutError(self.output)
+            time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def killed_at_the_end(processes):
+    """Whatever happens, the processes do not outlive this."""
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def free_ports(count):
+    """So many ports of this machine that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("localhost", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def cluster(ports):
+    """The environment of every worker of a cluster on this machine."""
+    workers = [f"localhost:{port}" for port in ports]
+    return [
+        {
+            "TF_CONFIG": json.dumps(
+                {
+                    "cluster": {"worker": workers},
+                    "task": {"type": "worker", "index": index},
+                }
+            )
+        }
+        for index in range(len(workers))
+    ]

@@ -1,0 +1,411 @@
+import contextlib
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from tpt_keras.errors import UsageError
+from tpt_keras.models import Transformer
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
+from tpt_keras.training.train import _make_trainer
+from tpt_keras.training.train import train
+from tpt_keras.training.transformer_trainer import TransformerTrainer
+
+PAD_ID = 0
+
+
+def random_batch(seed, rows, source_length=7, target_length=5):
+    """Token ids of random lengths, padded: tokens and rows differ in number.
+
+    All batches of a size have one shape, so that they share a graph.
+    """
+    rng = np.random.default_rng(seed)
+
+    def token_ids(length):
+        ids = rng.integers(3, 70, (rows, length), dtype="int32")
+        lengths = rng.integers(2, length + 1, (rows, 1))
+        return np.where(np.arange(length) < lengths, ids, PAD_ID)
+
+    target = token_ids(target_length + 1)
+    return (
+        {
+            "encoder_token_ids": token_ids(source_length),
+            "decoder_token_ids": target[:, :-1],
+        },
+        target[:, 1:],
+    )
+
+
+def num_tokens(token_ids):
+    return np.count_nonzero(token_ids != PAD_ID)
+
+
+def new_transformer(config, dtype="float32"):
+    """A transformer that is the same every time."""
+    keras.utils.set_random_seed(5)
+    return Transformer(config, dtype=dtype)
+
+
+def new_trainer(
+    config, optimizer="sgd", dtype="float32", jit_compile=False, **kwargs
+):
+    trainer = TransformerTrainer(new_transformer(config, dtype), **kwargs)
+    trainer.compile(
+        optimizer=keras.optimizers.get(optimizer), jit_compile=jit_compile
+    )
+    return trainer
+
+
+def step(trainer, batch):
+    """The results of one step of training."""
+    return trainer.train_on_batch(*batch, return_dict=True)
+
+
+def token_losses(transformer, batch):
+    """numpy's cross-entropies of all tokens that are no padding."""
+    inputs, targets = batch
+    logits = keras.ops.convert_to_numpy(transformer(inputs)).astype("float64")
+    log_shares = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    of_target = np.take_along_axis(log_shares, targets[..., None], -1)
+    return -of_target[..., 0][targets != PAD_ID]
+
+
+def gradients(transformer, batch):
+    """The gradient of the mean over the batch's tokens, as it is written."""
+    inputs, targets = batch
+    with tf.GradientTape() as tape:
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            targets, transformer(inputs)
+        )
+        loss = tf.reduce_mean(losses[targets != PAD_ID])
+    variables = [v.value for v in transformer.trainable_variables]
+    return [
+        tf.convert_to_tensor(gradient).numpy()
+        for gradient in tape.gradient(loss, variables)
+    ]
+
+
+def norm_of(arrays):
+    return np.sqrt(sum(np.sum(np.square(a.astype("float64"))) for a in arrays))
+
+
+def assert_same_weights(transformer, expected, tolerance=1e-5):
+    """Relative to the largest weight of every tensor.
+
+    Less the biases of the attentions' keys, which softmax takes no notice of:
+    their gradients are nothing but rounding.
+    """
+    for ours, theirs in zip(transformer.weights, expected.weights, strict=True):
+        if not ours.path.endswith("key/bias"):
+            theirs = theirs.numpy()
+            error = np.max(np.abs(ours.numpy() - theirs))
+            assert error <= tolerance * np.max(np.abs(theirs)), ours.path
+
+
+def test_the_loss_is_the_mean_over_the_tokens(tiny_config):
+    batch = random_batch(0, rows=6)
+    expected = token_losses(new_transformer(tiny_config), batch)
+    assert len(expected) == num_tokens(batch[1])
+    results = step(new_trainer(tiny_config), batch)
+    assert results["loss"] == pytest.approx(expected.mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("global_clipnorm", [None, 0.1, 100.0])
+def test_the_whole_gradient_is_clipped_and_watched_before(
+    tiny_config, global_clipnorm
+):
+    batch = random_batch(1, rows=6)
+    expected = new_transformer(tiny_config)
+    expected_gradients = gradients(expected, batch)
+    norm = norm_of(expected_gradients)
+    assert 0.2 < norm < 50.0
+    factor = min(1.0, (global_clipnorm or np.inf) / norm)
+    for variable, gradient in zip(
+        expected.trainable_variables, expected_gradients
+    ):
+        variable.assign_sub(0.5 * factor * gradient)
+    trainer = new_trainer(
+        tiny_config,
+        keras.optimizers.SGD(0.5),
+        global_clipnorm=global_clipnorm,
+    )
+    results = step(trainer, batch)
+    assert results["gradient_norm"] == pytest.approx(norm, rel=1e-5)
+    assert_same_weights(trainer.transformer, expected)
+
+
+def three_steps(config, micro_batches):
+    """A trainer after three steps, and their results."""
+    trainer = new_trainer(
+        config,
+        # Its usual epsilon would make steps of gradients' rounding.
+        keras.optimizers.Adam(1e-2, epsilon=1e-5),
+        global_clipnorm=0.1,
+        gradient_accumulation_steps=micro_batches,
+    )
+    batches = [random_batch(seed, rows=4) for seed in range(3)]
+    return trainer, [step(trainer, batch) for batch in batches]
+
+
+@pytest.fixture(scope="module")
+def in_one_go(tiny_config):
+    return three_steps(tiny_config, 1)
+
+
+@pytest.mark.slow
+# More micro-batches than rows leave some empty.
+@pytest.mark.parametrize("micro_batches", [2, 3, 5])
+def test_micro_batches_learn_what_the_batch_does(
+    tiny_config, in_one_go, micro_batches
+):
+    expected_trainer, expected_results = in_one_go
+    trainer, results = three_steps(tiny_config, micro_batches)
+    for ours, expected in zip(results, expected_results, strict=True):
+        assert expected["gradient_norm"] > 0.2
+        assert ours == pytest.approx(expected, rel=1e-5)
+    assert_same_weights(trainer.transformer, expected_trainer.transformer)
+
+
+def dataset(batches):
+    tokens = tf.TensorSpec((None, None), tf.int32)
+    return tf.data.Dataset.from_generator(
+        lambda: iter(batches),
+        output_signature=(
+            {"encoder_token_ids": tokens, "decoder_token_ids": tokens},
+            tokens,
+        ),
+    ).apply(tf.data.experimental.assert_cardinality(len(batches)))
+
+
+def test_evaluation_is_the_mean_over_all_tokens(tiny_config):
+    batches = [
+        random_batch(0, rows=2, target_length=2),
+        random_batch(1, rows=9, target_length=8),
+    ]
+    transformer = new_transformer(tiny_config)
+    losses = [token_losses(transformer, batch) for batch in batches]
+    expected = np.concatenate(losses).mean()
+    of_batches = np.mean([batch.mean() for batch in losses])
+    assert abs(of_batches - expected) > 0.01
+    before = [weight.numpy() for weight in transformer.weights]
+    trainer = TransformerTrainer(transformer)
+    trainer.compile(optimizer="sgd", jit_compile=False)
+    results = trainer.evaluate(dataset(batches), return_dict=True, verbose=0)
+    assert results["loss"] == pytest.approx(expected, rel=1e-5)
+    for weight, value in zip(transformer.weights, before):
+        np.testing.assert_array_equal(weight.numpy(), value)
+
+
+def test_an_epoch_sums_examples_and_tokens_and_averages_the_rest(tiny_config):
+    batches = [random_batch(seed, rows) for seed, rows in ((0, 3), (1, 6))]
+    # Nothing is learned, so that both steps have the same model.
+    trainer = new_trainer(tiny_config, keras.optimizers.SGD(0.0))
+    history = trainer.fit(dataset(batches), shuffle=False, verbose=0).history
+    assert history["examples"] == [9]
+    assert history["tokens"] == [
+        sum(
+            num_tokens(inputs["encoder_token_ids"]) + num_tokens(targets)
+            for inputs, targets in batches
+        )
+    ]
+    losses = [token_losses(trainer.transformer, batch) for batch in batches]
+    assert history["loss"] == [
+        pytest.approx(np.concatenate(losses).mean(), rel=1e-5)
+    ]
+    assert history["gradient_norm"] == [
+        pytest.approx(
+            np.mean(
+                [norm_of(gradients(trainer.transformer, b)) for b in batches]
+            ),
+            rel=1e-5,
+        )
+    ]
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precisions_train(tiny_config, precision):
+    trainer = new_trainer(
+        tiny_config, keras.optimizers.Adam(1e-2), precision, global_clipnorm=0.1
+    )
+    scales = precision == "mixed_float16"
+    assert scales == isinstance(
+        trainer.optimizer, keras.optimizers.LossScaleOptimizer
+    )
+    batch = random_batch(0, rows=6)
+    results = [step(trainer, batch) for _ in range(5)]
+    losses = [result["loss"] for result in results]
+    norms = [result["gradient_norm"] for result in results]
+    assert np.all(np.isfinite(losses + norms))
+    assert losses[-1] < losses[0] - 0.3
+    expected = step(new_trainer(tiny_config), batch)
+    assert losses[0] == pytest.approx(expected["loss"], rel=0.01)
+    # Not the scaled gradient's, which would be 2**15 times that.
+    assert norms[0] == pytest.approx(expected["gradient_norm"], rel=0.02)
+    for weight in trainer.transformer.weights:
+        assert weight.dtype == "float32"
+        assert np.all(np.isfinite(weight.numpy())), weight.path
+
+
+def test_a_scaled_gradient_is_clipped_where_the_unscaled_is(tiny_config):
+    """One step of SGD is as long as the gradient after clipping."""
+    trainer = new_trainer(
+        tiny_config,
+        keras.optimizers.SGD(1.0),
+        "mixed_float16",
+        global_clipnorm=0.1,
+    )
+    before = trainer.transformer.get_weights()
+    step(trainer, random_batch(0, rows=6))
+    after = trainer.transformer.get_weights()
+    length = norm_of([a - b for a, b in zip(after, before)])
+    assert length == pytest.approx(0.1, rel=1e-4)
+
+
+def test_a_step_that_overflows_is_skipped_and_not_watched(tiny_config):
+    trainer = new_trainer(
+        tiny_config, keras.optimizers.SGD(1.0), "mixed_float16"
+    )
+    before = trainer.transformer.get_weights()
+    scale, after_overflow = 2.0**60, []
+
+    def set_scale(index, logs):
+        if index == 0:
+            trainer.optimizer.dynamic_scale.assign(scale)
+        else:
+            after_overflow.append(float(trainer.optimizer.dynamic_scale))
+            after_overflow.append(trainer.transformer.get_weights())
+            trainer.optimizer.dynamic_scale.assign(2.0**10)
+
+    batches = [random_batch(seed, rows=6) for seed in range(2)]
+    history = trainer.fit(
+        dataset(batches),
+        shuffle=False,
+        verbose=0,
+        callbacks=[
+            keras.callbacks.LambdaCallback(on_train_batch_begin=set_scale)
+        ],
+    ).history
+    new_scale, weights = after_overflow
+    assert new_scale == scale / 2
+    for value, expected in zip(weights, before, strict=True):
+        np.testing.assert_array_equal(value, expected)
+    # What is left is the second step's alone, with the weights of the start.
+    expected = step(new_trainer(tiny_config), batches[1])
+    assert history["gradient_norm"] == [
+        pytest.approx(expected["gradient_norm"], rel=0.02)
+    ]
+    assert history["examples"] == [12]
+
+
+@pytest.mark.slow
+def test_xla_computes_the_same(tiny_config):
+    batches = [random_batch(seed, rows=6) for seed in range(2)]
+    results = []
+    for jit_compile in (True, False):
+        trainer = new_trainer(
+            tiny_config,
+            keras.optimizers.SGD(0.1),
+            jit_compile=jit_compile,
+            global_clipnorm=0.1,
+        )
+        assert trainer.jit_compile == jit_compile
+        results.append([step(trainer, batch) for batch in batches])
+    for ours, expected in zip(*results):
+        assert ours == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_keras_own_fit_of_a_transformer_learns_the_same(tiny_config, optimizer):
+    """As whoever takes the model alone trains it."""
+    inputs, targets = random_batch(0, rows=6)
+    transformer = new_transformer(tiny_config)
+    transformer.compile(
+        optimizer=keras.optimizers.get(optimizer),
+        loss=TokenCrossEntropy(transformer.tokenizer.pad_id),
+        jit_compile=False,
+    )
+    history = transformer.fit(inputs, targets, batch_size=6, verbose=0).history
+    trainer = new_trainer(tiny_config, optimizer)
+    results = step(trainer, (inputs, targets))
+    assert history["loss"] == [pytest.approx(results["loss"], rel=1e-5)]
+    assert_same_weights(trainer.transformer, transformer)
+
+
+@contextlib.contextmanager
+def optimized_graphs():
+    """Collects the graphs that TensorFlow runs meanwhile in a list."""
+    graphs = []
+    context.enable_run_metadata()
+    try:
+        yield graphs
+        graphs += [
+            functions.post_optimization_graph
+            for functions in context.export_run_metadata().function_graphs
+        ]
+    finally:
+        context.disable_run_metadata()
+
+
+def count_ops(graphs, op):
+    """How often an op is in graphs and in the functions that they call."""
+    return sum(
+        node.op == op
+        for graph in graphs
+        for nodes in (graph.node, *(f.node_def for f in graph.library.function))
+        for node in nodes
+    )
+
+
+@pytest.fixture(scope="module")
+def rematerialized(tiny_config, tiny_training):
+    """Trainers with and without, after three steps, and their graphs."""
+    trainers, softmaxes = [], []
+    for rematerialize in (True, False):
+        keras.utils.set_random_seed(5)
+        trainer = _make_trainer(
+            tiny_config,
+            tiny_training,
+            RunOptions(rematerialize=rematerialize),
+        )
+        with optimized_graphs() as graphs:
+            step(trainer, random_batch(0, rows=6))
+        softmaxes.append(count_ops(graphs, "Softmax"))
+        for seed in (1, 2):
+            step(trainer, random_batch(seed, rows=6))
+        trainers.append(trainer)
+    return trainers, softmaxes
+
+
+def test_rematerialized_trainings_learn_the_same(rematerialized):
+    ours, expected = rematerialized[0]
+    assert_same_weights(ours.transformer, expected.transformer)
+    assert int(ours.optimizer.iterations) == 3
+
+
+def test_rematerialized_activations_are_computed_twice(
+    rematerialized, tiny_config
+):
+    """And so need not be kept: in the graph that runs, optimised.
+
+    There and not in the one that was traced, for an optimiser that saw through
+    it would share what is computed twice, and save no memory.
+    """
+    attentions = 3 * tiny_config.num_layers
+    assert rematerialized[1] == [2 * attentions, attentions]
+
+
+def test_rematerialization_is_refused_with_dropout(
+    tmp_path, tiny_config, tiny_training
+):
+    with pytest.raises(UsageError, match="needs a dropout of 0"):
+        train(
+            dataclasses.replace(tiny_config, dropout=0.1),
+            tiny_training,
+            tmp_path / "model",
+            options=RunOptions(rematerialize=True),
+        )
+    assert not (tmp_path / "model").exists()
