@@ -119,17 +119,19 @@ def tokens_of(row, end_id):
 
 
 @pytest.mark.parametrize(
-    ("model", "served", "options"),
+    ("model_fixture", "served_fixture", "options"),
     [
         ("untrained_model", "served", {}),
         ("summing_model", "summing_served", {}),
         ("untrained_model", "options_served", OPTIONS),
     ],
 )
-def test_log_probs_are_those_of_the_logits(request, model, served, options):
+def test_log_probs_are_those_of_the_logits(
+    request, model_fixture, served_fixture, options
+):
     """Added up here, step for step, from another signature's logits."""
-    model = request.getfixturevalue(model)
-    served = request.getfixturevalue(served)
+    model = request.getfixturevalue(model_fixture)
+    served = request.getfixturevalue(served_fixture)
     options = {"beam_width": 1, "length_penalty": 0.0, **options}
     questions = [QUESTIONS[0], QUESTIONS[2], QUESTIONS[4]]
     max_length = options.pop("max_answer_length", 30) + 1
