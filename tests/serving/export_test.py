@@ -133,7 +133,12 @@ def test_log_probs_are_those_of_the_logits(
     model = request.getfixturevalue(model_fixture)
     served = request.getfixturevalue(served_fixture)
     options = {"beam_width": 1, "length_penalty": 0.0, **options}
-    questions = [QUESTIONS[0], QUESTIONS[2], QUESTIONS[4]]
+    # Also answers that end before others do: 3 and 18.
+    questions = (
+        ["1+2", "9+9"]
+        if model_fixture == "summing_model"
+        else [QUESTIONS[0], QUESTIONS[2], QUESTIONS[4]]
+    )
     max_length = options.pop("max_answer_length", 30) + 1
     tokenizer = model.tokenizer
     token_ids = keras.ops.convert_to_numpy(
