@@ -3,7 +3,12 @@
 import dataclasses
 import os
 
+import hypothesis
 import pytest
+
+# How long an example takes is the machine's business, not the test's.
+hypothesis.settings.register_profile("no_deadline", deadline=None)
+hypothesis.settings.load_profile("no_deadline")
 
 # Before TensorFlow is imported: its native chatter on standard error.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -62,7 +62,6 @@ def assert_batches_equal(batch, other):
     np.testing.assert_array_equal(targets, other_targets)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 90), st.integers(1, 20), st.integers(0, 2**32))
 def test_every_epoch_visits_every_problem_once(count, batch_size, seed):
     source = numbered_source(count)
@@ -95,7 +94,7 @@ def test_epochs_and_seeds_differ():
         assert not same
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 60), st.integers(1, 60), st.integers(1, 9))
 def test_start_step_is_skipping(start_step, count, batch_size):
     with pytest.MonkeyPatch.context() as patch:
@@ -253,7 +252,6 @@ def test_no_problems():
         ProblemBatches(ListSource([]), TOKENIZER, 8)
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 160), st.integers(0, 30)),
