@@ -318,6 +318,7 @@ def test_xla_computes_the_same(tiny_config):
         assert ours == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_keras_own_fit_of_a_transformer_learns_the_same(tiny_config, optimizer):
     """As whoever takes the model alone trains it."""
@@ -380,12 +381,14 @@ def rematerialized(tiny_config, tiny_training):
     return trainers, softmaxes
 
 
+@pytest.mark.slow
 def test_rematerialized_trainings_learn_the_same(rematerialized):
     ours, expected = rematerialized[0]
     assert_same_weights(ours.transformer, expected.transformer)
     assert int(ours.optimizer.iterations) == 3
 
 
+@pytest.mark.slow
 def test_rematerialized_activations_are_computed_twice(
     rematerialized, tiny_config
 ):
