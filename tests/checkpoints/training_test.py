@@ -23,7 +23,7 @@ from absl.testing import parameterized
 from tpt_keras.checkpoints import from_reference
 from tpt_keras.checkpoints import to_reference
 from tpt_keras.training.pytorch_adam import PyTorchAdam
-from tpt_keras.training.transformer_trainer import TransformerTrainer
+from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
 
 torch = pytest.importorskip(
     "torch", reason="the released checkpoints need tpt_keras[torch]"
@@ -56,17 +56,35 @@ def make_batches():
     ]
 
 
+def compile_keras(model, optimizer_class):
+    """What trains the model.
+
+    `TransformerTrainer` is TensorFlow's. Elsewhere Keras's own step has to do
+    the same, which it does on one device; it does not tell the norm.
+    """
+    adam = {"beta_1": 0.9, "beta_2": 0.995, "epsilon": 1e-8}
+    if keras.backend.backend() == "tensorflow":
+        from tpt_keras.training.transformer_trainer import TransformerTrainer
+
+        trainer = TransformerTrainer(model, global_clipnorm=CLIP_NORM)
+        trainer.compile(optimizer_class(1e-4, **adam), jit_compile=False)
+        return trainer
+    model.compile(
+        optimizer_class(1e-4, **adam, global_clipnorm=CLIP_NORM),
+        loss=TokenCrossEntropy(pad_id=PAD),
+        jit_compile=False,
+    )
+    return model
+
+
 def train_keras(model, optimizer_class):
     """Trains in place.
 
     Returns:
-        The losses, and the norms of the gradients before they are clipped.
+        The losses, and the norms of the gradients before they are clipped,
+        where they are known.
     """
-    trainer = TransformerTrainer(model, global_clipnorm=CLIP_NORM)
-    trainer.compile(
-        optimizer=optimizer_class(1e-4, beta_1=0.9, beta_2=0.995, epsilon=1e-8),
-        jit_compile=False,
-    )
+    trainer = compile_keras(model, optimizer_class)
     losses, norms = [], []
     for source, target in make_batches():
         inputs = {
@@ -78,7 +96,8 @@ def train_keras(model, optimizer_class):
             inputs, target[:, 1:], return_dict=True
         )
         losses.append(float(metrics["loss"]))
-        norms.append(float(metrics["gradient_norm"]))
+        if "gradient_norm" in metrics:
+            norms.append(float(metrics["gradient_norm"]))
     return losses, norms
 
 
@@ -128,7 +147,8 @@ class TrainingTest(parameterized.TestCase):
         self.assertGreater(min(expected_norms), CLIP_NORM)
         losses, norms = train_keras(model, optimizer_class)
         np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
-        np.testing.assert_allclose(norms, expected_norms, rtol=1e-4)
+        if norms:
+            np.testing.assert_allclose(norms, expected_norms, rtol=1e-4)
         expected = {
             name: weight.detach().numpy()
             for name, weight in twin.weights.items()
