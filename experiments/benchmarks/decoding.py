@@ -30,6 +30,7 @@ flags.DEFINE_string("preset", "tp_transformer", "Name of the model's preset.")
 flags.DEFINE_list("batch_sizes", ["1", "64"], "Questions in a batch.")
 flags.DEFINE_list("precisions", ["float32", "bfloat16"], "Dtypes.")
 flags.DEFINE_integer("repeats", 5, "Timed calls of each way.")
+flags.DEFINE_integer("threads", None, "Threads; default: TensorFlow's choice.")
 flags.DEFINE_bool("export", True, "Whether to export and time that, too.")
 flags.DEFINE_string("output", None, "JSON file for the results.")
 
@@ -38,9 +39,13 @@ MATRIX_SIZE = 4096
 
 def main():
     import keras
+    import tensorflow as tf
 
     from tpt_keras.models import Transformer
 
+    if FLAGS.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(FLAGS.threads)
     questions, _ = middling_problems(max(map(int, FLAGS.batch_sizes)))
     results = []
     for precision in FLAGS.precisions:
@@ -126,10 +131,11 @@ def all_again_decoder(model):
             x = cell(
                 x,
                 encoder_output,
+                decoder_padding_mask=model.padding_mask(prefix),
                 encoder_padding_mask=model.padding_mask(encoder_token_ids),
             )
-        logits = model.embedding(x[:, -1:], reverse=True)
-        return tf.argmax(logits, axis=-1, output_type=tf.int32)
+        logits = model.embedding(x, reverse=True)
+        return tf.argmax(logits[:, -1:], axis=-1, output_type=tf.int32)
 
     def decode(token_ids):
         token_ids = tf.constant(token_ids)

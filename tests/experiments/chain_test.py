@@ -23,6 +23,19 @@ def test_from_nothing_to_answers(run, tmp_path):
         assert result.status == 0
         return result.stdout
 
+    check_data(succeed, data_dir)
+    check_training(succeed, data_dir, model_dir)
+    check_evaluation(succeed, model_dir)
+    printed = succeed(
+        "export", f"--model_dir={model_dir}", f"--export_dir={export_dir}"
+    )
+    assert printed.splitlines()[-1] == str(export_dir / "1")
+    # As a user calls them: without the model's classes.
+    check_solving(export_dir, model_dir)
+    check_quiz(export_dir, data_dir)
+
+
+def check_data(succeed, data_dir):
     prepare = [
         "prepare_data",
         f"--modules={MODULE}",
@@ -34,6 +47,8 @@ def test_from_nothing_to_answers(run, tmp_path):
     assert str(data_dir) in succeed(*prepare)
     assert "there already" in succeed(*prepare)
 
+
+def check_training(succeed, data_dir, model_dir):
     train = [
         "train",
         "--preset=tp_transformer_tiny",
@@ -64,6 +79,8 @@ def test_from_nothing_to_answers(run, tmp_path):
         True,
     ]
 
+
+def check_evaluation(succeed, model_dir):
     # Data and modules are those of the training.
     printed = succeed("evaluate", f"--model_dir={model_dir}", "--batch_size=5")
     results = json.loads((model_dir / "evaluation.json").read_text())
@@ -84,14 +101,8 @@ def test_from_nothing_to_answers(run, tmp_path):
     )
     (model_dir / "hidden.keras").rename(model_dir / "model.keras")
 
-    export = [
-        "export",
-        f"--model_dir={model_dir}",
-        f"--export_dir={export_dir}",
-    ]
-    assert succeed(*export).splitlines()[-1] == str(export_dir / "1")
 
-    # The last two as a user calls them: without the model's classes.
+def check_solving(export_dir, model_dir):
     questions = ["What is the tens digit of 31859?", "1 + 1"]
     solved = run_alone(
         "solve",
@@ -102,6 +113,9 @@ def test_from_nothing_to_answers(run, tmp_path):
     from tpt_keras.models.load_model import load_model
 
     assert solved.stdout.splitlines() == load_model(model_dir).solve(questions)
+
+
+def check_quiz(export_dir, data_dir):
     asked = run_alone(
         "quiz",
         f"--saved_model={export_dir}",

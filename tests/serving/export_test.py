@@ -568,6 +568,7 @@ def test_a_graph_that_a_server_refuses_is_not_exported(
         ({"beam_width": 0}, "beam_width must be positive.*: 0"),
         ({"beam_width": -3}, "beam_width must be positive.*: -3"),
         ({"max_answer_length": 0}, "max_answer_length must be positive.*: 0"),
+        ({"length_penalty": float("nan")}, "length_penalty.*finite.*: nan"),
         ({"precision": "float16"}, "precision 'float16'.*: bfloat16, float32"),
         ({"precision": "mixed_bfloat16"}, "precision 'mixed_bfloat16'"),
     ],

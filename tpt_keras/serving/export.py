@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 import shutil
 
@@ -63,6 +64,11 @@ def export(
     if max_answer_length is not None and max_answer_length < 1:
         raise UsageError(
             f"max_answer_length must be positive. Received: {max_answer_length}"
+        )
+    if not math.isfinite(length_penalty):
+        raise UsageError(
+            f"length_penalty must be a finite number. Received: "
+            f"{length_penalty}"
         )
     model = _with_precision(model, precision)
     answering = QuestionAnswering(

@@ -1,7 +1,6 @@
 import importlib
 import sys
 
-import keras
 import numpy as np
 import pytest
 from absl import flags
@@ -105,10 +104,13 @@ def test_real_batch(train_step):
     assert ((targets == 2).sum(axis=1) == 1).all()
 
 
-def test_preset_model(train_step):
-    model = train_step.preset_model("tp_transformer_c")
-    assert isinstance(model, keras.Model)
-    assert model.config.intermediate_dim == 512
+@pytest.mark.parametrize("xla", [False, True])
+def test_preset_trainer(train_step, xla):
+    trainer = train_step.preset_trainer("tp_transformer_tiny", xla)
+    assert trainer.transformer.config.binding == "hadamard"
+    batch = make_batch(3, source=11, target=5)
+    first, second = (trainer.train_on_batch(*batch)[0] for _ in range(2))
+    assert second < first
 
 
 def test_interleaved_medians(monkeypatch):
