@@ -4,7 +4,7 @@ import statistics
 import time
 
 
-def interleaved_medians(functions, repeats, warmup=2):
+def interleaved_medians(functions, repeats, warmup=2, untimed=0):
     """Times functions in turn, so that a slow minute falls on all of them.
 
     Args:
@@ -12,6 +12,8 @@ def interleaved_medians(functions, repeats, warmup=2):
             return when the work is done.
         repeats: Timed calls of each.
         warmup: Untimed calls of each before.
+        untimed: Untimed calls before each timed one, for functions that push
+            each other out of a cache that each has for itself in use.
 
     Returns:
         Dict of name to median seconds.
@@ -19,6 +21,8 @@ def interleaved_medians(functions, repeats, warmup=2):
     seconds = {name: [] for name in functions}
     for turn in range(warmup + repeats):
         for name, function in functions.items():
+            for _ in range(untimed):
+                function()
             start = time.perf_counter()
             function()
             if turn >= warmup:

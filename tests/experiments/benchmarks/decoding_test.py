@@ -20,12 +20,14 @@ def test_measures_what_it_says(run, tmp_path, monkeypatch):
         "--precisions=float32",
         "--batch_sizes=1,3",
         "--repeats=1",
+        "--max_length=7",
         f"--output={path}",
     )
     assert result.status == 0, result
     one, three, first = json.loads(path.read_text())
     assert (one["batch_size"], three["batch_size"]) == (1, 3)
     for row in (one, three):
+        assert row["max_length"] == 7
         for way in ("all_again", "cached", "saved_model"):
             assert row[way] > 0
     assert first["steady"] > 0

@@ -136,3 +136,11 @@ def test_interleaved_medians(monkeypatch):
     assert medians == {"slow start": 2.0, "steady": 3.0}
     # In turn, so that a slow minute falls on all.
     assert calls == ["slow start", "steady"] * 4
+    calls.clear()
+    medians = interleaved_medians(
+        {"second is faster": work("second is faster", [9.0, 1.0])},
+        repeats=1,
+        warmup=0,
+        untimed=1,
+    )
+    assert medians == {"second is faster": 1.0}
