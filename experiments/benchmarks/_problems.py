@@ -16,7 +16,9 @@ def middling_problems(count):
     problems = [
         problem
         for module in MODULES
-        for problem in draw_problems(module, "train_medium", 0, 0, count=6)
+        for problem in draw_problems(
+            module, "train_medium", 0, 0, count=max(6, count // 20)
+        )
     ]
     problems.sort(key=lambda problem: len(problem[0]))
     middle = (len(problems) - count) // 2

@@ -9,6 +9,10 @@ at every step, until all rows are done or at the length limit), and of the
 exported SavedModel, strings in and out, timed in turn. Then how long the first
 answer takes after a SavedModel is loaded and its warm-up requests replayed.
 
+On the JAX backend, which has no SavedModel here, with `--noexport`:
+
+    KERAS_BACKEND=jax python -m experiments.benchmarks.decoding --noexport
+
 The weights are random: what a model has learned changes when its answers end,
 for all ways of decoding alike.
 """
@@ -21,8 +25,11 @@ import time
 from absl import flags
 
 from experiments import _cli
+from experiments.benchmarks._compiled import compiled
+from experiments.benchmarks._compiled import matrix_product
 from experiments.benchmarks._problems import middling_problems
 from experiments.benchmarks._timing import interleaved_medians
+from tpt_keras.errors import UsageError
 
 FLAGS = flags.FLAGS
 
@@ -37,19 +44,22 @@ flags.DEFINE_integer(
     "longest answer of the data, and the end symbol.",
 )
 flags.DEFINE_integer("threads", None, "Threads; default: TensorFlow's choice.")
+flags.DEFINE_integer(
+    "matrix_size", 4096, "Rows of the matrices whose product is timed."
+)
 flags.DEFINE_bool("export", True, "Whether to export and time that, too.")
 flags.DEFINE_string("output", None, "JSON file for the results.")
-
-MATRIX_SIZE = 4096
 
 
 def main():
     import keras
-    import tensorflow as tf
 
     from tpt_keras.models import Transformer
 
+    check_backend(keras.backend.backend())
     if FLAGS.threads:
+        import tensorflow as tf
+
         tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
         tf.config.threading.set_inter_op_parallelism_threads(FLAGS.threads)
     questions, _ = middling_problems(max(map(int, FLAGS.batch_sizes)))
@@ -76,22 +86,26 @@ def main():
         pathlib.Path(FLAGS.output).write_text(json.dumps(results, indent=2))
 
 
+def check_backend(backend):
+    if backend != "tensorflow" and (FLAGS.export or FLAGS.threads):
+        raise UsageError(
+            f"--export and --threads are for TensorFlow; with "
+            f"KERAS_BACKEND={backend}, say --noexport and leave out --threads."
+        )
+
+
 def matrix_product_rate(precision):
     """What the machine can do, in floating-point operations a second."""
-    import tensorflow as tf
-
-    matrix = tf.cast(tf.random.normal((MATRIX_SIZE, MATRIX_SIZE)), precision)
-    seconds = interleaved_medians(
-        {"": lambda: tf.matmul(matrix, matrix).numpy()}, repeats=3
-    )
-    return 2 * MATRIX_SIZE**3 / seconds[""]
+    multiply = matrix_product(FLAGS.matrix_size, precision)
+    seconds = interleaved_medians({"": multiply}, repeats=3)
+    return 2 * FLAGS.matrix_size**3 / seconds[""]
 
 
 def export_model(model, precision, folder):
-    from tpt_keras.serving.export import export
-
     if not FLAGS.export:
         return None
+    from tpt_keras.serving.export import export
+
     return export(
         model,
         folder,
@@ -123,27 +137,24 @@ def time_decoding(model, version, questions):
 
 
 def compiled_generator(model):
-    import tensorflow as tf
+    from keras import ops
 
-    generate = tf.function(
+    generate = compiled(
         lambda token_ids: model.generate(token_ids, max_length(model)),
-        input_signature=[tf.TensorSpec((None, None), tf.int32)],
+        [((None, None), "int32")],
+        model,
     )
-    return lambda token_ids: generate(token_ids).numpy()
+    return lambda token_ids: ops.convert_to_numpy(generate(token_ids))
 
 
 def all_again_decoder(model):
     """Greedy decoding as the released code does it, the parts compiled."""
     import numpy as np
-    import tensorflow as tf
+    from keras import ops
 
-    tokens = tf.TensorSpec((None, None), tf.int32)
-    state = tf.TensorSpec(
-        (None, None, model.config.hidden_dim), model.compute_dtype
-    )
-    encode = tf.function(model.encode, input_signature=[tokens])
+    tokens = ((None, None), "int32")
+    state = ((None, None, model.config.hidden_dim), model.compute_dtype)
 
-    @tf.function(input_signature=[tokens, state, tokens])
     def next_ids(encoder_token_ids, encoder_output, prefix):
         x = model.embedding(prefix)
         for cell in model.decoder_cells:
@@ -154,20 +165,27 @@ def all_again_decoder(model):
                 encoder_padding_mask=model.padding_mask(encoder_token_ids),
             )
         logits = model.embedding(x, reverse=True)
-        return tf.argmax(logits[:, -1:], axis=-1, output_type=tf.int32)
+        return ops.argmax(logits[:, -1:], axis=-1)
+
+    encode = compiled(model.encode, [tokens], model)
+    next_ids = compiled(next_ids, [tokens, state, tokens], model)
 
     def decode(token_ids):
-        token_ids = tf.constant(token_ids)
+        token_ids = ops.convert_to_tensor(token_ids)
         encoder_output = encode(token_ids)
-        prefix = tf.fill((len(token_ids), 1), model.tokenizer.start_id)
+        prefix = ops.full(
+            (len(token_ids), 1), model.tokenizer.start_id, dtype="int32"
+        )
         is_ended = np.zeros(len(token_ids), bool)
         for _ in range(max_length(model)):
             ids = next_ids(token_ids, encoder_output, prefix)
-            prefix = tf.concat([prefix, ids], axis=1)
-            is_ended |= ids.numpy()[:, 0] == model.tokenizer.end_id
+            prefix = ops.concatenate([prefix, ids], axis=1)
+            is_ended |= (
+                ops.convert_to_numpy(ids)[:, 0] == model.tokenizer.end_id
+            )
             if is_ended.all():
                 break
-        return prefix.numpy()[:, 1:]
+        return ops.convert_to_numpy(prefix)[:, 1:]
 
     return decode
 

@@ -8,6 +8,10 @@ batch of real problems of all modules: of the `transformer` and
 `tp_transformer` presets with our `TransformerTrainer`, and of a model of the
 same size made of keras-hub's TransformerEncoder and TransformerDecoder with
 Keras's own step. Steps are timed in turn.
+
+On the JAX backend, which our trainer is not for, all take Keras's own step:
+
+    KERAS_BACKEND=jax python -m experiments.benchmarks.train_step --xla=true
 """
 
 import gc
@@ -17,6 +21,7 @@ import numpy as np
 from absl import flags
 
 from experiments import _cli
+from experiments.benchmarks._compiled import matrix_product
 from experiments.benchmarks._problems import middling_problems
 from experiments.benchmarks._timing import interleaved_medians
 
@@ -28,11 +33,13 @@ flags.DEFINE_list(
     "precisions", ["float32", "mixed_bfloat16"], "Dtype policies."
 )
 flags.DEFINE_list("xla", ["false", "true"], "Whether to compile with XLA.")
+flags.DEFINE_integer(
+    "matrix_size", 4096, "Rows of the matrices whose product is timed."
+)
 flags.DEFINE_string("output", None, "JSON file for the results.")
 
 PRESETS = ("transformer", "tp_transformer")
 CLIPNORM = 0.1
-MATRIX_SIZE = 4096
 
 
 def main():
@@ -52,7 +59,7 @@ def main():
             seconds = time_steps(precision, xla, batch)
             peak = (
                 2
-                * MATRIX_SIZE**3
+                * FLAGS.matrix_size**3
                 / min(
                     seconds.pop("matrix_product"),
                     seconds.pop("matrix_product_xla"),
@@ -103,16 +110,6 @@ def real_batch(batch_size):
     )
 
 
-def matrix_product(precision, xla):
-    """What the machine can do: a large product, to be timed."""
-    import tensorflow as tf
-
-    dtype = "bfloat16" if precision == "mixed_bfloat16" else "float32"
-    matrix = tf.cast(tf.random.normal((MATRIX_SIZE, MATRIX_SIZE)), dtype)
-    multiply = tf.function(tf.matmul, jit_compile=xla)
-    return lambda: multiply(matrix, matrix).numpy()
-
-
 def time_steps(precision, xla, batch):
     """Median seconds of a step of each model, and of a matrix product."""
     import keras
@@ -127,8 +124,12 @@ def time_steps(precision, xla, batch):
         for name, model in models.items()
     }
     # Timed in turn with the steps, for the machine has slow minutes.
-    timed["matrix_product"] = matrix_product(precision, xla=False)
-    timed["matrix_product_xla"] = matrix_product(precision, xla=True)
+    dtype = precision.removeprefix("mixed_")
+    for name, product_xla in (
+        ("matrix_product", False),
+        ("matrix_product_xla", True),
+    ):
+        timed[name] = matrix_product(FLAGS.matrix_size, dtype, product_xla)
     seconds = interleaved_medians(timed, FLAGS.repeats)
     del models
     keras.backend.clear_session()
@@ -137,14 +138,29 @@ def time_steps(precision, xla, batch):
 
 
 def preset_trainer(preset, xla):
+    import keras
+
     from tpt_keras.models import Transformer
+
+    transformer = Transformer.from_preset(preset)
+    if keras.backend.backend() != "tensorflow":
+        return compile_for_keras_step(transformer, xla)
     from tpt_keras.training.transformer_trainer import TransformerTrainer
 
-    trainer = TransformerTrainer(
-        Transformer.from_preset(preset), global_clipnorm=CLIPNORM
-    )
+    trainer = TransformerTrainer(transformer, global_clipnorm=CLIPNORM)
     trainer.compile(adam(), jit_compile=xla)
     return trainer
+
+
+def compile_for_keras_step(model, xla):
+    from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
+
+    model.compile(
+        adam(global_clipnorm=CLIPNORM),
+        TokenCrossEntropy(pad_id=0),
+        jit_compile=xla,
+    )
+    return model
 
 
 def adam(**kwargs):
@@ -159,7 +175,6 @@ def keras_hub_model(xla):
     import keras_hub
 
     from tpt_keras.models import PRESETS as CONFIGS
-    from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
 
     config = CONFIGS["transformer"]
     inputs = {
@@ -196,12 +211,7 @@ def keras_hub_model(xla):
         )
     y = keras.layers.LayerNormalization()(y)
     model = keras.Model(inputs, embedding(y, reverse=True))
-    model.compile(
-        adam(global_clipnorm=CLIPNORM),
-        TokenCrossEntropy(pad_id=0),
-        jit_compile=xla,
-    )
-    return model
+    return compile_for_keras_step(model, xla)
 
 
 def step_flops(name, batch):

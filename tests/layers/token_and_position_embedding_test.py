@@ -26,6 +26,29 @@ def reference_sinusoids(positions, hidden_dim):
     return rows
 
 
+def backward_program(layer, ids):
+    """What the backend runs for the gradient of the embeddings, as text."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        def total(embeddings):
+            output, _ = layer.stateless_call([embeddings], [], ids)
+            return ops.sum(output)
+
+        return str(jax.make_jaxpr(jax.grad(total))(layer.embeddings.value))
+    import tensorflow as tf
+
+    @tf.function
+    def gradient():
+        with tf.GradientTape() as tape:
+            total = ops.sum(layer(ids))
+        return tf.convert_to_tensor(
+            tape.gradient(total, layer.embeddings.value)
+        )
+
+    return str(gradient.get_concrete_function().graph.as_graph_def())
+
+
 class TokenAndPositionEmbeddingTest(LayerTestCase):
     @parameterized.named_parameters(
         ("bound", {}, {}, 9 * 6 + 6 * 6 + 6),
@@ -132,3 +155,29 @@ class TokenAndPositionEmbeddingTest(LayerTestCase):
         inputs = keras.Input((None,))
         model = keras.Model(inputs, layer(inputs))
         self.assert_all_close(model(IDS.astype("float32")), layer(IDS))
+
+    @parameterized.parameters("float32", "mixed_bfloat16")
+    def test_gradient_of_the_embeddings(self, dtype):
+        layer = TokenAndPositionEmbedding(
+            9, 4, bind_embeddings=False, dtype=dtype
+        )
+        model = keras.Sequential([layer])
+        model.compile(
+            keras.optimizers.SGD(1.0), loss=lambda y, x: ops.sum(y * x)
+        )
+        layer.build()
+        layer.embeddings.assign(np.zeros((9, 4)))
+        # Symbol 7 comes 3,000 times: a sum in bfloat16 would stop at 256.
+        ids = np.resize([7, 2, 7, 7], (40, 100)).astype("int32")
+        model.train_on_batch(ids, np.ones((40, 100, 4), "float32"))
+        expected = np.zeros((9, 4), "float32")
+        np.add.at(expected, ids, -2.0)
+        self.assert_all_close(layer.embeddings, expected)
+
+    def test_gradient_of_the_embeddings_adds_no_rows_one_by_one(self):
+        layer = TokenAndPositionEmbedding(9, 6, bind_embeddings=False)
+        layer.build()
+        program = backward_program(layer, IDS)
+        self.assertRegex(program, "(?i)matmul|dot_general")
+        for one_by_one in ("UnsortedSegmentSum", "scatter-add"):
+            self.assertFalse(one_by_one in program, one_by_one)
