@@ -1,6 +1,8 @@
-"""Functions compiled by whichever backend runs the benchmark."""
+"""Functions compiled by whichever backend runs the benchmark.
 
-import keras
+Keras is imported where it is used: what imports this module parses its flags
+first, and imports TensorFlow quietly.
+"""
 
 
 def compiled(function, signature, model=None, xla=False):
@@ -18,6 +20,8 @@ def compiled(function, signature, model=None, xla=False):
     Returns:
         Function of tensors or arrays. It may return before the work is done.
     """
+    import keras
+
     if keras.backend.backend() == "jax":
         return _compiled_by_jax(function, model)
     import tensorflow as tf
@@ -28,6 +32,7 @@ def compiled(function, signature, model=None, xla=False):
 
 def _compiled_by_jax(function, model):
     import jax
+    import keras
 
     variables = model.variables if model else []
     values = [variable.value for variable in variables]
@@ -52,6 +57,7 @@ def matrix_product(size, dtype, xla=False):
     Returns:
         Function without arguments, which returns when the product is there.
     """
+    import keras
     from keras import ops
 
     matrix = ops.cast(keras.random.normal((size, size)), dtype)

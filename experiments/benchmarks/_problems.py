@@ -13,11 +13,13 @@ def middling_problems(count):
     from tpt_keras.data_generators.mathematics_modules import MODULES
     from tpt_keras.data_generators.problem_shards import draw_problems
 
+    # Several times as many as are wanted, to take the middle of.
+    per_module = max(6, count // 20)
     problems = [
         problem
         for module in MODULES
         for problem in draw_problems(
-            module, "train_medium", 0, 0, count=max(6, count // 20)
+            module, "train_medium", 0, 0, count=per_module
         )
     ]
     problems.sort(key=lambda problem: len(problem[0]))

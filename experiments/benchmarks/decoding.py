@@ -89,7 +89,7 @@ def main():
 def check_backend(backend):
     if backend != "tensorflow" and (FLAGS.export or FLAGS.threads):
         raise UsageError(
-            f"--export and --threads are for TensorFlow; with "
+            "--export and --threads are for TensorFlow; with "
             f"KERAS_BACKEND={backend}, say --noexport and leave out --threads."
         )
 

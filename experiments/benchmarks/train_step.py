@@ -124,12 +124,9 @@ def time_steps(precision, xla, batch):
         for name, model in models.items()
     }
     # Timed in turn with the steps, for the machine has slow minutes.
-    dtype = precision.removeprefix("mixed_")
-    for name, product_xla in (
-        ("matrix_product", False),
-        ("matrix_product_xla", True),
-    ):
-        timed[name] = matrix_product(FLAGS.matrix_size, dtype, product_xla)
+    size, dtype = FLAGS.matrix_size, precision.removeprefix("mixed_")
+    timed["matrix_product"] = matrix_product(size, dtype, xla=False)
+    timed["matrix_product_xla"] = matrix_product(size, dtype, xla=True)
     seconds = interleaved_medians(timed, FLAGS.repeats)
     del models
     keras.backend.clear_session()

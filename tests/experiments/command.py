@@ -66,8 +66,20 @@ def run_alone(name, *arguments):
     Returns:
         A `Result`.
     """
+    return run_python("-m", f"experiments.{name}", *arguments)
+
+
+def run_python(*arguments):
+    """Runs Python where the package is.
+
+    Args:
+        *arguments: Python's command line.
+
+    Returns:
+        A `Result`.
+    """
     process = subprocess.run(
-        [sys.executable, "-m", f"experiments.{name}", *map(str, arguments)],
+        [sys.executable, *map(str, arguments)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,21 +1,20 @@
 """The benchmarks on the JAX backend, in processes that have it."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-from tests.experiments.command import ROOT
+from tests.experiments.command import assert_refused
+from tests.experiments.command import run_alone
+from tests.experiments.command import run_python
 
 DECODING = """
 from experiments import _cli
 from experiments.benchmarks import _problems
+from tests.experiments.benchmarks.decoding_test import QUESTIONS
 
-questions = ["What is 1 + 1?", "Solve 2*x = 4 for x.", "7"]
 # Drawing problems of all modules takes a minute.
-_problems.middling_problems = lambda count: (questions[:count], [])
+_problems.middling_problems = lambda count: (QUESTIONS[:count], [])
 
 from experiments.benchmarks import decoding
 
@@ -35,20 +34,16 @@ assert second < first, (first, second)
 """
 
 
-def run_on_jax(code, *arguments):
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-        capture_output=True,
-        text=True,
-    )
+@pytest.fixture(autouse=True)
+def jax_in_other_processes(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
 
 
 @pytest.mark.slow
 def test_decoding(tmp_path):
     path = tmp_path / "results.json"
-    process = run_on_jax(
+    result = run_python(
+        "-c",
         DECODING,
         "--noexport",
         "--preset=tp_transformer_tiny",
@@ -59,7 +54,7 @@ def test_decoding(tmp_path):
         "--matrix_size=128",
         f"--output={path}",
     )
-    assert process.returncode == 0, process
+    assert result.status == 0, result
     one, three = json.loads(path.read_text())
     assert (one["batch_size"], three["batch_size"]) == (1, 3)
     for row in (one, three):
@@ -70,12 +65,10 @@ def test_decoding(tmp_path):
 
 @pytest.mark.slow
 def test_decoding_exports_on_tensorflow_alone():
-    process = run_on_jax(DECODING)
-    assert process.returncode == 2, process
-    assert "--noexport" in process.stderr
+    assert_refused(run_alone("benchmarks.decoding"), "--noexport")
 
 
 @pytest.mark.slow
 def test_train_step():
-    process = run_on_jax(TRAIN_STEP)
-    assert process.returncode == 0, process
+    result = run_python("-c", TRAIN_STEP)
+    assert result.status == 0, result
