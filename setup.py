@@ -31,6 +31,8 @@ setuptools.setup(
     python_requires=">=3.11",
     install_requires=[
         "absl-py>=2.1",
+        "filelock>=3.13",
+        "google-crc32c>=1.5",
         # tensorflow-datasets imports it without asking for it.
         "importlib_resources",
         "keras>=3.13",

@@ -12,6 +12,7 @@ from tpt_keras.data_generators.mathematics_modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.module_assembly import MAX_DRAWS
 from tpt_keras.data_generators.module_assembly import ModuleAssembly
+from tpt_keras.files import PARTIAL
 
 MODULE = "numbers__place_value"
 SHARD_SIZE = 4
@@ -106,7 +107,8 @@ def test_it_goes_on_from_the_shards_that_are_there(counts, universe, data):
             whole.drawing(*task)[0].unlink()
         # What a killed process was writing.
         for split in SPLITS:
-            (pathlib.Path(folder) / f"{split}-000000.partial-1").write_text("[")
+            name = f"{PARTIAL}1-{split}-000000.json"
+            (pathlib.Path(folder) / name).write_text("[")
         again, asked_again = assemble(counts, folder, universe)
     assert not kept & set(asked_again)
     assert again.problems == whole.problems

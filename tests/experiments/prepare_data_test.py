@@ -12,6 +12,7 @@ from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.data_generators import official_text
 from tpt_keras.data_generators.prepared_data import dataset_builder
+from tpt_keras.files import PARTIAL
 
 COUNTS = ("--train_examples=90", "--evaluation_examples=20", "--num_workers=1")
 
@@ -174,7 +175,7 @@ def test_a_full_disk_while_texts_are_written(prepare, data_dir, monkeypatch):
     path_open = pathlib.Path.open
 
     def open_(self, mode="r", *args, **kwargs):
-        if self.suffix == ".partial" and "w" in mode:
+        if self.name.startswith(PARTIAL) and "w" in mode:
             self = pathlib.Path("/dev/full")
         return path_open(self, mode, *args, **kwargs)
 

@@ -12,6 +12,7 @@ import pathlib
 from tpt_keras.data_generators.mathematics_modules import EXTRAPOLATION_MODULES
 from tpt_keras.data_generators.vocabulary import CHARACTERS
 from tpt_keras.errors import UsageError
+from tpt_keras.files import whole_file
 
 FOLDER = "mathematics_dataset-v1.0"
 _EXTRAPOLATION_OF = {
@@ -58,11 +59,12 @@ def write_problems(path, problems):
         problems: Pairs of question and answer.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("w", encoding="ascii") as file:
+    with (
+        whole_file(path) as partial,
+        partial.open("w", encoding="ascii") as file,
+    ):
         for question, answer in problems:
             file.write(f"{question}\n{answer}\n")
-    partial.replace(path)
 
 
 def read_problems(path):

@@ -17,6 +17,7 @@ from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.module_assembly import ModuleAssembly
 from tpt_keras.data_generators.problem_shards import write_shard
+from tpt_keras.files import whole_file
 
 
 def split_counts(module, train_examples, evaluation_examples):
@@ -207,10 +208,8 @@ def write_module(root, assembly):
         "wanted": assembly.counts,
         "dropped": assembly.dropped,
     }
-    path = report_path(root, module)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(report, indent=2))
-    partial.replace(path)
+    with whole_file(report_path(root, module)) as partial:
+        partial.write_text(json.dumps(report, indent=2))
     shutil.rmtree(root / "shards" / module, ignore_errors=True)
     tqdm.tqdm.write(
         f"{module}: "

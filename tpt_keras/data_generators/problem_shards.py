@@ -6,7 +6,6 @@ number, and on nothing else: not on the process, nor on what it drew before.
 
 import hashlib
 import json
-import os
 import pathlib
 import random
 
@@ -15,6 +14,7 @@ import numpy as np
 from tpt_keras.data_generators.mathematics_modules import problem_functions
 from tpt_keras.data_generators.vocabulary import MAX_ANSWER_LENGTH
 from tpt_keras.data_generators.vocabulary import MAX_QUESTION_LENGTH
+from tpt_keras.files import whole_file
 
 # Small, for the slowest modules draw one or two problems a second.
 PROBLEMS_PER_SHARD = 100
@@ -72,6 +72,7 @@ def write_shard(path, module, split, shard, seed):
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".partial-{os.getpid()}")
-    partial.write_text(json.dumps(draw_problems(module, split, shard, seed)))
-    partial.replace(path)
+    with whole_file(path) as partial:
+        partial.write_text(
+            json.dumps(draw_problems(module, split, shard, seed))
+        )

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpt_keras.errors import UsageError
+from tpt_keras.files import whole_file
 
 _TFRECORD_HEADER = 12  # bytes before a record: its length and a checksum
 _FEATURES = {
@@ -99,9 +100,8 @@ def _record_offsets(path):
             "experiments.prepare_data."
         )
     try:
-        partial = index_path.with_suffix(f".partial-{os.getpid()}.npy")
-        np.save(partial, offsets)
-        partial.replace(index_path)
+        with whole_file(index_path) as partial:
+            np.save(partial, offsets)
     except OSError:
         pass  # a folder that cannot be written: found out anew next time
     return offsets

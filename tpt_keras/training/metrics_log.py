@@ -4,6 +4,8 @@ import pathlib
 
 import tensorflow as tf
 
+from tpt_keras.files import whole_file
+
 
 class MetricsLog:
     """What one watches: `metrics.jsonl` for scripts, `logs/` for TensorBoard.
@@ -27,9 +29,8 @@ class MetricsLog:
         self._path = self._folder / "metrics.jsonl"
         self._writers = {}
         rows = [row for row in read_metrics(model_dir) if row["step"] <= step]
-        partial = self._path.with_name("metrics.jsonl.partial")
-        partial.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        partial.replace(self._path)
+        with whole_file(self._path) as partial:
+            partial.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def write(self, row):
         """Adds a row."""

@@ -10,10 +10,10 @@ learning_curves.png
 """
 
 import json
-import os
 import pathlib
 
 from tpt_keras.errors import UsageError
+from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 
@@ -42,9 +42,8 @@ def write_config(model_dir, config):
             )
         return
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"{CONFIG_FILE}.partial"
-    partial.write_text(json.dumps(config, indent=2))
-    partial.replace(folder / CONFIG_FILE)
+    with whole_file(folder / CONFIG_FILE) as partial:
+        partial.write_text(json.dumps(config, indent=2))
 
 
 def read_config(model_dir):
@@ -115,10 +114,9 @@ def _differences(old, new, prefix=""):
 
 
 def _save(model, path):
-    partial = path.with_name(f"partial-{os.getpid()}.keras")
     uncompiled = type(model)(
         model.config, name=model.name, dtype=model.dtype_policy
     )
     uncompiled.set_weights(model.get_weights())
-    uncompiled.save(partial)
-    partial.replace(path)
+    with whole_file(path) as partial:
+        uncompiled.save(partial)

@@ -1,0 +1,104 @@
+import multiprocessing
+import threading
+
+import pytest
+
+from tpt_keras.errors import UsageError
+from tpt_keras.files import PARTIAL
+from tpt_keras.files import folder_lock
+from tpt_keras.files import whole_file
+
+
+def test_a_file_has_its_name_when_it_is_whole(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text("old")
+    with whole_file(path) as partial:
+        partial.write_text("new")
+        assert path.read_text() == "old"
+        assert partial.name.startswith(PARTIAL)
+        assert partial.suffix == ".json"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def write_half(path):
+    with whole_file(path) as partial:
+        partial.write_text("half")
+        raise RuntimeError
+
+
+def test_a_failure_leaves_nothing(tmp_path):
+    with pytest.raises(RuntimeError):
+        write_half(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_what_was_there(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("old")
+    with pytest.raises(RuntimeError):
+        write_half(path)
+    assert path.read_text() == "old"
+
+
+def test_two_may_write_the_same_file_at_once(tmp_path):
+    path = tmp_path / "a"
+    with whole_file(path) as one:
+        with whole_file(path) as two:
+            one.write_text("one")
+            two.write_text("two")
+        assert path.read_text() == "two"
+    assert path.read_text() == "one"
+
+
+def test_a_lock_is_held_by_one(tmp_path):
+    folder = tmp_path / "model"
+    with folder_lock(folder, "trains"):
+        with (
+            pytest.raises(UsageError, match=r"process trains in .*model"),
+            folder_lock(folder, "trains"),
+        ):
+            pass
+        with folder_lock(tmp_path / "other", "trains"):
+            pass
+    with folder_lock(folder, "trains"):
+        pass
+
+
+def test_a_lock_holds_against_threads(tmp_path):
+    refused = []
+
+    def try_it():
+        try:
+            with folder_lock(tmp_path, "trains"):
+                pass
+        except UsageError:
+            refused.append(True)
+
+    with folder_lock(tmp_path, "trains"):
+        thread = threading.Thread(target=try_it)
+        thread.start()
+        thread.join()
+    assert refused
+
+
+def hold(folder, is_held):
+    with folder_lock(folder, "trains"):
+        is_held.set()
+        threading.Event().wait()
+
+
+def test_a_lock_dies_with_its_process(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    is_held = context.Event()
+    process = context.Process(target=hold, args=(tmp_path, is_held))
+    process.start()
+    try:
+        assert is_held.wait(60)
+        with pytest.raises(UsageError), folder_lock(tmp_path, "trains"):
+            pass
+    finally:
+        process.kill()
+        process.join()
+    with folder_lock(tmp_path, "trains"):
+        pass
