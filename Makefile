@@ -6,8 +6,11 @@ DEMO_MODULE := numbers__place_value
 DEMO_MODEL := models/demo
 DEMO_EXPORT := saved_models/demo
 EXPORTED := $(DEMO_MODEL)/.exported
+# A file of tests stays on one worker, which makes its fixtures once.
+PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
+PURE_TESTS := tests/layers tests/models tests/decoding tests/checkpoints
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test test-slow lint clean
 
 setup: $(VENV)/.installed
 
@@ -32,10 +35,13 @@ demo: setup
 		--modules=$(DEMO_MODULE) --data_dir=data
 	@echo "Learning curves: $(DEMO_MODEL)/learning_curves.png"
 
-test: setup
-	KERAS_BACKEND=tensorflow $(RUN) pytest -n 2 tests
-	KERAS_BACKEND=jax $(RUN) pytest -n 2 tests/layers tests/models \
-		tests/decoding tests/checkpoints
+# What one runs all day, and the rest: processes that are killed, several
+# workers, whole chains of commands.
+test: CHOICE := not slow
+test-slow: CHOICE := slow
+test test-slow: setup
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "$(CHOICE)" tests
+	KERAS_BACKEND=jax $(PYTEST) -m "$(CHOICE)" $(PURE_TESTS)
 
 lint: setup
 	$(VENV)/bin/ruff check .
