@@ -4,9 +4,6 @@
         --splits=interpolate,extrapolate
 """
 
-import json
-import pathlib
-
 from absl import flags
 
 from experiments import _cli
@@ -38,9 +35,12 @@ def main():
     from tpt_keras.models.load_model import load_model
     from tpt_keras.training import model_folder
     from tpt_keras.training.evaluate import evaluate
+    from tpt_keras.training.evaluation_log import saved_step
+    from tpt_keras.training.evaluation_log import write_evaluations
     from tpt_keras.training.transformer_trainer import TransformerTrainer
 
     model = load_model(FLAGS.model_dir, FLAGS.best)
+    step = saved_step(FLAGS.model_dir, FLAGS.best)
     training = model_folder.read_config(FLAGS.model_dir).get("training", {})
     modules = select_modules(FLAGS.modules) or training.get("modules")
     dataset = FLAGS.dataset or training.get("dataset", "mathematics_dataset")
@@ -60,8 +60,6 @@ def main():
             f"{', '.join(modules)} has a split of --splits="
             f"{','.join(FLAGS.splits)}."
         )
-    path = pathlib.Path(FLAGS.model_dir) / "evaluation.json"
-    path.write_text(json.dumps(results, indent=2))
     for result in results:
         print(
             f"{result['module']:40} {result['split']:12} "
@@ -69,6 +67,15 @@ def main():
             f"{result['examples']} answers right "
             f"(loss {result['loss']:.4f})"
         )
+    # Last, for it may fail, in a folder that cannot be written.
+    identity = {
+        "model": "best" if FLAGS.best else "last",
+        "step": step,
+        "dataset": dataset,
+    }
+    write_evaluations(
+        FLAGS.model_dir, [{**identity, **result} for result in results]
+    )
 
 
 if __name__ == "__main__":

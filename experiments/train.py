@@ -23,7 +23,10 @@ flags.DEFINE_list(
     "modules", [], "Names of modules, patterns (numbers__*), or all."
 )
 flags.DEFINE_list(
-    "module_weights", [], "Shares of the modules, sorted by name."
+    "module_weights",
+    [],
+    "Shares of the modules: numbers__gcd=2,numbers__place_value=0.5. One that "
+    "is not named has 1.",
 )
 flags.DEFINE_string(
     "dataset", "mathematics_dataset", "mathematics_dataset or math_dataset."
@@ -54,6 +57,12 @@ flags.DEFINE_string(
     "precision", "float32", "float32, mixed_bfloat16 or mixed_float16."
 )
 flags.DEFINE_integer("seed", 0, "Seed of weights, order and dropout.")
+flags.DEFINE_string(
+    "init_from",
+    "",
+    "Folder of a model to start with the weights of: its best, or its last "
+    "where there is no best. Default: new weights.",
+)
 
 # From here on: what may change from one run of a training to the next.
 flags.DEFINE_string(
@@ -118,14 +127,21 @@ def main():
     from tpt_keras.training.run_options import RunOptions
     from tpt_keras.training.train import train
     from tpt_keras.training.training_config import TrainingConfig
+    from tpt_keras.training.training_config import parse_module_weights
 
     check_names("preset", [FLAGS.preset], PRESETS)
     preset = PRESETS[FLAGS.preset]
+    modules = select_modules(FLAGS.modules)
     train(
         preset.replace(**preset.parse_overrides(FLAGS.hparams)),
         TrainingConfig(
             **_flags_of(TrainingConfig)
-            | {"modules": select_modules(FLAGS.modules)}
+            | {
+                "modules": modules,
+                "module_weights": parse_module_weights(
+                    FLAGS.module_weights, modules
+                ),
+            }
         ),
         FLAGS.model_dir,
         preset=FLAGS.preset,

@@ -6,6 +6,8 @@ import pytest
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock
+from tpt_keras.files import plain_path
+from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
 
 
@@ -49,6 +51,42 @@ def test_two_may_write_the_same_file_at_once(tmp_path):
             two.write_text("two")
         assert path.read_text() == "two"
     assert path.read_text() == "one"
+
+
+def test_a_full_disk_is_named(tmp_path):
+    def write():
+        with whole_file(tmp_path / "model.keras") as partial:
+            partial.symlink_to("/dev/full")
+            partial.write_text("one")
+
+    with pytest.raises(OSError, match=r"No space left on .*model\.keras"):
+        write()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_killed_processes_left_is_removed(tmp_path):
+    others = {"other.json", "partial-01234567-other.json", "partial-a.json"}
+    for name in (*others, "a.json", "partial-89abcdef-a.json"):
+        (tmp_path / name).touch()
+    remove_partial(tmp_path / "a.json")
+    assert {path.name for path in tmp_path.iterdir()} == {*others, "a.json"}
+
+
+@pytest.mark.parametrize("name", ["run[1]", "run*", "run?", "back\\slash"])
+def test_a_path_that_is_no_pattern(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    path = plain_path(name)
+    assert not set("*?[\\") & set(str(path))
+    assert plain_path(tmp_path / name) == path
+    # The folder need not be there before.
+    (tmp_path / name).mkdir()
+    (path / "file").write_text("one")
+    assert (tmp_path / name / "file").read_text() == "one"
+
+
+def test_a_path_that_is_plain_already(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert plain_path("run 1") == tmp_path / "run 1"
 
 
 def test_a_lock_is_held_by_one(tmp_path):

@@ -1,8 +1,12 @@
 """Files that are whole or not there, and folders that one process works in."""
 
+import atexit
 import contextlib
+import functools
 import os
 import pathlib
+import shutil
+import tempfile
 import uuid
 
 import filelock
@@ -27,6 +31,9 @@ def whole_file(path):
     Yields:
         Path to write to, with the suffix of `path`.
 
+    Raises:
+        OSError: If it cannot be written, with its name.
+
     Example:
 
     ```python
@@ -38,12 +45,45 @@ def whole_file(path):
     # Of this call alone: other threads and processes may write the same.
     partial = path.with_name(f"{PARTIAL}{uuid.uuid4().hex[:8]}-{path.name}")
     try:
-        yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
+        with named_errors(path):
+            yield partial
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def named_errors(path):
+    """Names the file in errors that do not say which it was.
+
+    A write to a full disk tells `No space left on device`, and not where.
+
+    Args:
+        path: The file.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
+def remove_partial(path):
+    """Removes what killed processes left of writing a file.
+
+    For who knows that nobody writes it now.
+
+    Args:
+        path: The file, as `whole_file` takes it.
+    """
+    path = pathlib.Path(path)
+    for partial in path.parent.glob(f"{PARTIAL}*"):
+        # A hexadecimal number stands between.
+        if partial.name[len(PARTIAL) + 9 :] == path.name:
+            partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -74,3 +114,29 @@ def folder_lock(folder, work):
         yield
     finally:
         lock.release()
+
+
+def plain_path(folder):
+    """A path to a folder that TensorFlow does not take for a pattern.
+
+    It looks for checkpoints, its own to restore and older ones to delete, by
+    patterns: in a folder named `run[1]` it finds none, and from one named
+    `run*` it deletes those of `run1`.
+
+    Args:
+        folder: The folder, there already or not.
+
+    Returns:
+        The folder's path, or that of a link to it where its own has a
+        character of patterns. The link is gone when the process ends.
+    """
+    folder = pathlib.Path(folder).absolute()
+    return _link(folder) if set("*?[\\") & set(str(folder)) else folder
+
+
+@functools.cache
+def _link(folder):
+    link = pathlib.Path(tempfile.mkdtemp(), "folder")
+    atexit.register(shutil.rmtree, link.parent, ignore_errors=True)
+    link.symlink_to(folder, target_is_directory=True)
+    return link

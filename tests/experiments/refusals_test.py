@@ -48,8 +48,16 @@ def test_flagfile_that_is_not_there(run):
         (["--warmup_steps=9", "--train_steps=9"], ["warmup_steps", "9"]),
         (["--batch_size=-1"], ["batch_size", "-1"]),
         (["--validation_examples=600"], ["600", MODULE]),
-        (["--module_weights=1,2"], ["2 module_weights", "1 modules"]),
-        (["--module_weights=much"], ["module_weights", "much"]),
+        (["--module_weights=1"], ["module_weights", "name=weight", "'1'"]),
+        (
+            ["--module_weights=numbers__gcd=2"],
+            ["module of module_weights 'numbers__gcd'", MODULE],
+        ),
+        ([f"--module_weights={MODULE}=nan"], ["module_weights", "nan"]),
+        (
+            ["--init_from=nothing", "--validation_examples=20"],
+            ["no model folder 'nothing'"],
+        ),
         (["--optimizer=sgd"], ["'sgd'", "adam, lion"]),
         (["--precision=float64"], ["'float64'", "mixed_bfloat16"]),
         (["--weight_decay=1.5"], ["weight_decay", "1.5"]),

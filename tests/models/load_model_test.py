@@ -1,3 +1,6 @@
+import random
+import zipfile
+
 import keras
 import numpy as np
 import pytest
@@ -58,3 +61,114 @@ def test_folder_without_the_model(tmp_path, best, missing, other):
     for part in (str(tmp_path), missing, "experiments.train"):
         assert part in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A small model, and the bytes of its file."""
+    model = Transformer.from_preset(
+        "tp_transformer_tiny",
+        hidden_dim=4,
+        intermediate_dim=4,
+        num_heads=1,
+        num_layers=1,
+    )
+    path = tmp_path_factory.mktemp("saved") / MODEL_FILE
+    model.save(path)
+    return model, path.read_bytes()
+
+
+def assert_refused(model_dir, best, *parts):
+    with pytest.raises(UsageError) as caught:
+        load_model(model_dir, best)
+    for part in (str(model_dir), *parts):
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, -1])
+def test_a_file_that_is_cut_off(tmp_path, saved, size):
+    for name in (MODEL_FILE, BEST_MODEL_FILE):
+        (tmp_path / name).write_bytes(saved[1][:size])
+    assert_refused(tmp_path, False, MODEL_FILE, "damaged", "train", "--best")
+    assert_refused(tmp_path, True, BEST_MODEL_FILE, "damaged", "last model")
+    (tmp_path / BEST_MODEL_FILE).unlink()
+    with pytest.raises(UsageError) as caught:
+        load_model(tmp_path)
+    assert "--best" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9])
+def test_a_flipped_bit(tmp_path, saved, share):
+    content = bytearray(saved[1])
+    content[int(share * len(content))] ^= 0x04
+    (tmp_path / MODEL_FILE).write_bytes(content)
+    assert_refused(tmp_path, False, MODEL_FILE, "model.weights.h5")
+
+
+def test_damaged_anyhow(tmp_path, saved):
+    """A file is refused, or the damage made no difference."""
+    model, content = saved
+    path = tmp_path / MODEL_FILE
+    path.write_bytes(content)
+    with zipfile.ZipFile(path) as archive:
+        starts = [info.header_offset for info in archive.infolist()]
+        directory = range(archive.start_dir, len(content))
+    # Where no checksum tells: headers of files, and the list of them.
+    bare = [
+        *directory,
+        *(i for start in starts for i in range(start, start + 60)),
+    ]
+    rng = random.Random(0)
+    num_loaded = 0
+    for _ in range(40):
+        damaged = bytearray(content)
+        for _ in range(rng.choice([1, 3])):
+            damaged[rng.choice(bare)] = rng.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            loaded = load_model(tmp_path)
+        except UsageError:
+            continue
+        num_loaded += 1
+        assert loaded.config == model.config
+        for weight, other in zip(
+            loaded.get_weights(), model.get_weights(), strict=True
+        ):
+            np.testing.assert_array_equal(weight, other)
+    assert 0 < num_loaded < 40
+
+
+def test_another_model_of_keras(tmp_path):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.save(tmp_path / MODEL_FILE)
+    assert_refused(tmp_path, False, MODEL_FILE, "Sequential", "Transformer")
+
+
+def test_a_model_of_another_version(tmp_path, saved):
+    """Its configuration has a field that is not known here."""
+    path = tmp_path / "saved.keras"
+    path.write_bytes(saved[1])
+    with (
+        zipfile.ZipFile(path) as archive,
+        zipfile.ZipFile(tmp_path / MODEL_FILE, "w") as other,
+    ):
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name == "config.json":
+                content = content.replace(b'"hidden_dim"', b'"hidden_size"')
+            other.writestr(name, content)
+    assert_refused(tmp_path, False, MODEL_FILE, "hidden_size", "version")
+
+
+def test_a_file_that_may_not_be_read_is_not_damaged(
+    tmp_path, saved, monkeypatch
+):
+    (tmp_path / MODEL_FILE).write_bytes(saved[1])
+
+    def refuse(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    with pytest.raises(PermissionError):
+        load_model(tmp_path)

@@ -189,7 +189,7 @@ def test_watches_the_loss_and_the_gradient(name, value):
         described.append(step)
         return "on purpose"
 
-    callback = FiniteLoss(describe, steps_per_epoch=5)
+    callback = FiniteLoss(describe, lambda epoch: 5 * epoch)
     callback.on_epoch_begin(epoch=3)
     logs = {"loss": 1.0, "gradient_norm": 2.0}
     callback.on_train_batch_end(0, logs)

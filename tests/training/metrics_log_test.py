@@ -1,4 +1,5 @@
 import json
+import math
 import pathlib
 
 import pytest
@@ -96,6 +97,52 @@ def test_a_torn_last_line_is_survived(tmp_path, length):
     assert read_metrics(tmp_path) == ROWS[:2]
     write(tmp_path, ROWS[2:], step=4)
     assert read_metrics(tmp_path) == ROWS
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"3",
+        b"null",
+        b"[1, 2]",
+        b"{}",
+        b'{"loss": 1.5}',
+        b'{"step": "4", "loss": 1.5}',
+        b'{"step": 4, "loss": "low"}',
+        b'{"step": 4, "loss": {}}',
+        b'{"step": 4, "loss": null}',
+        b'{"step": 4, "lo\xffs": 1.5}',
+        b"\x00\x00",
+        b"[" * 100_000,
+    ],
+)
+def test_a_damaged_line_is_survived(tmp_path, line):
+    """What a disk leaves that fails, wherever it is in the file."""
+    write(tmp_path, ROWS)
+    path = tmp_path / "metrics.jsonl"
+    lines = path.read_bytes().splitlines()
+    lines.insert(1, line)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    assert read_metrics(tmp_path) == ROWS
+    MetricsLog(tmp_path, step=4)
+    assert read_metrics(tmp_path) == ROWS[:2]
+
+
+def test_not_finite(tmp_path):
+    """A loss that is not finite is a row's like any other."""
+    write(tmp_path, [{"step": 2, "loss": float("nan")}])
+    [row] = read_metrics(tmp_path)
+    assert row["step"] == 2
+    assert math.isnan(row["loss"])
+
+
+def test_a_full_disk_is_named(tmp_path):
+    log = MetricsLog(tmp_path)
+    path = tmp_path / "metrics.jsonl"
+    path.unlink()
+    path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"No space left.*metrics\.jsonl"):
+        log.write(ROWS[0])
 
 
 def test_the_file_is_replaced_as_a_whole(tmp_path, monkeypatch):

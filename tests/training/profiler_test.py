@@ -53,13 +53,15 @@ def run_epochs(profiler, profiles, epochs, steps_per_execution):
 def test_profiles_the_steps(
     tmp_path, profiles, first, last, steps_per_execution, expected
 ):
-    profiler = Profiler(tmp_path, first, last, 6, steps_per_execution)
+    profiler = Profiler(
+        tmp_path, first, last, lambda epoch: 6 * epoch, steps_per_execution
+    )
     profiled = run_epochs(profiler, profiles, (0, 1), steps_per_execution)
     assert profiled == expected
     assert profiles == (["start", "stop"] if expected else [])
 
 
 def test_a_training_that_goes_on_behind_the_profile(tmp_path, profiles):
-    profiler = Profiler(tmp_path, 2, 3, 6)
+    profiler = Profiler(tmp_path, 2, 3, lambda epoch: 6 * epoch)
     assert run_epochs(profiler, profiles, (1,), 1) == []
     assert profiles == []

@@ -108,6 +108,7 @@ def uninterrupted(tmp_path_factory, dropout_config, tiny_training):
 def test_what_a_training_leaves(uninterrupted, tiny_training):
     model_dir, model, _ = uninterrupted
     assert {path.name for path in model_dir.iterdir()} == {
+        ".lock",
         "best.keras",
         "checkpoints",
         "config.json",

@@ -5,6 +5,7 @@ import pytest
 
 from tpt_keras.errors import UsageError
 from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.training_config import parse_module_weights
 
 NEEDED = {"modules": ["m"], "data_dir": "data", "train_steps": 10}
 
@@ -46,6 +47,11 @@ def test_modules_must_be_named():
     ("name", "value", "message"),
     [
         ("module_weights", ("abc",), "must be numbers.*abc"),
+        ("module_weights", (1.0, 2.0), "2 module_weights for 1 modules"),
+        ("module_weights", (float("nan"),), "positive and finite.*nan"),
+        ("module_weights", (float("inf"),), "positive and finite.*inf"),
+        ("module_weights", (0.0,), r"positive and finite.* 0\.0"),
+        ("module_weights", (-1.0,), r"positive and finite.*-1\.0"),
         ("seed", -1, "seed must be in"),
         ("learning_rate", float("nan"), "must be positive.*nan"),
         ("beta_1", -0.1, "beta_1 must be in.*-0.1"),
@@ -58,6 +64,28 @@ def test_modules_must_be_named():
 def test_values_that_make_no_sense(name, value, message):
     with pytest.raises(UsageError, match=message):
         TrainingConfig(**NEEDED, **{name: value})
+
+
+def test_weights_by_name():
+    modules = ("a", "b", "c")
+    assert parse_module_weights(["c=2", " a = 0.5"], modules) == (0.5, 1.0, 2.0)
+    assert parse_module_weights([], modules) == ()
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (["2", "1"], "takes name=weight, such as a=2.*'2'"),
+        (["a="], "takes name=weight.*'a='"),
+        (["a=much"], "takes name=weight.*'a=much'"),
+        (["=2"], "Unknown module of module_weights ''"),
+        (["A=2"], "Unknown module of module_weights 'A'.*a, b"),
+        (["a=2", "a=3"], "names a twice"),
+    ],
+)
+def test_weights_by_name_that_make_no_sense(items, message):
+    with pytest.raises(UsageError, match=message):
+        parse_module_weights(items, ("a", "b"))
 
 
 def test_is_frozen():

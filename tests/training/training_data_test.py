@@ -1,12 +1,17 @@
 import collections
+import dataclasses
+import shutil
 
 import pytest
 
+from tests.conftest import MODULE
 from tests.data_generators.list_source import numbered_source
 from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_mixture import ProblemMixture
+from tpt_keras.training import training_data
 from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.training_data import data_fingerprints
 from tpt_keras.training.training_data import module_mix
 
 NAMES = {"a": "numbers__gcd", "b": "numbers__place_value", "c": "algebra__x"}
@@ -37,3 +42,37 @@ def test_module_mix_is_what_a_batch_holds(step):
     assert [int(count) for _, count in parts] == sorted(
         counts.values(), reverse=True
     )
+
+
+@pytest.fixture
+def fingerprint(monkeypatch):
+    """The fingerprint of a source, as if a module's problems were its."""
+
+    def fingerprint(source):
+        monkeypatch.setattr(
+            training_data, "problem_source", lambda *args: source
+        )
+        config = TrainingConfig(modules=("m",), data_dir="data", train_steps=1)
+        return data_fingerprints(config)["m"]
+
+    return fingerprint
+
+
+def test_the_fingerprint_of_the_data(fingerprint):
+    one = fingerprint(numbered_source(1000, "a"))
+    assert one == fingerprint(numbered_source(1000, "a"))
+    # Other problems, and another number of them.
+    assert one != fingerprint(numbered_source(1000, "b"))
+    assert one != fingerprint(numbered_source(1001, "a"))
+    assert fingerprint(numbered_source(1, "a")) != one
+
+
+def test_the_fingerprint_is_that_of_the_data_wherever_it_lies(
+    place_value_data, tiny_training, tmp_path
+):
+    [(module, fingerprint)] = data_fingerprints(tiny_training).items()
+    assert module == MODULE
+    moved = tmp_path / "moved"
+    shutil.copytree(place_value_data, moved)
+    config = dataclasses.replace(tiny_training, data_dir=str(moved))
+    assert data_fingerprints(config) == {MODULE: fingerprint}

@@ -170,6 +170,9 @@ def test_all_damaged(folder, state, is_listed):
         state.restore()
     assert repr(str(folder)) in str(caught.value)
     assert "damaged" in str(caught.value)
+    # They may be good, where another disk or program reads them.
+    assert "move the folder away" in str(caught.value)
+    assert "emove the" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -232,3 +235,49 @@ def test_counts_and_scores(tmp_path, trainer):
     assert state.improves(0.25)
     assert (float(state.best_score), int(state.best_step)) == (0.25, 5)
     assert not state.improves(float("nan"))
+
+
+# What TensorFlow takes for patterns, and what it does not.
+NAMES = ["run[1]", "run*", "run?", "back\\slash", "[run", "a b"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_whose_name_looks_like_a_pattern(tmp_path, trainer, name):
+    folder = tmp_path / name / "checkpoints"
+    state = TrainingState(trainer, folder, keep=2)
+    for seed in range(3):
+        values = scramble(state, trainer, seed)
+        state.save()
+    assert {path.name for path in folder.iterdir()} == {"checkpoint"} | {
+        f"ckpt-{step}{suffix}" for step in (2, 3) for suffix in (DATA, INDEX)
+    }
+    again = TrainingState(trainer, folder, keep=2)
+    scramble(again, trainer, seed=99)
+    assert again.restore() == str(folder / "ckpt-3")
+    assert_values(again, trainer, values)
+
+
+def test_old_checkpoints_of_others_are_not_deleted(tmp_path, trainer):
+    """Those of `run1`, in the folder `run*`."""
+    for name in ("run1", "run*"):
+        state = TrainingState(trainer, tmp_path / name, keep=1)
+        for _ in range(1 if name == "run1" else 3):
+            state.save()
+    assert (tmp_path / "run1" / f"ckpt-1{INDEX}").exists()
+    assert (tmp_path / "run1" / f"ckpt-1{DATA}").exists()
+
+
+def test_only_the_first_one_and_not_finished(tmp_path, trainer, capsys):
+    """What a disk leaves that was full at once: nothing is lost."""
+    state = TrainingState(trainer, tmp_path)
+    state.save()
+    (tmp_path / "checkpoint").unlink()
+    truncate(tmp_path / f"ckpt-1{INDEX}", 0.5)
+    again = TrainingState(trainer, tmp_path)
+    values = scramble(again, trainer, seed=1)
+    assert again.restore() is None
+    assert_values(again, trainer, values)
+    again.save()
+    assert again.restore() == str(tmp_path / "ckpt-1")
+    assert_values(again, trainer, values)
+    assert capsys.readouterr().out == ""

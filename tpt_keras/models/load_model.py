@@ -1,4 +1,8 @@
+import lzma
 import pathlib
+import struct
+import zipfile
+import zlib
 
 import keras
 
@@ -7,6 +11,21 @@ from tpt_keras.models.transformer import Transformer
 
 MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
+
+# What Keras raises of a damaged archive, depending on where the damage is, and
+# of one whose content is another version's.
+_DAMAGE = (
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    lzma.LZMAError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def load_model(model_dir, best=False):
@@ -22,7 +41,7 @@ def load_model(model_dir, best=False):
         A `Transformer`.
 
     Raises:
-        UsageError: If there is no such model in the folder.
+        UsageError: If there is no such model in the folder, or a damaged one.
 
     Example:
 
@@ -40,6 +59,49 @@ def load_model(model_dir, best=False):
             f"{'best' if best else 'finished'} model ({path.name}). Finish its "
             "training with python -m experiments.train, or name another folder."
         )
-    return keras.models.load_model(
-        path, custom_objects={"Transformer": Transformer}, compile=False
+    path.open("rb").close()  # a file that may not be read is not damaged
+    try:
+        _check_whole(path)
+        model = keras.models.load_model(
+            path, custom_objects={"Transformer": Transformer}, compile=False
+        )
+    except _DAMAGE as error:
+        raise UsageError(
+            f"The model {str(path)!r} is damaged, or of another version "
+            f"({_reason(error)}). {_way_out(path)}"
+        ) from error
+    if not isinstance(model, Transformer):
+        raise UsageError(
+            f"The file {str(path)!r} holds another model of Keras "
+            f"({type(model).__name__}), and no Transformer. {_way_out(path)}"
+        )
+    return model
+
+
+def _check_whole(path):
+    """Raises a `BadZipFile` if a file is not as it was written.
+
+    Keras falls back to a way of reading that looks at no checksum.
+    """
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged:
+        raise zipfile.BadZipFile(f"bad checksum of {damaged}")
+
+
+def _reason(error):
+    # Keras puts what it met behind its own opinion of it.
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[-1]
+
+
+def _way_out(path):
+    if path.name == BEST_MODEL_FILE:
+        return "Take the last model in its place (without --best)."
+    again = (
+        "If it was trained here, the same experiments.train makes it again "
+        "from the last checkpoint"
     )
+    if path.with_name(BEST_MODEL_FILE).is_file():
+        return f"{again}; or take the best model (--best)."
+    return f"{again}."

@@ -24,19 +24,20 @@ class FiniteLoss(keras.callbacks.Callback):
     Args:
         describe: Function of a step, counting from 1, that returns what there
             is to say about it.
-        steps_per_epoch: Steps that Keras takes for an epoch.
+        steps_before: Function of an epoch's number, as Keras counts it, that
+            returns the number of steps before it.
 
     Raises:
         NonFiniteLossError: Out of `fit`, before a checkpoint is written.
     """
 
-    def __init__(self, describe, steps_per_epoch):
+    def __init__(self, describe, steps_before):
         super().__init__()
         self._describe = describe
-        self._steps_per_epoch = steps_per_epoch
+        self._count_steps_before = steps_before
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._steps_before = epoch * self._steps_per_epoch
+        self._steps_before = self._count_steps_before(epoch)
 
     def on_train_batch_end(self, batch, logs=None):
         # Means over the epoch so far: once not finite, they remain so.

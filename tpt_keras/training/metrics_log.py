@@ -1,10 +1,13 @@
-import contextlib
 import json
+import numbers
 import pathlib
 
 import tensorflow as tf
 
+from tpt_keras.files import named_errors
 from tpt_keras.files import whole_file
+
+METRICS_FILE = "metrics.jsonl"
 
 
 class MetricsLog:
@@ -26,7 +29,7 @@ class MetricsLog:
 
     def __init__(self, model_dir, step=0):
         self._folder = pathlib.Path(model_dir)
-        self._path = self._folder / "metrics.jsonl"
+        self._path = self._folder / METRICS_FILE
         self._writers = {}
         rows = [row for row in read_metrics(model_dir) if row["step"] <= step]
         with whole_file(self._path) as partial:
@@ -34,7 +37,7 @@ class MetricsLog:
 
     def write(self, row):
         """Adds a row."""
-        with self._path.open("a") as file:
+        with named_errors(self._path), self._path.open("a") as file:
             file.write(json.dumps(row) + "\n")
         step = row["step"]
         for name, value in row.items():
@@ -81,13 +84,28 @@ def read_metrics(model_dir):
         model_dir: Folder of the training.
 
     Returns:
-        List of dicts.
+        List of dicts of numbers, `step` among them.
     """
-    path = pathlib.Path(model_dir) / "metrics.jsonl"
-    rows = []
-    if path.is_file():
-        for line in path.read_text().splitlines():
-            # A process that was killed may leave a part of a line.
-            with contextlib.suppress(ValueError):
-                rows.append(json.loads(line))
-    return rows
+    path = pathlib.Path(model_dir) / METRICS_FILE
+    if not path.is_file():
+        return []
+    rows = map(_parse, path.read_bytes().splitlines())
+    return [row for row in rows if row is not None]
+
+
+def _parse(line):
+    """The row of a line, or `None`.
+
+    A process that was killed may leave a part of a line, and a disk that fails
+    may leave anything.
+    """
+    try:
+        row = json.loads(line.decode())
+    except (ValueError, RecursionError):
+        return None
+    is_sound = (
+        isinstance(row, dict)
+        and isinstance(row.get("step"), int)
+        and all(isinstance(value, numbers.Real) for value in row.values())
+    )
+    return row if is_sound else None

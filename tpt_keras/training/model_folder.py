@@ -2,26 +2,81 @@
 
 config.json         the resolved configuration
 model.keras         the finished model
+model-1000.keras    the one before the training was prolonged from 1000 steps
 best.keras          the model that was best in validation
 checkpoints/        of the training so far
 logs/               for TensorBoard
 metrics.jsonl       the same for scripts
 learning_curves.png
+evaluation.json     what the evaluations gave
+.lock               who has it trains
 """
 
+import contextlib
+import dataclasses
 import json
 import pathlib
+import shutil
 
 from tpt_keras.errors import UsageError
+from tpt_keras.files import folder_lock
+from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
+from tpt_keras.training.metrics_log import METRICS_FILE
+from tpt_keras.training.same_training import check_same_training
+from tpt_keras.training.same_training import is_prolonged
+from tpt_keras.training.training_config import TrainingConfig
 
 CONFIG_FILE = "config.json"
+CHECKPOINTS = "checkpoints"
+LEARNING_CURVES_FILE = "learning_curves.png"
+
+
+@contextlib.contextmanager
+def training_lock(model_dir):
+    """Keeps other processes from training in a folder.
+
+    What killed ones left half written there is removed.
+
+    Args:
+        model_dir: The folder; made where it is not there.
+
+    Raises:
+        UsageError: If another process trains there.
+    """
+    folder = pathlib.Path(model_dir)
+    with folder_lock(folder, "trains"):
+        for name in (
+            CONFIG_FILE,
+            MODEL_FILE,
+            BEST_MODEL_FILE,
+            METRICS_FILE,
+            LEARNING_CURVES_FILE,
+        ):
+            remove_partial(folder / name)
+        for path in (folder / CHECKPOINTS).glob("ckpt-*_temp"):
+            shutil.rmtree(path)
+        yield
+
+
+def check_config(model_dir, config):
+    """Raises a `UsageError` if the folder belongs to another training.
+
+    Args:
+        model_dir: The folder, there or not.
+        config: Dict of the resolved configuration.
+    """
+    if (pathlib.Path(model_dir) / CONFIG_FILE).exists():
+        check_same_training(model_dir, read_config(model_dir), _as_read(config))
 
 
 def write_config(model_dir, config):
     """Writes the configuration, or checks that it is the folder's own.
+
+    The finished model of a training that is prolonged is the finished one no
+    longer, and gets another name.
 
     Args:
         model_dir: The folder; made where it is not there.
@@ -31,18 +86,17 @@ def write_config(model_dir, config):
         UsageError: If the folder has another configuration.
     """
     folder = pathlib.Path(model_dir)
-    config = json.loads(json.dumps(config))
-    if (folder / CONFIG_FILE).exists():
-        differences = _differences(read_config(folder), config)
-        if differences:
-            raise UsageError(
-                f"The folder {str(folder)!r} belongs to a training with "
-                f"another configuration ({'; '.join(differences)}). Take the "
-                "same one, or another --model_dir."
-            )
-        return
+    path = folder / CONFIG_FILE
+    config = _as_read(config)
+    if path.exists():
+        old = read_config(folder)
+        if old == config:
+            return
+        check_same_training(folder, old, config)
+        if is_prolonged(old, config):
+            set_model_aside(folder, old["training"]["train_steps"])
     folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / CONFIG_FILE) as partial:
+    with whole_file(path) as partial:
         partial.write_text(json.dumps(config, indent=2))
 
 
@@ -65,12 +119,15 @@ def read_config(model_dir):
             "model folder. Train one with python -m experiments.train."
         )
     try:
-        return json.loads(path.read_text())
-    except ValueError:
+        config = json.loads(path.read_text())
+    except (ValueError, RecursionError):
+        config = None
+    if not _is_sound(config):
         raise UsageError(
             f"The file {str(path)!r} is damaged. Restore it, or train into "
             "another folder."
-        ) from None
+        )
+    return config
 
 
 def save_finished_model(model, model_dir, config):
@@ -97,20 +154,67 @@ def save_best_model(model, model_dir):
     _save(model, pathlib.Path(model_dir) / BEST_MODEL_FILE)
 
 
-def is_finished(model_dir):
-    """Whether the folder holds a finished model."""
-    return (pathlib.Path(model_dir) / MODEL_FILE).is_file()
+def is_finished(model_dir, config):
+    """Whether the folder holds the finished model of a training.
+
+    Args:
+        model_dir: The folder.
+        config: Dict of the training's resolved configuration.
+    """
+    folder = pathlib.Path(model_dir)
+    if not (folder / MODEL_FILE).is_file():
+        return False
+    return not (
+        (folder / CONFIG_FILE).exists()
+        and is_prolonged(read_config(folder), config)
+    )
 
 
-def _differences(old, new, prefix=""):
-    differences = []
-    for key in sorted(old.keys() | new.keys()):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, dict) and isinstance(after, dict):
-            differences += _differences(before, after, f"{prefix}{key}.")
-        elif before != after:
-            differences.append(f"{prefix}{key}: {before} there, {after} here")
-    return differences
+def has_checkpoints(model_dir):
+    """Whether a training has left checkpoints to go on from.
+
+    Args:
+        model_dir: Its folder.
+    """
+    return any((pathlib.Path(model_dir) / CHECKPOINTS).glob("ckpt-*.index"))
+
+
+def set_model_aside(model_dir, name):
+    """Gives a finished model, if there is one, another name.
+
+    Args:
+        model_dir: The folder.
+        name: What to add to its name.
+
+    Returns:
+        Its new path.
+    """
+    path = pathlib.Path(model_dir) / MODEL_FILE
+    aside = path.with_stem(f"{path.stem}-{name}")
+    with contextlib.suppress(FileNotFoundError):
+        path.replace(aside)
+    return aside
+
+
+def _as_read(config):
+    """A configuration as it comes back from its file, without tuples."""
+    return json.loads(json.dumps(config))
+
+
+def _is_sound(config):
+    """Whether a configuration has what it has to, of the right types."""
+    if not isinstance(config, dict):
+        return False
+    sections = ("model", "training", "data")
+    if not all(isinstance(config.get(name, {}), dict) for name in sections):
+        return False
+    training = config.get("training", {})
+    json_types = {tuple: list, float: (float, int)}
+    return all(
+        isinstance(training[field.name], json_types.get(field.type, field.type))
+        for field in dataclasses.fields(TrainingConfig)
+        if field.name in training
+    ) and all(isinstance(name, str) for name in training.get("modules", []))
 
 
 def _save(model, path):

@@ -9,24 +9,25 @@ class Profiler(keras.callbacks.Callback):
         folder: TensorBoard's folder.
         first: First optimizer step to profile, counting from 1.
         last: Last step to profile.
-        steps_per_epoch: Steps that Keras takes for an epoch.
+        steps_before: Function of an epoch's number, as Keras counts it, that
+            returns the number of steps before it.
         steps_per_execution: Steps that are made at once, of which all are
             profiled or none.
     """
 
     def __init__(
-        self, folder, first, last, steps_per_epoch, steps_per_execution=1
+        self, folder, first, last, steps_before, steps_per_execution=1
     ):
         super().__init__()
         self._folder = str(folder)
         self._first = first
         self._last = last
-        self._steps_per_epoch = steps_per_epoch
+        self._count_steps_before = steps_before
         self._steps_per_execution = steps_per_execution
         self._is_profiling = False
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._steps_before = epoch * self._steps_per_epoch
+        self._steps_before = self._count_steps_before(epoch)
 
     def on_train_batch_begin(self, batch, logs=None):
         step = self._steps_before + batch + 1

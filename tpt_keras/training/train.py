@@ -11,7 +11,9 @@ import tensorflow as tf
 
 from tpt_keras.data_generators.prepared_data import DATASETS
 from tpt_keras.errors import UsageError
+from tpt_keras.files import whole_file
 from tpt_keras.models import Transformer
+from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import model_folder
 from tpt_keras.training.distribution import distributed_dataset
@@ -28,6 +30,7 @@ from tpt_keras.training.optimizer import learning_rate_schedule
 from tpt_keras.training.optimizer import make_optimizer
 from tpt_keras.training.profiler import Profiler
 from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.training_data import data_fingerprints
 from tpt_keras.training.training_data import module_mix
 from tpt_keras.training.training_data import training_batches
 from tpt_keras.training.training_state import TrainingState
@@ -36,6 +39,20 @@ from tpt_keras.visualization.learning_curves import draw_learning_curves
 
 # Rollbacks to one and the same checkpoint before a training gives up.
 MAX_ROLLBACKS = 3
+
+# What has to be the same for the weights of one model to mean the same in
+# another.
+_ARCHITECTURE = (
+    "hidden_dim",
+    "intermediate_dim",
+    "num_heads",
+    "num_layers",
+    "binding",
+    "bind_embeddings",
+    "layer_norm_epsilon",
+    "vocabulary",
+    "vocabulary_size",
+)
 
 
 def train(
@@ -56,8 +73,9 @@ def train(
         The trained `Transformer`.
 
     Raises:
-        UsageError: If the folder belongs to another configuration, or the
-            data is not there.
+        UsageError: If the folder belongs to another configuration or another
+            process trains there, or if the data is not there or not what the
+            training began with.
         NonFiniteLossError: If the loss is not finite any more.
     """
     model_dir = pathlib.Path(model_dir)
@@ -69,32 +87,86 @@ def train(
         "preset": preset,
         "model": dataclasses.asdict(model_config),
         "training": dataclasses.asdict(config),
+        "data": data_fingerprints(config),
     }
+    model_folder.check_config(model_dir, record)
+    model = _finished_model(model_dir, record)
+    if model is not None:
+        return model
+    weights = _initial_weights(model_config, config, model_dir)
     with contextlib.ExitStack() as stack:
         output_dir = model_dir
-        if not is_chief():
+        if is_chief():
+            stack.enter_context(model_folder.training_lock(model_dir))
+        else:
             # What the other workers write is nobody's.
             output_dir = pathlib.Path(
                 stack.enter_context(tempfile.TemporaryDirectory())
             )
         model_folder.write_config(output_dir, record)
-        if model_folder.is_finished(model_dir):
-            print(f"{model_dir} holds a finished model: nothing to do.")
-            return load_model(model_dir)
         keras.utils.set_random_seed(config.seed)
         with strategy.scope():
             trainer = _make_trainer(model_config, config, options)
+            if weights:
+                trainer.transformer.set_weights(weights)
         state = TrainingState(
-            trainer, output_dir / "checkpoints", options.keep_checkpoints
+            trainer,
+            output_dir / model_folder.CHECKPOINTS,
+            options.keep_checkpoints,
         )
-        _restore_or_start(state, model_dir / "checkpoints")
+        _restore_or_start(state, model_dir / model_folder.CHECKPOINTS)
+        _check_step(state, options)
         _fit(trainer, state, config, options, training, validation, output_dir)
-        model = trainer.transformer
-        draw_learning_curves(
-            read_metrics(output_dir), output_dir / "learning_curves.png"
-        )
-        model_folder.save_finished_model(model, output_dir, record)
+        _finish(trainer.transformer, output_dir, record)
+    return trainer.transformer
+
+
+def _finished_model(model_dir, record):
+    """The model of a training that is finished already, or `None`."""
+    if not model_folder.is_finished(model_dir, record):
+        return None
+    try:
+        model = load_model(model_dir)
+    except UsageError as error:
+        if not model_folder.has_checkpoints(model_dir):
+            raise
+        print(f"{error} It is made again.")
+        return None
+    print(f"{model_dir} holds a finished model: nothing to do.")
     return model
+
+
+def _initial_weights(model_config, config, model_dir):
+    """The weights to start with, or `None` for new ones, or to go on."""
+    if not config.init_from or model_folder.has_checkpoints(model_dir):
+        return None
+    folder = pathlib.Path(config.init_from)
+    best = (folder / BEST_MODEL_FILE).is_file()
+    model = load_model(folder, best)
+    differences = [
+        f"{name}: {getattr(model.config, name)} there, "
+        f"{getattr(model_config, name)} here"
+        for name in _ARCHITECTURE
+        if getattr(model.config, name) != getattr(model_config, name)
+    ]
+    if differences:
+        raise UsageError(
+            f"The model in --init_from={folder} has another architecture "
+            f"({'; '.join(differences)}). Take the same --preset and "
+            "--hparams, or another model."
+        )
+    print(f"Starting with the {'best' if best else 'last'} model of {folder}.")
+    return model.get_weights()
+
+
+def _finish(model, model_dir, record):
+    """Leaves what a finished training does, the model itself last."""
+    path = model_dir / model_folder.LEARNING_CURVES_FILE
+    with whole_file(path) as partial:
+        draw_learning_curves(read_metrics(model_dir), partial)
+    # One that is there could not be loaded.
+    model_folder.set_model_aside(model_dir, "damaged")
+    model_folder.save_finished_model(model, model_dir, record)
 
 
 def _check_options(model_config, config, options):
@@ -149,6 +221,16 @@ def _restore_or_start(state, folder):
         state.save()  # so that there always is one to go back to
 
 
+def _check_step(state, options):
+    step = int(state.step)
+    if step % options.steps_per_execution:
+        # Where a training ended that is prolonged now.
+        raise UsageError(
+            f"The training goes on from step {step}, which must be a multiple "
+            f"of the {options.steps_per_execution} steps_per_execution."
+        )
+
+
 def _fit(trainer, state, config, options, training, validation, model_dir):
     """Runs what is left."""
     rollbacks = []
@@ -194,18 +276,23 @@ def _roll_back(state, failed_step):
 def _fit_intervals(
     trainer, state, config, options, training, validation, model_dir
 ):
-    """Fits up to the last step, or to the next interval's length.
+    """Fits up to the last step, or to the next interval's end.
 
-    An epoch of Keras is an interval between checkpoints. The last one is
-    shorter where the numbers do not divide.
+    An epoch of Keras is an interval between checkpoints. One is shorter where
+    the numbers do not divide: the last, and after it the first of a training
+    that is prolonged.
     """
     step = int(state.step)
     interval = config.interval
-    epochs, rest = divmod(config.train_steps, interval)
-    if step >= epochs * interval:
-        epochs, steps = epochs + 1, rest
-    else:
-        steps = interval
+    epoch = step // interval
+    epochs = config.train_steps // interval
+    steps = interval
+    if step % interval or epoch == epochs:
+        epochs = epoch + 1
+        steps = min(epochs * interval, config.train_steps) - step
+
+    def steps_before(current_epoch):
+        return step + (current_epoch - epoch) * interval
 
     def describe(failed_step):
         data_step = int(state.data_step) + failed_step - 1 - int(state.step)
@@ -217,7 +304,7 @@ def _fit_intervals(
         return f"learning rate {rate:.3g}; its batch: {mix}"
 
     callbacks = [
-        FiniteLoss(describe, interval),
+        FiniteLoss(describe, steps_before),
         IntervalEnd(
             state,
             config,
@@ -234,7 +321,7 @@ def _fit_intervals(
             profiler = Profiler(
                 model_dir / "logs",
                 *options.profile_steps,
-                interval,
+                steps_before,
                 options.steps_per_execution,
             )
             callbacks.append(profiler)
@@ -244,7 +331,7 @@ def _fit_intervals(
             distributed_dataset(
                 trainer.distribute_strategy, training, int(state.data_step)
             ),
-            initial_epoch=step // interval,
+            initial_epoch=epoch,
             epochs=epochs,
             steps_per_epoch=steps,
             shuffle=False,  # the batches are in random order already

@@ -19,8 +19,8 @@ class TrainingConfig:
         modules: Names of the modules to train on.
         data_dir: Folder that `experiments.prepare_data` filled.
         dataset: `"mathematics_dataset"`, or tfds's stock `"math_dataset"`.
-        module_weights: Shares of the modules, one number each. Defaults to the
-            same for all.
+        module_weights: Shares of the modules, one number each, in the order
+            of `modules`. Defaults to the same for all.
         train_steps: Number of optimizer steps.
         batch_size: Problems in a batch.
         optimizer: `"adam"` or `"lion"`.
@@ -41,6 +41,9 @@ class TrainingConfig:
         precision: The model's dtype policy: `"float32"`, `"mixed_bfloat16"`
             or `"mixed_float16"`, the last with loss scaling.
         seed: Seed of weights, order and dropout.
+        init_from: Folder of a model to start with the weights of: its best
+            one, or its last one where there is no best. Defaults to new
+            weights.
 
     Raises:
         UsageError: If a value makes no sense.
@@ -66,6 +69,9 @@ class TrainingConfig:
     steps_per_evaluation: int = 1000
     precision: str = "float32"
     seed: int = 0
+    # A field that is added needs the default that keeps what was before it:
+    # trainings of older versions go on with that.
+    init_from: str = ""
 
     def __post_init__(self):
         object.__setattr__(self, "modules", tuple(self.modules))
@@ -81,6 +87,11 @@ class TrainingConfig:
             raise UsageError(
                 f"There are {len(weights)} module_weights for "
                 f"{len(self.modules)} modules: give one each."
+            )
+        if not all(0 < weight < math.inf for weight in weights):
+            raise UsageError(
+                f"module_weights must be positive and finite. Received: "
+                f"{', '.join(map(str, weights))}."
             )
         if not self.modules:
             raise UsageError("modules must name at least one module.")
@@ -132,3 +143,40 @@ class TrainingConfig:
             self.steps_per_evaluation,
             self.train_steps,
         )
+
+
+def parse_module_weights(items, modules):
+    """Weights of modules that are given by name.
+
+    Args:
+        items: List of `"name=weight"`. A module that is not named weighs 1.
+        modules: Names of the modules that are trained on.
+
+    Returns:
+        Tuple of floats, one a module; empty if there are no items.
+
+    Raises:
+        UsageError: If an item is no such pair, or names what is not trained
+            on, or what another one names.
+
+    Example:
+
+    >>> parse_module_weights(["b=3"], ["a", "b"])
+    (1.0, 3.0)
+    """
+    weights = {}
+    for item in items:
+        name, _, weight = item.partition("=")
+        name = name.strip()
+        try:
+            value = float(weight)
+        except ValueError:
+            raise UsageError(
+                "module_weights takes name=weight, such as "
+                f"{modules[0]}=2. Received: {item!r}."
+            ) from None
+        check_names("module of module_weights", [name], modules)
+        if name in weights:
+            raise UsageError(f"module_weights names {name} twice.")
+        weights[name] = value
+    return tuple(weights.get(name, 1.0) for name in modules) if items else ()

@@ -1,6 +1,9 @@
 """What a training learns from, and what it is validated on."""
 
 import collections
+import hashlib
+
+import numpy as np
 
 from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
 from tpt_keras.data_generators.prepared_data import problem_source
@@ -9,6 +12,9 @@ from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_mixture import ProblemMixture
 from tpt_keras.data_generators.problem_slice import ProblemSlice
 from tpt_keras.errors import UsageError
+
+# Problems of a module that its fingerprint is made of.
+_FINGERPRINTED = 64
 
 
 def training_batches(model_config, config):
@@ -21,15 +27,7 @@ def training_batches(model_config, config):
     Returns:
         Two `ProblemBatches` without a common example.
     """
-    sources = [
-        problem_source(
-            config.data_dir,
-            module,
-            train_splits(config.dataset),
-            config.dataset,
-        )
-        for module in config.modules
-    ]
+    sources = [_source(config, module) for module in config.modules]
     apart = -(-config.validation_examples // len(sources))
     for module, source in zip(config.modules, sources):
         if len(source) <= apart:
@@ -56,6 +54,29 @@ def training_batches(model_config, config):
     )
 
 
+def data_fingerprints(config):
+    """What tells whether the training problems are still the same.
+
+    It comes from the number of a module's problems and from some of them, all
+    over it, so that it is known in no time, and the same where the data was
+    moved.
+
+    Args:
+        config: A `TrainingConfig`.
+
+    Returns:
+        Dict of the modules' names to strings.
+    """
+    fingerprints = {}
+    for module in config.modules:
+        source = _source(config, module)
+        indices = np.linspace(0, len(source) - 1, _FINGERPRINTED, dtype=int)
+        problems = [array.tolist() for array in source.read(indices)]
+        content = repr((len(source), problems)).encode()
+        fingerprints[module] = hashlib.sha256(content).hexdigest()[:16]
+    return fingerprints
+
+
 def module_mix(training, config, data_step):
     """How many problems of each module a training batch holds.
 
@@ -70,3 +91,10 @@ def module_mix(training, config, data_step):
     owners = training.source.owners(training.indices(data_step))
     counts = collections.Counter(config.modules[owner] for owner in owners)
     return ", ".join(f"{name} {count}" for name, count in counts.most_common())
+
+
+def _source(config, module):
+    """All training problems of a module."""
+    return problem_source(
+        config.data_dir, module, train_splits(config.dataset), config.dataset
+    )

@@ -3,6 +3,7 @@ import pathlib
 import tensorflow as tf
 
 from tpt_keras.errors import UsageError
+from tpt_keras.files import plain_path
 
 # What reading a damaged checkpoint raises, depending on where the damage is.
 _DAMAGE = (
@@ -33,9 +34,10 @@ class TrainingState:
         self.data_step = tf.Variable(0, dtype=tf.int64)
         self.best_score = tf.Variable(-1.0, dtype=tf.float32)
         self.best_step = tf.Variable(0, dtype=tf.int64)
+        self._folder = pathlib.Path(folder)
         if _list_is_damaged(folder):
-            # What it lists is found without it, see `_checkpoint_paths`.
-            pathlib.Path(folder, "checkpoint").unlink()
+            # What it lists is found without it, see `_checkpoint_names`.
+            (self._folder / "checkpoint").unlink()
         self._checkpoints = tf.train.CheckpointManager(
             tf.train.Checkpoint(
                 model=trainer.transformer,
@@ -47,7 +49,7 @@ class TrainingState:
                 best_score=self.best_score,
                 best_step=self.best_step,
             ),
-            folder,
+            plain_path(folder),
             max_to_keep=keep,
         )
 
@@ -66,6 +68,8 @@ class TrainingState:
 
     def save(self):
         """Writes a checkpoint; removes what is more than are to be kept."""
+        # Where the manager is given a link, it does not make the folder.
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._checkpoints.save()
 
     def restore(self, folder=None):
@@ -81,21 +85,24 @@ class TrainingState:
         Raises:
             UsageError: If there are checkpoints, all damaged.
         """
-        folder = pathlib.Path(folder or self._checkpoints.directory)
-        paths = _checkpoint_paths(folder)
-        for path in reversed(paths):
+        folder = pathlib.Path(folder or self._folder)
+        names = _checkpoint_names(folder)
+        for name in reversed(names):
+            path = str(folder / name)
             try:
-                status = self._checkpoints.checkpoint.restore(path)
+                status = self._checkpoints.checkpoint.restore(
+                    str(plain_path(folder) / name)
+                )
                 status.assert_existing_objects_matched()
             except _DAMAGE as error:
                 reason = str(error).split("\n")[0]
                 print(f"The checkpoint {path} is damaged ({reason}).")
             else:
                 return path
-        if paths:
+        if names:
             raise UsageError(
-                f"All checkpoints in {str(folder)!r} are damaged. Remove the "
-                "folder to start anew."
+                f"All checkpoints in {str(folder)!r} are damaged. Restore "
+                "them, or move the folder away to start anew."
             )
         return None
 
@@ -109,11 +116,15 @@ def _list_is_damaged(folder):
     return False
 
 
-def _checkpoint_paths(folder):
-    """Paths of all checkpoints, the oldest first."""
+def _checkpoint_names(folder):
+    """Names of all checkpoints, the oldest first."""
     listed = tf.train.get_checkpoint_state(folder)
     if listed is not None:
-        return list(listed.all_model_checkpoint_paths)
+        paths = map(pathlib.Path, listed.all_model_checkpoint_paths)
+        return [path.name for path in paths]
     # Nothing yet, or TensorFlow's list is lost: then the files themselves.
-    paths = [path.with_suffix("") for path in folder.glob("ckpt-*.index")]
-    return sorted(map(str, paths), key=lambda path: int(path.split("-")[-1]))
+    names = [path.stem for path in folder.glob("ckpt-*.index")]
+    if names == ["ckpt-1"]:
+        # It is of no step yet, and a full disk may have cut it off.
+        return []
+    return sorted(names, key=lambda name: int(name.split("-")[-1]))

@@ -1,0 +1,65 @@
+import errno
+import pathlib
+import shutil
+
+import pytest
+
+from tests.conftest import MODULE
+from tests.experiments.command import assert_refused
+from tpt_keras.files import folder_lock
+from tpt_keras.training import evaluation_log
+from tpt_keras.training.evaluation_log import read_evaluations
+from tpt_keras.training.metrics_log import read_metrics
+
+
+@pytest.fixture
+def model_dir(trained_model_dir, tmp_path):
+    """A folder of a trained model to write into."""
+    return pathlib.Path(shutil.copytree(trained_model_dir, tmp_path / "model"))
+
+
+def test_a_row_for_each_model_and_split(run, model_dir):
+    # While somebody trains there, too.
+    with folder_lock(model_dir, "trains"):
+        for flags in (["--nobest"], ["--best"], ["--splits=interpolate"]):
+            result = run("evaluate", f"--model_dir={model_dir}", *flags)
+            assert result.status == 0
+    rows = read_evaluations(model_dir)
+    assert [(row["model"], row["module"], row["split"]) for row in rows] == [
+        (model, MODULE, split)
+        for model in ("last", "best")
+        for split in ("interpolate", "extrapolate")
+    ]
+    metrics = {row["step"]: row for row in read_metrics(model_dir)}
+    assert {row["step"] for row in rows if row["model"] == "last"} == {60}
+    best = max(m["val_sequence_accuracy"] for m in metrics.values())
+    for row in rows:
+        assert row["dataset"] == "mathematics_dataset"
+        assert row["examples"] == 60
+        if row["model"] == "best":
+            assert metrics[row["step"]]["val_sequence_accuracy"] == best
+
+
+def test_a_folder_that_cannot_be_written(run, model_dir, monkeypatch):
+    """The figures are there before they are written."""
+
+    def whole_file(path):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(evaluation_log, "whole_file", whole_file)
+    result = run("evaluate", f"--model_dir={model_dir}")
+    lines = result.stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        [MODULE, "interpolate"],
+        [MODULE, "extrapolate"],
+    ]
+    assert result.status == 2
+    assert result.stderr.count("\n") == 1
+    assert str(model_dir / "evaluation.json") in result.stderr
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.keras"])
+def test_a_damaged_file(run, model_dir, name):
+    (model_dir / name).write_text("[]")
+    result = run("evaluate", f"--model_dir={model_dir}")
+    assert_refused(result, model_dir / name, "damaged")

@@ -1,0 +1,267 @@
+"""Trainings that find something in their folder, or start from another's."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from tests.conftest import MODULE
+from tpt_keras.errors import UsageError
+from tpt_keras.files import folder_lock
+from tpt_keras.models.load_model import load_model
+from tpt_keras.training import train as train_module
+from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.train import train
+from tpt_keras.training.training_data import data_fingerprints
+
+OPTIONS = RunOptions(evaluation_examples=0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unevaluated():
+    """Trainings whose evaluations take no time; the first is the best."""
+    score = {"loss": 1.0, "sequence_accuracy": 0.5, "token_accuracy": 0.5}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            train_module, "evaluate_batches", lambda *args: dict(score)
+        )
+        yield
+
+
+@pytest.fixture
+def unfitted(monkeypatch):
+    """Trainings that are over before the first step."""
+    monkeypatch.setattr(train_module, "_fit", lambda *args: None)
+
+
+@pytest.fixture(scope="module")
+def model_config(tiny_config):
+    return tiny_config.replace(dropout=0.1)
+
+
+@pytest.fixture(scope="module")
+def training(tiny_training):
+    """Three steps, the last of them an interval of its own."""
+    return dataclasses.replace(
+        tiny_training, train_steps=3, steps_per_checkpoint=2
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, model_config, training):
+    """The folder of a finished training; its best model is not its last."""
+    folder = tmp_path_factory.mktemp("finished") / "model"
+    with contextlib.redirect_stdout(io.StringIO()):
+        train(model_config, training, folder, options=OPTIONS)
+    return folder
+
+
+@pytest.fixture
+def folder(finished, tmp_path):
+    """A copy of it."""
+    return pathlib.Path(shutil.copytree(finished, tmp_path / "copy"))
+
+
+def assert_same_weights(model, other):
+    for ours, theirs in zip(
+        model.get_weights(), other.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def contents(folder):
+    """Everything in a folder, but for the lock that trainings take."""
+    return {
+        path.relative_to(folder): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def test_one_process_at_a_time(
+    folder, tmp_path, model_config, training, capsys
+):
+    longer = dataclasses.replace(training, train_steps=4)
+    before = contents(folder)
+    with folder_lock(folder, "trains"):
+        for _ in range(2):
+            with pytest.raises(UsageError, match=r"process trains in .*copy"):
+                train(model_config, longer, folder, options=OPTIONS)
+        assert contents(folder) == before
+        # Who only reads is in nobody's way.
+        train(model_config, training, folder, options=OPTIONS)
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_workers_share_the_folder(
+    folder, model_config, training, monkeypatch, unfitted
+):
+    """One of them, the chief, has the lock."""
+    monkeypatch.setattr(train_module, "is_chief", lambda *args: False)
+    (folder / "model.keras").unlink()
+    before = contents(folder)
+    with folder_lock(folder, "trains"):
+        train(model_config, training, folder, options=OPTIONS)
+    assert contents(folder) == before
+
+
+def test_a_prolonged_training_was_never_shorter(
+    folder, tmp_path, model_config, training, monkeypatch, capsys
+):
+    longer = dataclasses.replace(training, train_steps=7)
+    straight = train(
+        model_config, longer, tmp_path / "straight", options=OPTIONS
+    )
+    last = load_model(folder)
+
+    def die(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module, "_fit", die)
+        with pytest.raises(KeyboardInterrupt):
+            train(model_config, longer, folder, options=OPTIONS)
+    # It is not finished any more, and goes on.
+    assert not (folder / "model.keras").exists()
+    shutil.move(folder / "model-3.keras", tmp_path / "model.keras")
+    assert_same_weights(load_model(tmp_path), last)
+    capsys.readouterr()
+    model = train(model_config, longer, folder, options=OPTIONS)
+    assert "ckpt-3 (step 3)" in capsys.readouterr().out
+    assert_same_weights(model, straight)
+    assert_same_weights(load_model(folder), straight)
+    assert [row["step"] for row in read_metrics(folder)] == [2, 3, 4, 6, 7]
+    train(model_config, longer, folder, options=OPTIONS)
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_prolonged_from_between_two_executions(folder, model_config, training):
+    longer = dataclasses.replace(training, train_steps=8)
+    options = dataclasses.replace(OPTIONS, steps_per_execution=2)
+    with pytest.raises(UsageError, match=r"step 3, .* the 2 steps_per_exec"):
+        train(model_config, longer, folder, options=options)
+
+
+@pytest.mark.parametrize("best", [True, False])
+def test_starts_from_the_weights_of_another(
+    folder, tmp_path, model_config, training, unfitted, capsys, best
+):
+    expected = load_model(folder, best)
+    if not best:
+        (folder / "best.keras").unlink()
+    starting = dataclasses.replace(training, init_from=str(folder), seed=5)
+    # What decides no weight may be another.
+    config = model_config.replace(dropout=0.0, max_question_length=50)
+    model_dir = tmp_path / "model"
+    model = train(config, starting, model_dir, options=OPTIONS)
+    assert_same_weights(model, expected)
+    assert model.config == config
+    printed = capsys.readouterr().out
+    assert f"the {'best' if best else 'last'} model of {folder}" in printed
+    record = json.loads((model_dir / "config.json").read_text())
+    assert record["training"]["init_from"] == str(folder)
+    # Once it has begun, it needs the other no more.
+    shutil.rmtree(folder)
+    (model_dir / "model.keras").unlink()
+    model = train(config, starting, model_dir, options=OPTIONS)
+    assert_same_weights(model, expected)
+    assert "Starting" not in capsys.readouterr().out
+
+
+def test_starts_from_no_other_architecture(
+    finished, tmp_path, model_config, training
+):
+    starting = dataclasses.replace(training, init_from=str(finished))
+    other = model_config.replace(num_layers=2, binding="none", dropout=0.2)
+    with pytest.raises(UsageError) as caught:
+        train(other, starting, tmp_path / "model", options=OPTIONS)
+    message = str(caught.value)
+    for part in (
+        str(finished),
+        "(num_layers: 1 there, 2 here; binding: hadamard there, none here)",
+    ):
+        assert part in message
+    assert not (tmp_path / "model").exists()
+
+
+def test_starts_from_nothing(tmp_path, model_config, training):
+    starting = dataclasses.replace(training, init_from=str(tmp_path / "no"))
+    with pytest.raises(UsageError, match=r"no model folder '.*no'"):
+        train(model_config, starting, tmp_path / "model", options=OPTIONS)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_damaged_model_is_made_again(
+    folder, finished, model_config, training, capsys
+):
+    path = folder / "model.keras"
+    damaged = path.read_bytes()[:-1000]
+    path.write_bytes(damaged)
+    model = train(model_config, training, folder, options=OPTIONS)
+    printed = capsys.readouterr().out
+    assert f"{str(path)!r} is damaged" in printed
+    assert "ckpt-3 (step 3)" in printed
+    assert_same_weights(model, load_model(finished))
+    assert_same_weights(load_model(folder), model)
+    # Nothing that may be good after all was lost.
+    assert (folder / "model-damaged.keras").read_bytes() == damaged
+
+
+def test_a_damaged_model_without_checkpoints(folder, model_config, training):
+    """A training from its beginning is not what was asked for."""
+    shutil.rmtree(folder / "checkpoints")
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.save(folder / "model.keras")
+    before = contents(folder)
+    with pytest.raises(UsageError, match=r"model\.keras.*Sequential"):
+        train(model_config, training, folder, options=OPTIONS)
+    assert contents(folder) == before
+
+
+def test_keeps_the_fingerprint_of_its_data(
+    folder, model_config, training, capsys
+):
+    path = folder / "config.json"
+    record = json.loads(path.read_text())
+    assert record["data"] == data_fingerprints(training)
+    record["data"][MODULE] = "of other problems"
+    path.write_text(json.dumps(record))
+    with pytest.raises(UsageError, match=rf"problems of {MODULE} in .*--data"):
+        train(model_config, training, folder, options=OPTIONS)
+
+
+def test_goes_on_with_data_that_was_moved(
+    folder,
+    tmp_path,
+    model_config,
+    training,
+    place_value_data,
+    unfitted,
+    capsys,
+):
+    moved = tmp_path / "moved"
+    shutil.copytree(place_value_data, moved)
+    longer = dataclasses.replace(training, data_dir=str(moved), train_steps=4)
+    train(model_config, longer, folder, options=OPTIONS)
+    assert "ckpt-3 (step 3)" in capsys.readouterr().out
+    record = json.loads((folder / "config.json").read_text())
+    assert record["training"]["data_dir"] == str(moved)
+
+
+def test_in_a_folder_whose_name_looks_like_a_pattern(
+    tmp_path, model_config, training, unfitted, capsys
+):
+    folder = tmp_path / "run[1]*"
+    model = train(model_config, training, folder, options=OPTIONS)
+    (folder / "model.keras").unlink()
+    again = train(model_config, training, folder, options=OPTIONS)
+    path = folder / "checkpoints" / "ckpt-1"
+    assert f"Going on from {path} (step 0)." in capsys.readouterr().out
+    assert_same_weights(again, model)

@@ -1,0 +1,124 @@
+"""Whether the training of a folder is the one that is asked for."""
+
+import dataclasses
+import json
+
+from tpt_keras.errors import UsageError
+from tpt_keras.models.transformer_config import TransformerConfig
+from tpt_keras.training.training_config import TrainingConfig
+
+_SECTIONS = {"model": TransformerConfig, "training": TrainingConfig}
+
+
+def check_same_training(model_dir, old, new):
+    """Raises a `UsageError` if the two are not the same training.
+
+    What a folder of an older version lacks has its default. The data may lie
+    elsewhere if it is known to be the same, and there may be more steps if the
+    schedule has no end.
+
+    Args:
+        model_dir: The folder, for the message.
+        old: Dict of the folder's configuration.
+        new: Dict of the one that is asked for.
+    """
+    may_differ = set()
+    if "data" in old:
+        may_differ.add("training.data_dir")  # the data itself is compared
+    if is_prolonged(old, new):
+        may_differ.add("training.train_steps")
+    differences = [
+        difference
+        for name, difference in _differences(_complete(old), _complete(new))
+        if name not in may_differ
+    ]
+    if differences:
+        raise UsageError(
+            f"The folder {str(model_dir)!r} belongs to a training with "
+            f"another configuration ({'; '.join(differences)}). Take the "
+            f"same one, or another --model_dir.{_advice(model_dir, old, new)}"
+        )
+    _check_data(model_dir, old, new)
+
+
+def is_prolonged(old, new):
+    """Whether the new training is the old one with more steps.
+
+    Args:
+        old: Dict of a folder's configuration.
+        new: Dict of another one.
+    """
+    return _has_more_steps(old, new) and not _ends(new)
+
+
+def _has_more_steps(old, new):
+    before, after = (
+        config.get("training", {}).get("train_steps", 0)
+        for config in (old, new)
+    )
+    return 0 < before < after
+
+
+def _ends(config):
+    return config["training"]["schedule"] != "constant"
+
+
+def _advice(model_dir, old, new):
+    if not (_has_more_steps(old, new) and _ends(new)):
+        return ""
+    return (
+        f" A {new['training']['schedule']} schedule ends with its last step: "
+        "to learn on, start another training with "
+        f"--init_from={model_dir}."
+    )
+
+
+def _complete(config):
+    """A configuration with the defaults of what its version did not know.
+
+    Less the data's fingerprints, which are compared by themselves.
+    """
+    completed = {key: config[key] for key in config if key != "data"}
+    for section, config_class in _SECTIONS.items():
+        if section in config:
+            defaults = {
+                field.name: field.default
+                for field in dataclasses.fields(config_class)
+                if field.default is not dataclasses.MISSING
+            }
+            completed[section] = {
+                **json.loads(json.dumps(defaults)),
+                **config[section],
+            }
+    return completed
+
+
+def _differences(old, new, prefix=""):
+    """Pairs of a field's name and how it differs."""
+    for key in sorted(old.keys() | new.keys()):
+        name = f"{prefix}{key}"
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from _differences(before, after, f"{name}.")
+        elif before != after:
+            here = f"{_shown(after)} here" if key in new else "not known here"
+            yield name, f"{name}: {_shown(before)} there, {here}"
+
+
+def _shown(value):
+    return repr(value) if value == "" else str(value)
+
+
+def _check_data(model_dir, old, new):
+    before, after = old.get("data"), new.get("data")
+    if before is None or after is None:
+        return  # of an older version, which kept no fingerprint
+    changed = [name for name in after if before.get(name) != after[name]]
+    if changed:
+        raise UsageError(
+            f"The training problems of {', '.join(changed)} in "
+            f"{new['training']['data_dir']!r} are not those that the training "
+            f"in {str(model_dir)!r} began with: were they made again, with "
+            "another seed or number? Name the folder of the first ones "
+            "(--data_dir), or another --model_dir."
+        )
