@@ -45,7 +45,7 @@ def whole_file(path):
     # Of this call alone: other threads and processes may write the same.
     partial = path.with_name(f"{PARTIAL}{uuid.uuid4().hex[:8]}-{path.name}")
     try:
-        with named_errors(path):
+        with named_in_errors(path):
             yield partial
             with partial.open("rb") as file:
                 os.fsync(file.fileno())
@@ -55,10 +55,8 @@ def whole_file(path):
 
 
 @contextlib.contextmanager
-def named_errors(path):
-    """Names the file in errors that do not say which it was.
-
-    A write to a full disk tells `No space left on device`, and not where.
+def named_in_errors(path):
+    """Names a file in an `OSError` without a name, as that of a write is.
 
     Args:
         path: The file.
@@ -66,8 +64,8 @@ def named_errors(path):
     try:
         yield
     except OSError as error:
-        if error.errno and error.filename is None:
-            error.filename = os.fspath(path)
+        if error.filename is None:
+            error.filename = str(path)
         raise
 
 

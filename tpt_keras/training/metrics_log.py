@@ -4,7 +4,7 @@ import pathlib
 
 import tensorflow as tf
 
-from tpt_keras.files import named_errors
+from tpt_keras.files import named_in_errors
 from tpt_keras.files import whole_file
 
 METRICS_FILE = "metrics.jsonl"
@@ -37,7 +37,7 @@ class MetricsLog:
 
     def write(self, row):
         """Adds a row."""
-        with named_errors(self._path), self._path.open("a") as file:
+        with named_in_errors(self._path), self._path.open("a") as file:
             file.write(json.dumps(row) + "\n")
         step = row["step"]
         for name, value in row.items():

@@ -1,0 +1,77 @@
+"""Trains on disks that are too small, and goes on when there is room.
+
+In a process of its own, which may mount a file system:
+
+unshare --map-root-user --mount python -m tests.training.full_disk_driver <job>
+
+The job is JSON: `folder`, to mount the disks on; `sizes`, theirs in KiB; and
+`data_dir`. For each disk it prints a line of JSON: what ended the first
+training, and whether the second ended as one that nothing disturbed.
+"""
+
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+
+from tests.conftest import MODULE
+from tpt_keras.models import PRESETS
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.train import train
+from tpt_keras.training.training_config import TrainingConfig
+
+ROOM = 10_000
+
+
+def main(job):
+    """Does a job, as the module's docstring describes it."""
+    folder = pathlib.Path(job["folder"])
+    folder.mkdir()
+    expected = None
+    for size in [ROOM, *job["sizes"]]:
+        _run("mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", folder)
+        error = None
+        try:
+            _train(job["data_dir"], folder / "model")
+        except Exception as caught:
+            error = f"{type(caught).__name__}: {caught}"
+        _run("mount", "-o", f"remount,size={ROOM}k", "tmpfs", folder)
+        weights = _train(job["data_dir"], folder / "model")
+        if expected is None:
+            expected = weights
+        is_same = all(map(np.array_equal, weights, expected))
+        print(json.dumps({"size": size, "error": error, "is_same": is_same}))
+        _run("umount", folder)
+
+
+def _train(data_dir, model_dir):
+    """The weights that a small training ends with."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        model = train(
+            PRESETS["tp_transformer_tiny"].replace(
+                hidden_dim=16, intermediate_dim=32, num_heads=2, num_layers=1
+            ),
+            TrainingConfig(
+                modules=(MODULE,),
+                data_dir=data_dir,
+                train_steps=2,
+                steps_per_checkpoint=1,
+                batch_size=16,
+                validation_examples=20,
+            ),
+            model_dir,
+            options=RunOptions(evaluation_examples=20, keep_checkpoints=2),
+        )
+    return model.get_weights()
+
+
+def _run(*command):
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,53 @@
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import tpt_keras
+
+# In KiB: too small for the first checkpoint's data, for its index, for the
+# best model, for TensorBoard's logs, for the second checkpoint and for the
+# finished model.
+SIZES = [40, 140, 180, 300, 380, 520]
+
+UNSHARE = ["unshare", "--map-root-user", "--mount"]
+
+
+def can_mount():
+    try:
+        return subprocess.run([*UNSHARE, "true"], check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.slow
+def test_goes_on_when_there_is_room(tmp_path, place_value_data):
+    if not can_mount():
+        pytest.skip("No file system of its own can be mounted here.")
+    job = {
+        "folder": str(tmp_path / "disk"),
+        "sizes": SIZES,
+        "data_dir": str(place_value_data),
+    }
+    process = subprocess.run(
+        [
+            *UNSHARE,
+            sys.executable,
+            "-m",
+            "tests.training.full_disk_driver",
+            json.dumps(job),
+        ],
+        cwd=pathlib.Path(tpt_keras.__file__).parent.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    undisturbed, *rows = map(json.loads, process.stdout.splitlines())
+    assert undisturbed["error"] is None
+    assert [row["size"] for row in rows] == SIZES
+    for row in rows:
+        assert "No space left on device" in row["error"], row
+        assert "model/" in row["error"], row  # which file it was
+        assert row["is_same"], row
