@@ -112,6 +112,7 @@ def test_workers_share_the_folder(
     assert contents(folder) == before
 
 
+@pytest.mark.slow
 def test_a_prolonged_training_was_never_shorter(
     folder, tmp_path, model_config, training, monkeypatch, capsys
 ):
