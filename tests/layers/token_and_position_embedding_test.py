@@ -1,4 +1,5 @@
 import math
+import unittest
 
 import keras
 import numpy as np
@@ -47,6 +48,14 @@ def backward_program(layer, ids):
         )
 
     return str(gradient.get_concrete_function().graph.as_graph_def())
+
+
+def expected_gradient(layer, ids):
+    """Of the sum of squares of an unbound layer's output."""
+    output = ops.convert_to_numpy(layer(ids))
+    gradient = np.zeros(layer.embeddings.shape, "float32")
+    np.add.at(gradient, ids, 2.0 * math.sqrt(layer.hidden_dim) * output)
+    return gradient
 
 
 class TokenAndPositionEmbeddingTest(LayerTestCase):
@@ -181,3 +190,124 @@ class TokenAndPositionEmbeddingTest(LayerTestCase):
         self.assertRegex(program, "(?i)matmul|dot_general")
         for one_by_one in ("UnsortedSegmentSum", "scatter-add"):
             self.assertFalse(one_by_one in program, one_by_one)
+
+
+@unittest.skipIf(keras.backend.backend() != "jax", "JAX's transformations.")
+class JaxTransformationsTest(LayerTestCase):
+    """The ids are traced, as in a user's own step."""
+
+    def setUp(self):
+        super().setUp()
+        self.layer = TokenAndPositionEmbedding(9, 6, bind_embeddings=False)
+        self.layer.build()
+        self.embeddings = self.layer.embeddings.value
+
+    def total(self, embeddings, ids):
+        """Sum of squares of the output."""
+        output, _ = self.layer.stateless_call([embeddings], [], ids)
+        return ops.sum(output * output)
+
+    def check(self, total):
+        """That `total` has the gradient of `self.total`, compiled or not."""
+        import jax
+
+        expected = expected_gradient(self.layer, IDS)
+        for wrap in (lambda function: function, jax.jit):
+            gradient = wrap(jax.grad(total))(self.embeddings, IDS)
+            self.assert_all_close(gradient, expected)
+            gradient = jax.grad(wrap(total))(self.embeddings, IDS)
+            self.assert_all_close(gradient, expected)
+
+    def test_jit(self):
+        self.check(self.total)
+
+    def test_checkpoint(self):
+        import jax
+
+        self.check(jax.checkpoint(self.total))
+
+    def test_scan(self):
+        import jax
+
+        def total(embeddings, ids):
+            def add(total, row):
+                return total + self.total(embeddings, row[None]), None
+
+            return jax.lax.scan(add, 0.0, ids)[0]
+
+        self.check(total)
+
+    def test_cond(self):
+        import jax
+
+        def total(embeddings, ids):
+            return jax.lax.cond(
+                ids[0, 0] == 1,
+                self.total,
+                lambda embeddings, ids: 0.0,
+                embeddings,
+                ids,
+            )
+
+        self.check(total)
+
+    def test_vmap(self):
+        import jax
+
+        gradients = jax.vmap(jax.grad(self.total), (None, 0))(
+            self.embeddings, IDS[:, None]
+        )
+        for gradient, row in zip(gradients, IDS, strict=True):
+            self.assert_all_close(
+                gradient, expected_gradient(self.layer, row[None])
+            )
+
+    def test_second_order(self):
+        import jax
+
+        @jax.jit
+        def product(embeddings, ids, direction):
+            return jax.grad(
+                lambda e: ops.sum(jax.grad(self.total)(e, ids) * direction)
+            )(embeddings)
+
+        direction = np.random.default_rng(5).normal(size=(9, 6))
+        # The Hessian of a sum of squares counts how often a symbol comes.
+        counts = np.bincount(IDS.ravel(), minlength=9)[:, None]
+        self.assert_all_close(
+            product(self.embeddings, IDS, direction.astype("float32")),
+            (2.0 * 6.0 * counts * direction).astype("float32"),
+        )
+
+
+@unittest.skipIf(
+    keras.backend.backend() != "tensorflow", "TensorFlow's transformations."
+)
+class TensorFlowTransformationsTest(LayerTestCase):
+    @parameterized.parameters(None, False, True)
+    def test_gradient_tape(self, jit_compile):
+        import tensorflow as tf
+
+        layer = TokenAndPositionEmbedding(9, 6, bind_embeddings=False)
+        layer.build()
+
+        def gradients(ids):
+            matrix = layer.embeddings.value
+            with tf.GradientTape() as outer:
+                with tf.GradientTape() as tape:
+                    total = ops.sum(ops.square(layer(ids)))
+                gradient = tape.gradient(total, matrix)
+            return gradient, outer.gradient(gradient, matrix)
+
+        if jit_compile is not None:
+            gradients = tf.function(
+                gradients,
+                input_signature=[tf.TensorSpec((None, None), tf.int32)],
+                jit_compile=jit_compile,
+            )
+        first, second = gradients(tf.constant(IDS))
+        self.assert_all_close(first, expected_gradient(layer, IDS))
+        counts = np.bincount(IDS.ravel(), minlength=9)[:, None]
+        self.assert_all_close(
+            second, (2.0 * 6.0 * counts * np.ones(6)).astype("float32")
+        )

@@ -102,7 +102,9 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
     def call(self, inputs, start_index=0, reverse=False, training=None):
         if reverse:
             return self._logits(inputs)
-        x = _look_up(self.embeddings, ops.cast(inputs, "int32"))
+        # A copy, for TensorFlow has gradients of tensors, not of variables,
+        # here. The ids are an argument, for JAX may trace them.
+        x = _look_up(ops.copy(self.embeddings), ops.cast(inputs, "int32"))
         x = ops.multiply(
             ops.cast(x, self.compute_dtype), math.sqrt(self.hidden_dim)
         )
@@ -155,34 +157,31 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         }
 
 
-def _look_up(embeddings, token_ids):
+@ops.custom_gradient
+def _look_up(matrix, token_ids):
     """Rows of a matrix; the matrix's gradient is formed by a product.
 
     The usual gradient adds one row for every token. Where the rows are few,
     the additions wait for one another: on a GPU they took most of a training
     step. The product costs as much as that of the tied logits.
     """
+    vocabulary_size, hidden_dim = matrix.shape
 
-    @ops.custom_gradient
-    def look_up(matrix):
-        def gradient(*args, upstream=None):
-            # Each backend passes it in its own way.
-            (upstream,) = args if upstream is None else (upstream,)
-            vocabulary_size, hidden_dim = matrix.shape
-            one_hot = ops.one_hot(
-                ops.reshape(token_ids, (-1,)),
-                vocabulary_size,
-                dtype=upstream.dtype,
-            )
-            return ops.matmul(
-                ops.transpose(one_hot),
-                ops.reshape(upstream, (-1, hidden_dim)),
-            )
+    def gradient(*args, upstream=None):
+        # Each backend passes it in its own way.
+        (upstream,) = args if upstream is None else (upstream,)
+        one_hot = ops.one_hot(
+            ops.reshape(token_ids, (-1,)),
+            vocabulary_size,
+            dtype=upstream.dtype,
+        )
+        of_matrix = ops.matmul(
+            ops.transpose(one_hot),
+            ops.reshape(upstream, (-1, hidden_dim)),
+        )
+        return of_matrix, None  # Token ids have no gradient.
 
-        return ops.take(matrix, token_ids, axis=0), gradient
-
-    # A copy, for TensorFlow has gradients of tensors, not of variables, here.
-    return look_up(ops.copy(embeddings))
+    return ops.take(matrix, token_ids, axis=0), gradient
 
 
 def position_sinusoids(positions, hidden_dim):
