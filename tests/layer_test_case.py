@@ -234,7 +234,7 @@ class LayerTestCase(parameterized.TestCase):
             sequences.append(embeddings[-1](symbolic_ids[-1]))
         layer = case.layer()
         output = case.call(layer, sequences)
-        model = keras.Model(symbolic_ids, [output, _MaskProbe()(output)])
+        model = keras.Model(symbolic_ids, [output, MaskProbe()(output)])
         before, mask = model(token_ids)
         expected_mask = token_ids[0] != 0
         self.assert_all_equal(mask, expected_mask)
@@ -278,7 +278,7 @@ class _Case:
         return keras.Model(inputs, self.call(self.layer(), inputs))
 
 
-class _MaskProbe(keras.layers.Layer):
+class MaskProbe(keras.layers.Layer):
     """Returns the Keras mask that its input carries."""
 
     def __init__(self, **kwargs):

@@ -7,6 +7,8 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.layer_test_case import MaskProbe
+from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
 
@@ -164,6 +166,75 @@ class TokenAndPositionEmbeddingTest(LayerTestCase):
         inputs = keras.Input((None,))
         model = keras.Model(inputs, layer(inputs))
         self.assert_all_close(model(IDS.astype("float32")), layer(IDS))
+
+    @parameterized.product(
+        dtype=["float32", "mixed_bfloat16", "mixed_float16"],
+        bind_embeddings=[False, True],
+    )
+    def test_float_ids_are_not_rounded(self, dtype, bind_embeddings):
+        # Of which bfloat16 has only 256 and 4000, and float16 only 257.
+        ids = np.array([[1, 257, 3999]], "int32")
+        layer = TokenAndPositionEmbedding(
+            4001, 4, bind_embeddings=bind_embeddings, dtype=dtype
+        )
+        expected = layer(ids)
+        inputs = keras.Input((None,))
+        model = keras.Model(inputs, layer(inputs))
+        for float_ids in (ids.astype("float32"), ids.astype("float64")):
+            self.assert_all_equal(layer(float_ids), expected)
+            self.assert_all_equal(model(float_ids), expected)
+        self.assertEqual(
+            keras.backend.standardize_dtype(expected.dtype),
+            keras.DTypePolicy(dtype).compute_dtype,
+        )
+
+    def test_mask_zero_masks_as_keras_embedding(self):
+        self.run_layer_test(
+            TokenAndPositionEmbedding,
+            {"vocabulary_size": 9, "hidden_dim": 6, "mask_zero": True},
+            inputs=[IDS],
+            expected_output_shape=(2, 4, 6),
+            expected_weight_count=96,
+            takes_keras_masks=False,
+        )
+        for ids in (IDS, IDS.astype("float32")):
+            inputs = keras.Input((None,), dtype=ids.dtype.name)
+            masks = []
+            for embedding in (
+                TokenAndPositionEmbedding(9, 6, mask_zero=True),
+                keras.layers.Embedding(9, 6, mask_zero=True),
+            ):
+                probe = MaskProbe()(embedding(inputs))
+                masks.append(keras.Model(inputs, probe)(ids))
+            self.assert_all_equal(masks[0], IDS != 0)
+            self.assert_all_equal(masks[1], IDS != 0)
+
+    def test_no_mask_without_mask_zero(self):
+        layer = TokenAndPositionEmbedding(9, 6)
+        self.assertIsNone(layer.compute_mask(ops.array(IDS)))
+        # Layers that know no masks would warn, which is an error here.
+        keras.layers.Flatten()(layer(IDS))
+
+    def test_logits_carry_the_mask_of_their_hidden_states(self):
+        layer = TokenAndPositionEmbedding(9, 6, mask_zero=True)
+        inputs = keras.Input((None,), dtype="int32")
+        logits = layer(layer(inputs), reverse=True)
+        model = keras.Model(inputs, MaskProbe()(logits))
+        self.assert_all_equal(model(IDS), IDS != 0)
+        # And none where these have none, although some are zero.
+        zeros = ops.zeros((2, 4, 6))
+        self.assertIsNone(layer.compute_mask(zeros))
+        self.assertEqual(tuple(layer(zeros, reverse=True).shape), (2, 4, 9))
+
+    def test_mask_zero_keeps_padding_out_of_cells_and_means(self):
+        inputs = keras.Input((None,), dtype="int32")
+        embedding = TokenAndPositionEmbedding(9, 6, mask_zero=True)
+        x = EncoderCell(12, 2)(embedding(inputs))
+        model = keras.Model(inputs, keras.layers.GlobalAveragePooling1D()(x))
+        expected = model(IDS[1:, :3])
+        self.assert_all_close(model(IDS[1:]), expected)
+        padded = np.pad(IDS[1:], ((0, 0), (0, 5)))
+        self.assert_all_close(model(padded), expected)
 
     @parameterized.parameters("float32", "mixed_bfloat16")
     def test_gradient_of_the_embeddings(self, dtype):

@@ -322,6 +322,28 @@ class TransformerTest(LayerTestCase):
         self.assertGreater(np.max(difference), 0.0)
         self.assertLen(model.solve(QUESTIONS), len(QUESTIONS))
 
+    @parameterized.parameters("float32", "mixed_bfloat16", "mixed_float16")
+    def test_float_ids_are_not_rounded(self, dtype):
+        # Of ids and padding: bfloat16 has no odd number above 256.
+        vocabulary = [chr(code) for code in range(1000, 1300)]
+        vocabulary[257], vocabulary[1], vocabulary[2] = VOCABULARY[:3]
+        model = make_model(dtype=dtype, num_layers=1, vocabulary=vocabulary)
+        ids = np.array([[1, 259, 297, 2], [1, 299, 2, 257]], "int32")
+        inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
+        floats = {name: x.astype("float32") for name, x in inputs.items()}
+        expected = logits(model, inputs)
+        self.assert_all_equal(model(floats), expected)
+        symbols = {name: keras.Input((None,), name=name) for name in inputs}
+        functional = keras.Model(symbols, model(symbols))
+        self.assert_all_equal(functional(floats), expected)
+        self.assert_all_equal(
+            model.padding_mask(floats["encoder_token_ids"]), ids != 257
+        )
+        self.assert_all_equal(
+            model.generate(floats["encoder_token_ids"], 3),
+            model.generate(ids, 3),
+        )
+
     @pytest.mark.slow
     def test_trains(self):
         model = Transformer(CONFIG.replace(num_layers=1))

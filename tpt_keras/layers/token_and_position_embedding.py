@@ -29,11 +29,15 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
             distribution of standard deviation `1 / sqrt(hidden_dim)`.
         dropout: Dropout rate of the embedded input. Defaults to `0.0`.
         seed: Seed of the dropout.
+        mask_zero: Whether id 0 is padding: the output then carries Keras's
+            mask, true elsewhere, as `keras.layers.Embedding`'s does, and
+            logits carry that of their hidden states. Defaults to `False`.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
-        inputs: Token ids `(batch, length)`, or with `reverse=True` hidden
-            states `(batch, length, hidden_dim)`.
+        inputs: Token ids `(batch, length)`, integers of any dtype, floats
+            too; or with `reverse=True` hidden states `(batch, length,
+            hidden_dim)`.
         start_index: Position of the first token: an integer or a scalar
             tensor. Defaults to `0`.
         reverse: Whether to map hidden states to logits.
@@ -61,6 +65,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         embeddings_initializer=None,
         dropout=0.0,
         seed=None,
+        mask_zero=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -76,6 +81,11 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         )
         self.dropout = dropout
         self.seed = seed
+        self.mask_zero = mask_zero
+        self.supports_masking = mask_zero
+        # Ids may be floats (`keras.Input` has them so), which a dtype of few
+        # digits would round to others.
+        self.autocast = False
 
     def build(self, input_shape=None):
         self.embeddings = self.add_weight(
@@ -130,6 +140,12 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
             logits, (*ops.shape(hidden)[:-1], self.vocabulary_size)
         )
 
+    def compute_mask(self, inputs, mask=None):
+        if not self.mask_zero:
+            return None
+        is_hidden_states = len(inputs.shape) > 2
+        return mask if is_hidden_states else ops.not_equal(inputs, 0)
+
     def compute_output_shape(self, input_shape, reverse=False, **kwargs):
         if reverse:
             return (*input_shape[:-1], self.vocabulary_size)
@@ -154,6 +170,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
             ),
             "dropout": self.dropout,
             "seed": self.seed,
+            "mask_zero": self.mask_zero,
         }
 
 

@@ -50,6 +50,8 @@ class Transformer(keras.Model):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
+        # Token ids may be floats, see `TokenAndPositionEmbedding`.
+        self.autocast = False
         self.config = config
         self.tokenizer = CharacterTokenizer(config.vocabulary)
         self.embedding = TokenAndPositionEmbedding(
