@@ -3,6 +3,7 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.layers.dropout_masks import dropout_masks
 from tests.layers.encoder_cell_test import ATTENTION_WEIGHTS
 from tests.layers.encoder_cell_test import layer_norm
 from tpt_keras.layers import DecoderCell
@@ -128,3 +129,12 @@ class DecoderCellTest(LayerTestCase):
         self.assert_all_equal(cell(X, SOURCE, training=False), expected)
         dropped = ops.convert_to_numpy(cell(X, SOURCE, training=True))
         self.assertFalse(np.array_equal(dropped, expected))
+
+    def test_every_dropout_has_a_mask_of_its_own(self):
+        x = np.ones((2, 8, 8), "float32")
+        masks = dropout_masks(DecoderCell(8, 1, dropout=0.5, seed=3), x, x)
+        self.assertLen(masks, 6)
+        self.assertLen({mask.tobytes() for mask in masks}, 6)
+        again = dropout_masks(DecoderCell(8, 1, dropout=0.5, seed=3), x, x)
+        for mask, same in zip(masks, again, strict=True):
+            self.assert_all_equal(mask, same)

@@ -3,6 +3,7 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.layers.dropout_masks import dropout_masks
 from tpt_keras.layers import EncoderCell
 
 RNG = np.random.default_rng(5)
@@ -92,6 +93,20 @@ class EncoderCellTest(LayerTestCase):
         cell.build(X.shape)
         for layer in (cell, cell.self_attention, cell.feed_forward):
             self.assertEqual(layer.dropout_layer.rate, 0.25)
+
+    def test_every_dropout_has_a_mask_of_its_own(self):
+        # All of one shape: heads times lengths is batch times length.
+        x = np.ones((2, 8, 8), "float32")
+        masks = dropout_masks(EncoderCell(8, 1, dropout=0.5, seed=3), x)
+        self.assertLen(masks, 4)
+        self.assertLen({mask.tobytes() for mask in masks}, 4)
+        again = dropout_masks(EncoderCell(8, 1, dropout=0.5, seed=3), x)
+        other = dropout_masks(EncoderCell(8, 1, dropout=0.5, seed=4), x)
+        for mask, same, different in zip(masks, again, other, strict=True):
+            self.assert_all_equal(mask, same)
+            self.assertFalse(np.array_equal(mask, different))
+        # Nor does a cell with the next seed share any.
+        self.assertLen({mask.tobytes() for mask in [*masks, *other]}, 8)
 
     def test_heads_that_do_not_divide_the_hidden_size(self):
         with self.assertRaisesRegex(ValueError, "num_heads=3, hidden size 8"):

@@ -1,4 +1,5 @@
 import functools
+import random
 
 import keras
 from keras import ops
@@ -30,7 +31,7 @@ class EncoderCell(keras.layers.Layer):
         kernel_initializer: Initializer of the feed-forward's kernels.
         attention_kernel_initializer: Initializer of the attention's matrices.
         attention_bias_initializer: Initializer of the attention's biases.
-        seed: Seed of the dropout.
+        seed: Seed of the dropouts, of which each draws masks of its own.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
@@ -115,7 +116,7 @@ class EncoderCell(keras.layers.Layer):
             binding=self.binding,
             kernel_initializer=self.attention_kernel_initializer,
             bias_initializer=self.attention_bias_initializer,
-            seed=self.seed,
+            seed=self._sublayer_seed(name),
             dtype=self.dtype_policy,
             name=name,
         )
@@ -130,15 +131,23 @@ class EncoderCell(keras.layers.Layer):
             activation=self.activation,
             dropout=self.dropout,
             kernel_initializer=self.kernel_initializer,
-            seed=self.seed,
+            seed=self._sublayer_seed("feed_forward"),
             dtype=self.dtype_policy,
             name="feed_forward",
         )
         self.feed_forward.build((None, None, self.hidden_dim))
         self.output_layer_norm = self._layer_norm("output_norm")
         self.dropout_layer = keras.layers.Dropout(
-            self.dropout, seed=self.seed, dtype=self.dtype_policy
+            self.dropout,
+            seed=self._sublayer_seed("dropout"),
+            dtype=self.dtype_policy,
         )
+
+    def _sublayer_seed(self, name):
+        """A seed of a sub-layer's own: with one for all they drop alike."""
+        if self.seed is None:
+            return None
+        return random.Random(f"{self.seed} {name}").getrandbits(31)
 
     def call(self, inputs, padding_mask=None, training=None):
         attention_mask = (
