@@ -84,15 +84,34 @@ def test_another_vocabulary():
 @pytest.mark.parametrize(
     ("vocabulary", "message"),
     [
-        ((PAD, START, END, "a", "a"), "twice"),
+        ((PAD, START, END, "a", "a"), "'a' twice"),
+        ((PAD, START, PAD, END, "a"), "<pad>' twice"),
         ((START, END, "a"), "lacks the symbol <pad>"),
         ((PAD, END, "a"), "lacks the symbol <start>"),
         ((PAD, START, "a"), "lacks the symbol <end>"),
+        ((PAD, START, END, "ab"), "holds 'ab'.*one character or one of <pad>"),
+        ((PAD, START, END, ""), "holds ''"),
+        # One letter on paper, but two characters.
+        ((PAD, START, END, "e\N{COMBINING ACUTE ACCENT}"), "one character"),
+        ((PAD, START, END, "<sos>"), "holds '<sos>'"),
+        ((PAD, START, END, 7), "holds 7"),
+        ((PAD, START, END, ["a"]), r"holds \['a'\]"),
+        ((PAD, START, END, "\ud83d"), "holds '.ud83d'"),
     ],
 )
 def test_vocabularies_that_make_no_sense(vocabulary, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UsageError, match=message) as error:
         CharacterTokenizer(vocabulary)
+    assert "\n" not in str(error.value)
+
+
+def test_any_character_of_unicode_can_be_a_symbol():
+    characters = (
+        "π÷日é🙂\0\n\N{REPLACEMENT CHARACTER}\N{COMBINING ACUTE ACCENT}"
+    )
+    tokenizer = CharacterTokenizer((PAD, START, END, *characters))
+    assert tokenizer.encode(characters) == [1, *range(3, 12), 2]
+    assert tokenizer.decode(tokenizer.encode(characters)) == characters
 
 
 def test_special_symbols_are_no_characters():

@@ -231,12 +231,34 @@ def test_another_vocabulary():
     assert sorted(targets.tolist()) == [[1, 1, 2], [1, 2, 3]]
 
 
+def test_characters_of_several_bytes():
+    # "Ã" and "©" are what the bytes of "é" are in Latin-1.
+    vocabulary = ("<pad>", "<start>", "<end>", *"1+=é÷π日🙂Ã©")
+    tokenizer = CharacterTokenizer(vocabulary)
+    problems = [("1é1", "π"), ("日÷🙂", "1÷1"), ("1+1=1+1", "é©Ã"), ("π", "日")]
+    source = ListSource((q.encode(), a.encode()) for q, a in problems)
+    ((inputs, targets),) = ProblemBatches(source, tokenizer, 4).iterate(
+        num_epochs=1
+    )
+    questions = map(tokenizer.decode, inputs["encoder_token_ids"])
+    answers = map(tokenizer.decode, targets)
+    batch = list(zip(questions, answers))
+    assert sorted(batch) == sorted(problems)
+    # As many rows and columns as characters, not as bytes.
+    np.testing.assert_array_equal(
+        inputs["encoder_token_ids"],
+        tokenizer.encode_questions([question for question, _ in batch]),
+    )
+    assert targets.shape == (4, 4)
+
+
 @pytest.mark.parametrize(
     ("problem", "character"),
     [
         ((b"1 % 2", b"1"), "'%'"),
         ((b"1", b"1_"), "'_'"),
         ((b"caf\xc3\xa9", b"1"), "'\xe9'"),
+        ((b"1", "🙂".encode()), "'🙂'"),
         ((b"1\xff", b"1"), "'\N{REPLACEMENT CHARACTER}'"),
     ],
 )

@@ -1,3 +1,5 @@
+import collections
+
 import numpy as np
 
 from tpt_keras.data_generators.vocabulary import END
@@ -17,8 +19,12 @@ class CharacterTokenizer:
 
     Args:
         vocabulary: Sequence of symbols, each at its token id: the special
-            symbols `<pad>`, `<start>` and `<end>`, and single characters.
-            Defaults to the Mathematics Dataset's 72 symbols.
+            symbols `<pad>`, `<start>` and `<end>`, and single characters, any
+            of Unicode's. Defaults to the Mathematics Dataset's 72 symbols.
+
+    Raises:
+        UsageError: If the vocabulary lacks a special symbol, or holds a symbol
+            twice or one that is no single character.
 
     Example:
 
@@ -31,14 +37,10 @@ class CharacterTokenizer:
 
     def __init__(self, vocabulary=MATHEMATICS_VOCABULARY):
         self.vocabulary = tuple(vocabulary)
+        _check(self.vocabulary)
         self.token_ids = {
             symbol: token_id for token_id, symbol in enumerate(self.vocabulary)
         }
-        if len(self.token_ids) != len(self.vocabulary):
-            raise ValueError("The vocabulary holds a symbol twice.")
-        for symbol in (PAD, START, END):
-            if symbol not in self.token_ids:
-                raise ValueError(f"The vocabulary lacks the symbol {symbol}.")
         self.pad_id = self.token_ids[PAD]
         self.start_id = self.token_ids[START]
         self.end_id = self.token_ids[END]
@@ -123,3 +125,26 @@ class CharacterTokenizer:
             elif self.vocabulary[token_id] not in SPECIAL_SYMBOLS:
                 characters.append(self.vocabulary[token_id])
         return "".join(characters)
+
+
+def _check(vocabulary):
+    for symbol in vocabulary:
+        if symbol not in SPECIAL_SYMBOLS and not _is_character(symbol):
+            raise UsageError(
+                f"The vocabulary holds {symbol!r}. A symbol must be one "
+                f"character or one of {', '.join(SPECIAL_SYMBOLS)}."
+            )
+    counts = collections.Counter(vocabulary)
+    for symbol in (PAD, START, END):
+        if not counts[symbol]:
+            raise UsageError(f"The vocabulary lacks the symbol {symbol}.")
+    symbol, count = counts.most_common(1)[0]
+    if count > 1:
+        raise UsageError(f"The vocabulary holds the symbol {symbol!r} twice.")
+
+
+def _is_character(symbol):
+    if not isinstance(symbol, str) or len(symbol) != 1:
+        return False
+    # Halves of a UTF-16 pair are none: no UTF-8 text can hold them.
+    return not "\ud800" <= symbol <= "\udfff"

@@ -2,6 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpt_keras.data_generators.permutation import permute
+from tpt_keras.data_generators.vocabulary import SPECIAL_SYMBOLS
 from tpt_keras.errors import UsageError
 
 # Batches that are sorted out together. More of them pad less, and take more
@@ -38,10 +39,15 @@ class ProblemBatches:
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.seed = seed
-        self._token_of_byte = np.full(256, -1, dtype="int32")
-        for symbol, token_id in tokenizer.token_ids.items():
-            if len(symbol) == 1 and ord(symbol) < 256:
-                self._token_of_byte[ord(symbol)] = token_id
+        ids = {
+            ord(symbol): token_id
+            for symbol, token_id in tokenizer.token_ids.items()
+            if symbol not in SPECIAL_SYMBOLS
+        }
+        # Of every code point up to the highest that is known; the last row
+        # stands for all above.
+        self._token_of_code = np.full(max(ids, default=0) + 2, -1, "int32")
+        self._token_of_code[list(ids)] = list(ids.values())
 
     def __len__(self):
         """Number of examples of an epoch."""
@@ -150,12 +156,10 @@ class ProblemBatches:
         rng.shuffle(batches)
 
         def encode(rows):
-            target = self._encode(answers[rows], answer_lengths[rows])
+            target = self._encode(answers[rows])
             return (
                 {
-                    "encoder_token_ids": self._encode(
-                        questions[rows], question_lengths[rows]
-                    ),
+                    "encoder_token_ids": self._encode(questions[rows]),
                     "decoder_token_ids": target[:, :-1],
                 },
                 target[:, 1:],
@@ -163,13 +167,17 @@ class ProblemBatches:
 
         return indices, batches, encode
 
-    def _encode(self, texts, lengths):
-        """Padded token ids, start and end symbol included."""
-        ids = self._token_of_byte[np.frombuffer(b"".join(texts), dtype="uint8")]
+    def _encode(self, texts):
+        """Padded token ids of UTF-8, start and end symbol included."""
+        texts = [text.decode("utf-8", "replace") for text in texts]
+        lengths = np.fromiter(map(len, texts), "int32")
+        codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
+        above_all = len(self._token_of_code) - 1
+        ids = self._token_of_code[np.minimum(codes, above_all)]
         if ids.size and ids.min() < 0:
             # Slow, but says which character it is.
             for text in texts:
-                self.tokenizer.encode(text.decode("utf-8", "replace"))
+                self.tokenizer.encode(text)
         batch = np.full(
             (len(texts), lengths.max(initial=0) + 2),
             self.tokenizer.pad_id,
