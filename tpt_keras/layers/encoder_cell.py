@@ -1,4 +1,4 @@
-import functools
+import itertools
 import random
 
 import keras
@@ -81,12 +81,30 @@ class EncoderCell(keras.layers.Layer):
         self.supports_masking = True
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
-        # In a graph TensorFlow refuses keyword arguments here. Ours are masks
-        # and flags, which need no gradient and go around it.
-        call = super().rematerialized_call(
-            functools.partial(layer_call, **kwargs), *args
+        # TensorFlow gives gradients to positional tensors alone here, and in a
+        # graph refuses keyword arguments. What has no gradient goes around it.
+        arguments = keras.tree.flatten((args, kwargs))
+        has_gradient = [
+            ops.is_tensor(argument)
+            and keras.backend.is_float_dtype(argument.dtype)
+            for argument in arguments
+        ]
+
+        def call_with(*tensors):
+            tensors = iter(tensors)
+            merged = [
+                next(tensors) if has else argument
+                for has, argument in zip(has_gradient, arguments)
+            ]
+            args_, kwargs_ = keras.tree.pack_sequence_as((args, kwargs), merged)
+            return layer_call(*args_, **kwargs_)
+
+        call = super().rematerialized_call(call_with, *args, **kwargs)
+        return lambda *args, **kwargs: call(
+            *itertools.compress(
+                keras.tree.flatten((args, kwargs)), has_gradient
+            )
         )
-        return lambda *args, **kwargs: call(*args)
 
     def build(self, input_shape):
         self.hidden_dim = input_shape[-1]
