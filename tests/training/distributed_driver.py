@@ -5,14 +5,18 @@ TensorFlow fixes its devices when it starts, and a worker is a process.
 python -m tests.training.distributed_driver <job as JSON>
 """
 
+import contextlib
 import json
 import pathlib
 import sys
+import unittest.mock
 
 import numpy as np
 
 from tpt_keras.models.transformer_config import TransformerConfig
 from tpt_keras.training.distribution import make_strategy
+from tpt_keras.training.finite_loss import FiniteLoss
+from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
@@ -53,17 +57,44 @@ def train_and_record(model, training, model_dir, options=None, strategy=None):
     return record
 
 
+@contextlib.contextmanager
+def nan_before(step):
+    """A weight is NaN before a step, the first time that it comes to it."""
+    is_over = False
+
+    def on_train_batch_begin(self, batch, logs=None):
+        nonlocal is_over
+        if not is_over and self.model.optimizer.iterations.numpy() + 1 == step:
+            is_over = True
+            weight = self.model.transformer.trainable_variables[0]
+            weight.assign(np.full(weight.shape, np.nan))
+
+    with unittest.mock.patch.object(
+        FiniteLoss, "on_train_batch_begin", on_train_batch_begin
+    ):
+        yield
+
+
 def main(job):
     """Runs the trainings of a job, each into a folder and an .npz beside it.
 
     Args:
         job: Dict of `strategy`, `make_strategy`'s arguments, and `trainings`,
-            dicts of `train_and_record`'s and of `record`, the .npz.
+            dicts of `train_and_record`'s, of `record`, the .npz, and where
+            that is wanted of `nan_before`, a step. A training that stops there
+            has no record.
     """
     strategy = make_strategy(**job["strategy"])
     for training in job["trainings"]:
         path = pathlib.Path(training.pop("record"))
-        np.savez(path, **train_and_record(**training, strategy=strategy))
+        step = training.pop("nan_before", 0)
+        with nan_before(step):
+            try:
+                record = train_and_record(**training, strategy=strategy)
+            except NonFiniteLossError as error:
+                print(error)
+            else:
+                np.savez(path, **record)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,12 @@ from tests.training.distributed_driver import train_and_record
 from tests.training.processes import Process
 from tpt_keras.errors import UsageError
 from tpt_keras.models.transformer_config import TransformerConfig
+from tpt_keras.training import train as train_module
 from tpt_keras.training.distribution import distributed_dataset
 from tpt_keras.training.distribution import is_chief
 from tpt_keras.training.distribution import make_strategy
+from tpt_keras.training.distribution import of_chief
+from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.training_config import TrainingConfig
 from tpt_keras.training.training_data import training_batches
 
@@ -42,10 +45,15 @@ TRAINING = {
 }
 
 # The 596 problems' last batch is a single one, for one replica, and one of its
-# micro-batches.
+# micro-batches. Evaluations of one step are less than an execution of two.
 MICRO_BATCHES = {
-    "training": {"batch_size": 85, "validation_examples": 4},
-    "options": {"gradient_accumulation_steps": 3},
+    "training": {
+        "batch_size": 85,
+        "validation_examples": 4,
+        "steps_per_checkpoint": 2,
+        "steps_per_evaluation": 10,
+    },
+    "options": {"gradient_accumulation_steps": 3, "steps_per_execution": 2},
 }
 
 # What is trained on two replicas, and what has to be the same on one.
@@ -219,6 +227,21 @@ def test_tf_config_makes_it_several_workers(monkeypatch):
     assert make_strategy("none") is tf.distribute.get_strategy()
 
 
+class OfCluster:
+    """A strategy, as far as its place in a cluster goes."""
+
+    def __init__(self, jobs, task_type, task_id):
+        self.cluster_resolver = (
+            tf.distribute.cluster_resolver.SimpleClusterResolver(
+                tf.train.ClusterSpec(
+                    {job: ["localhost:1", "localhost:2"] for job in jobs}
+                ),
+                task_type=task_type,
+                task_id=task_id,
+            )
+        )
+
+
 @pytest.mark.parametrize(
     ("jobs", "task", "expected"),
     [
@@ -226,20 +249,49 @@ def test_tf_config_makes_it_several_workers(monkeypatch):
         (["worker"], ("worker", 1), False),
         (["chief", "worker"], ("chief", 0), True),
         (["chief", "worker"], ("worker", 0), False),
+        # TF_CONFIG is empty.
+        ([], (None, None), True),
     ],
 )
-def test_the_chief(monkeypatch, jobs, task, expected):
-    config = {
-        "cluster": {job: ["localhost:1", "localhost:2"] for job in jobs},
-        "task": {"type": task[0], "index": task[1]},
+def test_the_chief(jobs, task, expected):
+    assert is_chief(OfCluster(jobs, *task)) is expected
+
+
+@pytest.mark.parametrize("distribution", ["none", "mirrored"])
+def test_on_its_own_a_worker_of_tf_config_is_a_chief(monkeypatch, distribution):
+    _, environment = processes.cluster([1, 2])
+    monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
+    strategy = make_strategy(distribution, num_gpus=0)
+    assert is_chief(strategy)
+    assert of_chief(strategy, 7) == 7
+
+
+def test_on_its_own_a_worker_of_tf_config_keeps_what_it_trains(
+    monkeypatch, tmp_path, tiny_config, tiny_training
+):
+    _, environment = processes.cluster([1, 2])
+    monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
+    monkeypatch.setattr(train_module, "_fit", lambda *args: None)
+    train_module.train(
+        tiny_config, tiny_training, tmp_path, strategy=make_strategy("none")
+    )
+    assert {"config.json", "checkpoints", "model.keras"} <= {
+        path.name for path in tmp_path.iterdir()
     }
-    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    assert is_chief() is expected
 
 
-def test_a_process_on_its_own_is_the_chief(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert is_chief()
+def test_several_replicas_are_not_compiled(
+    tmp_path, tiny_config, tiny_training
+):
+    with pytest.raises(UsageError, match="4 replicas cannot be compiled"):
+        train_module.train(
+            tiny_config,
+            tiny_training,
+            tmp_path / "model",
+            options=RunOptions(jit_compile=True),
+            strategy=StandInStrategy(),
+        )
+    assert not (tmp_path / "model").exists()
 
 
 class StandInStrategy:

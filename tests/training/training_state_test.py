@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
+from tpt_keras.training import training_state
 from tpt_keras.training.pytorch_adam import PyTorchAdam
 from tpt_keras.training.training_state import TrainingState
 from tpt_keras.training.transformer_trainer import TransformerTrainer
@@ -118,15 +119,9 @@ def test_there_is_all_that_decides(state, trainer):
         assert any(part in name for name in names), part
 
 
-def test_restores_what_was_saved(saved, state, trainer, capsys):
-    folder, values = saved
-    assert state.restore() == str(
-        pathlib.Path(state._checkpoints.directory) / "ckpt-3"
-    )
-    assert_values(state, trainer, values[2])
-    scramble(state, trainer, seed=98)
-    assert state.restore(folder) == str(folder / "ckpt-3")
-    assert_values(state, trainer, values[2])
+def test_restores_what_was_saved(saved, folder, state, trainer, capsys):
+    assert state.restore() == str(folder / "ckpt-3")
+    assert_values(state, trainer, saved[1][2])
     assert capsys.readouterr().out == ""
 
 
@@ -281,3 +276,72 @@ def test_only_the_first_one_and_not_finished(tmp_path, trainer, capsys):
     assert again.restore() == str(tmp_path / "ckpt-1")
     assert_values(again, trainer, values)
     assert capsys.readouterr().out == ""
+
+
+@pytest.fixture
+def as_worker(monkeypatch):
+    """Makes states those of a worker, and the chief say a number."""
+
+    def as_worker(number):
+        monkeypatch.setattr(training_state, "is_chief", lambda _: False)
+        monkeypatch.setattr(training_state, "of_chief", lambda *_: number)
+
+    return as_worker
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_worker_restores_what_the_chief_does(
+    saved, folder, trainer, as_worker, number
+):
+    """Whatever it sees itself: the chief may be ahead of it, or behind."""
+    as_worker(number)
+    (folder / "checkpoint").write_bytes(b"\xff\x00")
+    before = files(folder)
+    state = TrainingState(trainer, folder)
+    scramble(state, trainer, seed=99)
+    assert state.restore() == str(folder / f"ckpt-{number}")
+    assert_values(state, trainer, saved[1][number - 1])
+    assert files(folder) == before
+
+
+def test_a_worker_writes_nothing(tmp_path, trainer, as_worker):
+    as_worker(0)
+    state = TrainingState(trainer, tmp_path / "none")
+    assert state.restore() is None
+    state.save()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_that_sees_another_disk(folder, trainer, as_worker):
+    as_worker(4)
+    state = TrainingState(trainer, folder)
+    with pytest.raises(UsageError, match=r"ckpt-4'.*disk that all share"):
+        state.restore()
+
+
+def test_a_worker_ends_with_a_chief_whose_checkpoints_are_damaged(
+    folder, trainer, as_worker
+):
+    as_worker(-3)
+    state = TrainingState(trainer, folder)
+    with pytest.raises(UsageError, match=r"All checkpoints in .* are damaged"):
+        state.restore()
+
+
+def test_the_chief_goes_on_when_all_have_restored(folder, trainer, monkeypatch):
+    """It removes old checkpoints, which the others may still be reading."""
+    asked = []
+    monkeypatch.setattr(
+        training_state,
+        "of_chief",
+        lambda _, number: asked.append(int(state.step)) or number,
+    )
+    state = TrainingState(trainer, folder)
+    scramble(state, trainer, seed=99)
+    state.restore()
+    # Once with what it has restored, for them to, and once when they have.
+    assert asked == [int(state.step)] * 2

@@ -70,13 +70,39 @@ def _devices(num_gpus, logical_cpus):
     return [f"GPU:{index}" for index in range(len(gpus))] or ["CPU:0"]
 
 
-def is_chief():
-    """Whether this process is the one that writes files."""
-    cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    if cluster.task_type is None:
+def is_chief(strategy):
+    """Whether this process is the one of its training that writes files.
+
+    Args:
+        strategy: The training's strategy. What TF_CONFIG says is nothing to a
+            strategy of one machine.
+    """
+    cluster = strategy.cluster_resolver
+    if cluster is None or cluster.task_type is None:
         return True
     chief = "chief" if "chief" in cluster.cluster_spec().jobs else "worker"
     return cluster.task_type == chief and cluster.task_id == 0
+
+
+def of_chief(strategy, number):
+    """The chief's number, in all of a training's processes.
+
+    All have to ask, and go on together, when the last of them has.
+
+    Args:
+        strategy: The training's strategy.
+        number: An integer.
+
+    Returns:
+        The integer that the chief gave.
+    """
+    numbers = strategy.experimental_distribute_values_from_function(
+        # The chief's first replica is the first of all.
+        lambda context: tf.constant(
+            number if context.replica_id_in_sync_group == 0 else 0, tf.int64
+        )
+    )
+    return int(strategy.reduce("SUM", numbers, axis=None))
 
 
 def distributed_dataset(strategy, batches, start_step=0, num_epochs=None):

@@ -18,7 +18,7 @@ class RunOptions:
         steps_per_execution: Optimizer steps that TensorFlow makes without
             coming back to Python.
         jit_compile: Whether to compile the step with XLA, which does so anew
-            for every length.
+            for every length, and for one device alone.
         rematerialize: Whether to compute the cells' activations again in the
             backward pass, to take less memory.
         keep_checkpoints: Number of checkpoints to keep.

@@ -81,7 +81,7 @@ def train(
     model_dir = pathlib.Path(model_dir)
     options = options or RunOptions()
     strategy = strategy or tf.distribute.get_strategy()
-    _check_options(model_config, config, options)
+    _check_options(model_config, config, options, strategy)
     training, validation = training_batches(model_config, config)
     record = {
         "preset": preset,
@@ -96,7 +96,7 @@ def train(
     weights = _initial_weights(model_config, config, model_dir)
     with contextlib.ExitStack() as stack:
         output_dir = model_dir
-        if is_chief():
+        if is_chief(strategy):
             stack.enter_context(model_folder.training_lock(model_dir))
         else:
             # What the other workers write is nobody's.
@@ -111,10 +111,10 @@ def train(
                 trainer.transformer.set_weights(weights)
         state = TrainingState(
             trainer,
-            output_dir / model_folder.CHECKPOINTS,
+            model_dir / model_folder.CHECKPOINTS,
             options.keep_checkpoints,
         )
-        _restore_or_start(state, model_dir / model_folder.CHECKPOINTS)
+        _restore_or_start(state)
         _check_step(state, options)
         _fit(trainer, state, config, options, training, validation, output_dir)
         _finish(trainer.transformer, output_dir, record)
@@ -169,7 +169,7 @@ def _finish(model, model_dir, record):
     model_folder.save_finished_model(model, model_dir, record)
 
 
-def _check_options(model_config, config, options):
+def _check_options(model_config, config, options, strategy):
     for steps in (config.train_steps, config.interval):
         if steps % options.steps_per_execution:
             raise UsageError(
@@ -182,6 +182,12 @@ def _check_options(model_config, config, options):
         raise UsageError(
             "rematerialize needs a dropout of 0: computed again, dropout "
             "would drop something else."
+        )
+    if options.jit_compile and strategy.num_replicas_in_sync > 1:
+        raise UsageError(
+            "jit_compile is for one device: the step of "
+            f"{strategy.num_replicas_in_sync} replicas cannot be compiled. "
+            "Leave it out, or take --distribution=none."
         )
 
 
@@ -213,8 +219,8 @@ def _make_trainer(model_config, config, options):
     return trainer
 
 
-def _restore_or_start(state, folder):
-    path = state.restore(folder)
+def _restore_or_start(state):
+    path = state.restore()
     if path:
         print(f"Going on from {path} (step {int(state.step)}).")
     else:

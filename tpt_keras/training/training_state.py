@@ -4,6 +4,8 @@ import tensorflow as tf
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import plain_path
+from tpt_keras.training.distribution import is_chief
+from tpt_keras.training.distribution import of_chief
 
 # What reading a damaged checkpoint raises, depending on where the damage is.
 _DAMAGE = (
@@ -22,9 +24,12 @@ class TrainingState:
     checkpoint is whole or not there: TensorFlow writes it under temporary
     names and enters it into its list, atomically, when it is whole.
 
+    Of several workers, all have a state and do with it the same at the same
+    time. The chief writes, and says which checkpoint all of them restore.
+
     Args:
         trainer: A compiled `TransformerTrainer`, its optimizer built.
-        folder: Folder that checkpoints are written to.
+        folder: Folder of the checkpoints, of all workers one and the same.
         keep: Number of checkpoints to keep.
     """
 
@@ -34,24 +39,26 @@ class TrainingState:
         self.data_step = tf.Variable(0, dtype=tf.int64)
         self.best_score = tf.Variable(-1.0, dtype=tf.float32)
         self.best_step = tf.Variable(0, dtype=tf.int64)
+        self._strategy = trainer.distribute_strategy
         self._folder = pathlib.Path(folder)
-        if _list_is_damaged(folder):
-            # What it lists is found without it, see `_checkpoint_names`.
-            (self._folder / "checkpoint").unlink()
-        self._checkpoints = tf.train.CheckpointManager(
-            tf.train.Checkpoint(
-                model=trainer.transformer,
-                optimizer=trainer.optimizer,
-                # The states of the dropouts' seeds, which Keras does not track.
-                seeds=trainer.transformer.non_trainable_variables,
-                step=self.step,
-                data_step=self.data_step,
-                best_score=self.best_score,
-                best_step=self.best_step,
-            ),
-            plain_path(folder),
-            max_to_keep=keep,
+        self._checkpoint = tf.train.Checkpoint(
+            model=trainer.transformer,
+            optimizer=trainer.optimizer,
+            # The states of the dropouts' seeds, which Keras does not track.
+            seeds=trainer.transformer.non_trainable_variables,
+            step=self.step,
+            data_step=self.data_step,
+            best_score=self.best_score,
+            best_step=self.best_step,
         )
+        self._is_chief = is_chief(self._strategy)
+        if self._is_chief:
+            if _list_is_damaged(folder):
+                # What it lists is found without it, see `_checkpoint_names`.
+                (self._folder / "checkpoint").unlink()
+            self._manager = tf.train.CheckpointManager(
+                self._checkpoint, plain_path(folder), max_to_keep=keep
+            )
 
     def advance(self, steps):
         """Counts steps that were made."""
@@ -68,43 +75,59 @@ class TrainingState:
 
     def save(self):
         """Writes a checkpoint; removes what is more than are to be kept."""
+        if not self._is_chief:
+            return
         # Where the manager is given a link, it does not make the folder.
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._checkpoints.save()
+        self._manager.save()
 
-    def restore(self, folder=None):
+    def restore(self):
         """Restores the newest checkpoint that is whole, if there is any.
-
-        Args:
-            folder: Folder to restore from. Defaults to the one that is written
-                to.
 
         Returns:
             Its path, or `None` if there is no checkpoint.
 
         Raises:
-            UsageError: If there are checkpoints, all damaged.
+            UsageError: If there are checkpoints, all damaged, or if a worker
+                cannot read the chief's.
         """
-        folder = pathlib.Path(folder or self._folder)
-        names = _checkpoint_names(folder)
-        for name in reversed(names):
-            path = str(folder / name)
-            try:
-                status = self._checkpoints.checkpoint.restore(
-                    str(plain_path(folder) / name)
-                )
-                status.assert_existing_objects_matched()
-            except _DAMAGE as error:
-                reason = str(error).split("\n")[0]
-                print(f"The checkpoint {path} is damaged ({reason}).")
-            else:
-                return path
-        if names:
+        names = _checkpoint_names(self._folder) if self._is_chief else []
+        restored = next(filter(self._restores, reversed(names)), None)
+        # The same for all, whatever they see of the folder meanwhile.
+        number = _number(restored) if restored else -len(names)
+        number = of_chief(self._strategy, number)
+        if number < 0:
             raise UsageError(
-                f"All checkpoints in {str(folder)!r} are damaged. Restore "
-                "them, or move the folder away to start anew."
+                f"All checkpoints in {str(self._folder)!r} are damaged. "
+                "Restore them, or move the folder away to start anew."
             )
-        return None
+        if number == 0:
+            return None
+        name = f"ckpt-{number}"
+        path = str(self._folder / name)
+        if not self._is_chief and not self._restores(name):
+            raise UsageError(
+                f"This worker cannot read {path!r}, which the first one goes "
+                "on from: --model_dir must be on a disk that all share."
+            )
+        # Until all have read it, the chief must not write and remove others.
+        of_chief(self._strategy, number)
+        return path
+
+    def _restores(self, name):
+        """Restores a checkpoint; says so and returns false if damaged."""
+        try:
+            status = self._checkpoint.restore(
+                str(plain_path(self._folder) / name)
+            )
+            status.assert_existing_objects_matched()
+        except _DAMAGE as error:
+            reason = str(error).split("\n")[0]
+            print(
+                f"The checkpoint {self._folder / name} is damaged ({reason})."
+            )
+            return False
+        return True
 
 
 def _list_is_damaged(folder):
@@ -127,4 +150,9 @@ def _checkpoint_names(folder):
     if names == ["ckpt-1"]:
         # It is of no step yet, and a full disk may have cut it off.
         return []
-    return sorted(names, key=lambda name: int(name.split("-")[-1]))
+    return sorted(names, key=_number)
+
+
+def _number(name):
+    """The number that a checkpoint's name ends with."""
+    return int(name.split("-")[-1])

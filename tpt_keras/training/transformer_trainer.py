@@ -2,13 +2,13 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from tpt_keras.training.multi_worker_fit import MultiWorkerFit
+from tpt_keras.training.distributed_fit import DistributedFit
 from tpt_keras.training.sequence_accuracy import SequenceAccuracy
 from tpt_keras.training.token_accuracy import TokenAccuracy
 from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
 
 
-class TransformerTrainer(MultiWorkerFit, keras.Model):
+class TransformerTrainer(DistributedFit, keras.Model):
     """Trains and evaluates a `Transformer` with `fit` and `evaluate`.
 
     The loss is the mean over all non-padding target tokens of the global
@@ -156,6 +156,4 @@ class TransformerTrainer(MultiWorkerFit, keras.Model):
         )
 
     def _results(self):
-        return self.reducible(
-            {metric.name: metric.result() for metric in self.metrics}
-        )
+        return {metric.name: metric.result() for metric in self.metrics}

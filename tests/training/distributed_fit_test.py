@@ -5,6 +5,7 @@ Everything here has a time limit: a worker whose partner is gone waits.
 
 import dataclasses
 import json
+import pathlib
 
 import keras
 import numpy as np
@@ -25,22 +26,34 @@ TRAINING = {
     "batch_size": 17,
     "learning_rate": 1e-2,
     "adam_epsilon": 1e-5,
-    "validation_examples": 18,
+    # Three steps, where two are an execution.
+    "validation_examples": 36,
     "steps_per_checkpoint": 2,
     "steps_per_evaluation": 4,
 }
-OPTIONS = {"evaluation_examples": 19}
+OPTIONS = {"evaluation_examples": 19, "steps_per_execution": 2}
 
 pytestmark = pytest.mark.slow
 
 
 @dataclasses.dataclass
 class Workers:
-    """What two workers left: the chief's folder, and both's records."""
+    """What two workers left."""
 
-    model_dir: object
-    records: list
-    other_folder: object
+    folder: pathlib.Path
+    outputs: list
+
+    def records(self, name):
+        """Both's records of one of their trainings."""
+        return [
+            dict(np.load(self.folder / f"{name}_{index}.npz"))
+            for index in range(2)
+        ]
+
+    @property
+    def model_dir(self):
+        """The chief's folder of the training that nothing disturbed."""
+        return self.folder / "model_0"
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +66,40 @@ def training(place_value_data):
     }
 
 
+def trainings_of_worker(index, training, folder):
+    """What a worker does: jobs of `distributed_driver`."""
+
+    def job(name, model_dir, **changes):
+        return {
+            **training,
+            "model_dir": str(folder / model_dir),
+            "record": str(folder / f"{name}_{index}.npz"),
+            **changes,
+        }
+
+    shorter = {**training["training"], "train_steps": 8}
+    # The chief removes the checkpoint that it goes back to.
+    rollback = {**OPTIONS, "on_nan": "rollback", "keep_checkpoints": 1}
+    return [
+        job("undisturbed", f"model_{index}"),
+        job("stopped", "rolled_back", training=shorter, nan_before=3),
+        job(
+            "rolled_back",
+            "rolled_back",
+            training=shorter,
+            options=rollback,
+            nan_before=3,
+        ),
+    ]
+
+
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory, training):
-    """Two workers that nothing disturbed, with a model folder each.
+    """Two workers that train again and again, a process each.
 
-    So that what the second would write is seen.
+    Undisturbed, with a model folder each, so that what the second would write
+    is seen. Then in one folder: a training that stops, goes on, and is rolled
+    back to a checkpoint that the second worker has not made.
     """
     folder = tmp_path_factory.mktemp("workers")
     started = []
@@ -67,13 +109,7 @@ def workers(tmp_path_factory, training):
         ):
             job = {
                 "strategy": {"distribution": "multi_worker_mirrored"},
-                "trainings": [
-                    {
-                        **training,
-                        "model_dir": str(folder / f"model_{index}"),
-                        "record": str(folder / f"{index}.npz"),
-                    }
-                ],
+                "trainings": trainings_of_worker(index, training, folder),
             }
             started.append(
                 Process(
@@ -85,11 +121,7 @@ def workers(tmp_path_factory, training):
             )
         for process in started:
             assert process.wait() == 0, process.output
-    return Workers(
-        folder / "model_0",
-        [dict(np.load(folder / f"{index}.npz")) for index in range(2)],
-        folder / "model_1",
-    )
+    return Workers(folder, [process.output for process in started])
 
 
 def weights(record):
@@ -102,11 +134,12 @@ def weights(record):
 
 def test_two_workers_learn_what_one_process_does(workers, training, tmp_path):
     expected = train_and_record(**training, model_dir=tmp_path)
-    assert_same_training(workers.records[0], expected)
+    assert_same_training(workers.records("undisturbed")[0], expected)
 
 
-def test_workers_end_with_the_same_weights(workers):
-    first, second = map(weights, workers.records)
+@pytest.mark.parametrize("name", ["undisturbed", "rolled_back"])
+def test_workers_end_with_the_same_weights(workers, name):
+    first, second = map(weights, workers.records(name))
     assert len(first) > 10
     assert first.keys() == second.keys()
     for name, values in first.items():
@@ -115,7 +148,19 @@ def test_workers_end_with_the_same_weights(workers):
 
 def test_only_the_chief_writes(workers):
     assert {path.name for path in workers.model_dir.iterdir()} == FILES
-    assert not workers.other_folder.exists()
+    assert not (workers.folder / "model_1").exists()
+
+
+def test_workers_recover_from_a_rollback_after_a_resume(workers):
+    for output in workers.outputs:
+        assert "The checkpoint of step 2 is kept." in output
+        assert "Going on from" in output
+        assert output.count("Going back to step 2.") == 1
+    for record in workers.records("rolled_back"):
+        for name, values in record.items():
+            assert np.all(np.isfinite(values)), name
+    rows = read_metrics(workers.folder / "rolled_back")
+    assert [row["step"] for row in rows] == [2, 4, 6, 8]
 
 
 FILES = {
@@ -183,7 +228,7 @@ def without_speeds(model_dir):
     ]
 
 
-def errors_of_keras(folder, distribution, environments):
+def found_by_driver(folder, distribution, environments):
     """What the processes of `keras_fit_driver` print."""
     started = [
         Process(
@@ -202,14 +247,14 @@ def errors_of_keras(folder, distribution, environments):
 
 HEALED = (
     f"Keras {keras.__version__} does not fail here any more: see whether "
-    "`MultiWorkerFit` can go."
+    "`DistributedFit` can go."
 )
 
 
 @pytest.fixture(scope="module")
 def errors_of_workers(tmp_path_factory):
     """With one worker, which Keras does not count as several, all is well."""
-    return errors_of_keras(
+    return found_by_driver(
         tmp_path_factory.mktemp("keras"),
         "multi_worker",
         processes.cluster(processes.free_ports(2)),
@@ -228,16 +273,53 @@ def test_keras_cannot_build_symbolically_under_several_workers(
 def test_keras_cannot_reduce_the_results_of_several_workers(
     errors_of_workers,
 ):
-    """Why results are made `reducible`."""
+    """Why the functions of training and evaluation are replaced, first."""
     for errors in errors_of_workers:
         error = errors["without symbolic build"]
         assert error, HEALED
         assert "Invalid reduction dimension 0" in error
 
 
-def test_keras_cannot_build_symbolically_from_other_lengths(tmp_path):
+@pytest.fixture(scope="module")
+def on_two_devices(tmp_path_factory):
+    [found] = found_by_driver(tmp_path_factory.mktemp("two"), "mirrored", [{}])
+    return found
+
+
+def test_keras_cannot_build_symbolically_from_other_lengths(on_two_devices):
     """Why `_maybe_symbolic_build` is replaced, second."""
-    [errors] = errors_of_keras(tmp_path, "mirrored", [{}])
-    assert errors["equal lengths"] is None
-    assert errors["other lengths"], HEALED
-    assert "must have the same size and shape" in errors["other lengths"]
+    assert on_two_devices["equal lengths"] is None
+    error = on_two_devices["other lengths"]
+    assert error, HEALED
+    assert "must have the same size and shape" in error
+
+
+def test_keras_cannot_make_several_steps_on_two_devices(on_two_devices):
+    """Why the functions of training and evaluation are replaced, second."""
+    error = on_two_devices["several steps"]
+    assert error, HEALED
+    assert "must feed a value for placeholder" in error
+
+
+def test_keras_cannot_compile_for_two_devices(on_two_devices):
+    """Why `jit_compile` is refused there."""
+    error = on_two_devices["XLA"]
+    assert error, "A training need not refuse jit_compile any more."
+    assert "located in device" in error
+
+
+def test_several_steps_on_two_devices(on_two_devices):
+    found = on_two_devices["mended"]
+    # From 1 to the part's number, of two parts in every step: as many as
+    # there are, more than an execution or less.
+    assert found["losses"] == pytest.approx(
+        [
+            np.mean([(1 - part) ** 2 for part in range(2 * steps)])
+            for steps in (1, 2, 3, 4)
+        ]
+    )
+    # A step makes the sum of weight and bias 0.6 times what it was, from 1 on.
+    for name, steps in (("three", 3), ("six more", 9), ("one batch", 10)):
+        step, weight, bias = found[name]
+        assert step == steps
+        assert weight + bias == pytest.approx(0.6**steps, rel=1e-4)
