@@ -18,11 +18,11 @@ def logits_of(predicted, vocabulary_size=7):
     return (noise + 2.0 * np.eye(vocabulary_size)[predicted]).astype("float32")
 
 
-def both(targets, predicted):
+def both(targets, predicted, sample_weight=None):
     """Both accuracies of one batch."""
     values = []
     for metric in (SequenceAccuracy(pad_id=0), TokenAccuracy(pad_id=0)):
-        metric.update_state(targets, logits_of(predicted))
+        metric.update_state(targets, logits_of(predicted), sample_weight)
         values.append(float(metric.result()))
     return values
 
@@ -56,6 +56,43 @@ def test_counts(changes, sequences, tokens):
         predicted[row, position] = symbol
     assert both(TARGETS, predicted) == pytest.approx(
         [sequences / 4, tokens / 10]
+    )
+
+
+# One answer wrong, by one of its tokens.
+PREDICTED = TARGETS.copy()
+PREDICTED[2, 1] = 5
+
+
+def test_rows_of_padding_count_for_nothing():
+    rows = ((1, 2), (0, 0))
+    # Whatever is predicted there: padding, too, or anything else.
+    for symbol in (0, 5):
+        padded = np.pad(PREDICTED, rows, constant_values=symbol)
+        assert both(np.pad(TARGETS, rows), padded) == pytest.approx(
+            [3 / 4, 9 / 10]
+        )
+    assert both(np.zeros((2, 3), "int64"), np.zeros((2, 3), "int64")) == [0, 0]
+
+
+def test_weights_of_rows():
+    # The wrong one counts for three answers of its four tokens.
+    assert both(
+        TARGETS, PREDICTED, np.array([1.0, 0.0, 3.0, 2.0])
+    ) == pytest.approx([3 / 6, (3 + 9 + 2) / (3 + 12 + 2)])
+
+
+def test_weights_of_tokens():
+    weights = np.array(
+        [[1, 0, 2, 9], [0, 0, 0, 9], [1, 0, 1, 1], [4, 9, 9, 9]], "float32"
+    )
+    # What is wrong has weight zero, as padding has; an answer counts for the
+    # mean of its other tokens' weights.
+    assert both(TARGETS, PREDICTED, weights) == [1.0, 1.0]
+    weights[2, 1] = 6.0
+    answers = [1.5, 9 / 4, 4.0]
+    assert both(TARGETS, PREDICTED, weights) == pytest.approx(
+        [(1.5 + 4) / sum(answers), (3 + 3 + 4) / (3 + 9 + 4)]
     )
 
 

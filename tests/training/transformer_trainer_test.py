@@ -60,9 +60,14 @@ def new_trainer(
     return trainer
 
 
-def step(trainer, batch):
+def step(trainer, batch, sample_weight=None):
     """The results of one step of training."""
-    return trainer.train_on_batch(*batch, return_dict=True)
+    return trainer.train_on_batch(*batch, sample_weight, return_dict=True)
+
+
+def rows_of(batch, rows):
+    """The batch of so many of its rows, given by their numbers."""
+    return tf.nest.map_structure(lambda ids: ids[rows], batch)
 
 
 def token_losses(transformer, batch):
@@ -168,6 +173,76 @@ def test_micro_batches_learn_what_the_batch_does(
         assert expected["gradient_norm"] > 0.2
         assert ours == pytest.approx(expected, rel=1e-5)
     assert_same_weights(trainer.transformer, expected_trainer.transformer)
+
+
+def assert_same_means(results, expected):
+    for name in MEANS:
+        assert results[name] == pytest.approx(expected[name], rel=1e-5), name
+
+
+MEANS = ("loss", "sequence_accuracy", "token_accuracy")
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_rows_of_padding_count_for_nothing(tiny_config, micro_batches):
+    batch = random_batch(0, rows=4)
+    padded = tf.nest.map_structure(
+        lambda ids: np.pad(ids, ((1, 2), (0, 0)), constant_values=PAD_ID), batch
+    )
+    trainer, expected = (
+        new_trainer(tiny_config, gradient_accumulation_steps=steps)
+        for steps in (micro_batches, 1)
+    )
+    results = step(trainer, padded)
+    assert results == pytest.approx(step(expected, batch), rel=1e-5)
+    assert results["examples"] == 4
+    assert_same_weights(trainer.transformer, expected.transformer)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_a_row_of_weight_two_counts_as_two(tiny_config, micro_batches):
+    batch = random_batch(0, rows=4)
+    weights = np.array([2.0, 1.0, 0.0, 3.0], "float32")
+    repeated = rows_of(batch, [0, 0, 1, 3, 3, 3])
+    trainer, expected = (
+        new_trainer(tiny_config, gradient_accumulation_steps=steps)
+        for steps in (micro_batches, 1)
+    )
+    assert_same_means(
+        trainer.evaluate(
+            *batch, sample_weight=weights, return_dict=True, verbose=0
+        ),
+        expected.evaluate(*repeated, return_dict=True, verbose=0),
+    )
+    # Their scale does not matter.
+    results = step(trainer, batch, 10.0 * weights)
+    expected_results = step(expected, repeated)
+    assert_same_means(results, expected_results)
+    assert results["gradient_norm"] == pytest.approx(
+        expected_results["gradient_norm"], rel=1e-5
+    )
+    assert_same_weights(trainer.transformer, expected.transformer)
+
+
+def test_a_token_of_weight_zero_is_like_padding(tiny_config):
+    inputs, targets = random_batch(0, rows=4)
+    weights = np.random.default_rng(1).integers(0, 2, targets.shape)
+    trainer, expected = (new_trainer(tiny_config) for _ in range(2))
+    masked = inputs, np.where(weights, targets, PAD_ID)
+    assert num_tokens(masked[1]) < num_tokens(targets)
+    assert_same_means(
+        step(trainer, (inputs, targets), weights), step(expected, masked)
+    )
+    assert_same_weights(trainer.transformer, expected.transformer)
+
+
+def test_no_weight_at_all_teaches_nothing(tiny_config):
+    trainer = new_trainer(tiny_config)
+    before = trainer.transformer.get_weights()
+    results = step(trainer, random_batch(0, rows=4), np.zeros(4))
+    assert results["loss"] == results["gradient_norm"] == 0.0
+    for weight, value in zip(trainer.transformer.get_weights(), before):
+        np.testing.assert_array_equal(weight, value)
 
 
 def dataset(batches):
@@ -302,8 +377,9 @@ def test_a_step_that_overflows_is_skipped_and_not_watched(tiny_config):
 
 
 @pytest.mark.slow
-def test_xla_computes_the_same(tiny_config):
-    batches = [random_batch(seed, rows=6) for seed in range(2)]
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_xla_computes_the_same(tiny_config, micro_batches):
+    batches = [random_batch(seed, rows=7) for seed in range(2)]
     results = []
     for jit_compile in (True, False):
         trainer = new_trainer(
@@ -311,6 +387,7 @@ def test_xla_computes_the_same(tiny_config):
             keras.optimizers.SGD(0.1),
             jit_compile=jit_compile,
             global_clipnorm=0.1,
+            gradient_accumulation_steps=micro_batches,
         )
         assert trainer.jit_compile == jit_compile
         results.append([step(trainer, batch) for batch in batches])

@@ -1,10 +1,14 @@
 import keras
 from keras import ops
 
+from tpt_keras.training.token_weights import token_weights
+
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class TokenAccuracy(keras.metrics.Mean):
     """Share of non-padding target tokens whose logit is the largest.
+
+    With `sample_weight`, `(batch,)` or `(batch, length)`, a weighted mean.
 
     Args:
         pad_id: Token id of padding, which counts for nothing.
@@ -17,12 +21,13 @@ class TokenAccuracy(keras.metrics.Mean):
         self.pad_id = pad_id
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        is_token = ops.not_equal(y_true, self.pad_id)
         # Flat, for Keras would first average every row, so that a batch
         # counted for less the more padding it has.
         super().update_state(
             ops.ravel(is_predicted(y_true, y_pred)),
-            sample_weight=ops.ravel(is_token),
+            sample_weight=ops.ravel(
+                token_weights(y_true, self.pad_id, sample_weight)
+            ),
         )
 
     def get_config(self):

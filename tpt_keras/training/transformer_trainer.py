@@ -6,6 +6,7 @@ from tpt_keras.training.distributed_fit import DistributedFit
 from tpt_keras.training.sequence_accuracy import SequenceAccuracy
 from tpt_keras.training.token_accuracy import TokenAccuracy
 from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
+from tpt_keras.training.token_weights import token_weights
 
 
 class TransformerTrainer(DistributedFit, keras.Model):
@@ -17,6 +18,10 @@ class TransformerTrainer(DistributedFit, keras.Model):
     before their global norm is clipped, where Keras's own step clips the
     gradient of every replica. So neither replicas nor micro-batches change
     what is learned.
+
+    With `sample_weight`, `(batch,)` or `(batch, target_length)`, the loss and
+    the accuracies are weighted means; a token of weight 0 is like padding. The
+    loss is divided by the weights' sum, so that their scale does not matter.
 
     Args:
         transformer: A `Transformer`, made under the strategy's scope where
@@ -42,10 +47,13 @@ class TransformerTrainer(DistributedFit, keras.Model):
         self.transformer = transformer
         self.global_clipnorm = global_clipnorm
         self.gradient_accumulation_steps = gradient_accumulation_steps
-        pad_id = transformer.tokenizer.pad_id
-        self._token_losses = TokenCrossEntropy(pad_id, reduction="sum")
+        self._pad_id = transformer.tokenizer.pad_id
+        self._token_losses = TokenCrossEntropy(self._pad_id, reduction="sum")
         self.loss_metric = keras.metrics.Mean("loss")
-        self.accuracies = [SequenceAccuracy(pad_id), TokenAccuracy(pad_id)]
+        self.accuracies = [
+            SequenceAccuracy(self._pad_id),
+            TokenAccuracy(self._pad_id),
+        ]
         self.gradient_norm = keras.metrics.Mean("gradient_norm")
         self.examples = keras.metrics.Sum("examples")
         self.tokens = keras.metrics.Sum("tokens")
@@ -55,12 +63,17 @@ class TransformerTrainer(DistributedFit, keras.Model):
         return self.transformer(inputs, training=training)
 
     def train_step(self, data):
-        inputs, targets, _ = keras.utils.unpack_x_y_sample_weight(data)
+        inputs, targets, sample_weight = keras.utils.unpack_x_y_sample_weight(
+            data
+        )
+        weights = token_weights(targets, self._pad_id, sample_weight)
         # The gradients are summed here and not by the optimizer, which would
         # clip them before: it gets equal shares of the finished sum.
         replicas = tf.distribute.get_replica_context()
-        num_tokens = replicas.all_reduce("SUM", self._num_tokens(targets))
-        gradients = self._accumulated_gradients(inputs, targets, num_tokens)
+        total_weight = replicas.all_reduce("SUM", ops.sum(weights))
+        gradients = self._accumulated_gradients(
+            (inputs, targets, weights), total_weight
+        )
         gradients = replicas.all_reduce("SUM", gradients)
         loss_scale = self.optimizer.scale_loss(1.0)
         norm = tf.linalg.global_norm(gradients)
@@ -77,25 +90,33 @@ class TransformerTrainer(DistributedFit, keras.Model):
         return self._results()
 
     def test_step(self, data):
-        inputs, targets, _ = keras.utils.unpack_x_y_sample_weight(data)
+        inputs, targets, sample_weight = keras.utils.unpack_x_y_sample_weight(
+            data
+        )
+        weights = token_weights(targets, self._pad_id, sample_weight)
         logits = self(inputs, training=False)
-        self._update(targets, logits, self._token_losses(targets, logits))
+        losses = self._token_losses(targets, logits, weights)
+        self._update(targets, logits, weights, losses)
         return self._results()
 
-    def _accumulated_gradients(self, inputs, targets, num_tokens):
+    def _accumulated_gradients(self, batch, total_weight):
         """This replica's part of the gradient of the batch's mean loss."""
         micro_batches = self.gradient_accumulation_steps
         if micro_batches == 1:
-            return self._gradients(inputs, targets, num_tokens)
-        size = -(-tf.shape(targets)[0] // micro_batches)
+            return self._gradients(*batch, total_weight)
+        inputs, targets, weights = batch
+        parts = (
+            {
+                name: self._cut(ids, self._pad_id)
+                for name, ids in inputs.items()
+            },
+            self._cut(targets, self._pad_id),
+            self._cut(weights, 0.0),
+        )
 
         def add_micro_batch(index, sums):
-            rows = slice(index * size, (index + 1) * size)
-            gradients = self._gradients(
-                {name: value[rows] for name, value in inputs.items()},
-                targets[rows],
-                num_tokens,
-            )
+            batch = tf.nest.map_structure(lambda part: part[index], parts)
+            gradients = self._gradients(*batch, total_weight)
             return index + 1, [s + g for s, g in zip(sums, gradients)]
 
         _, sums = tf.while_loop(
@@ -113,13 +134,28 @@ class TransformerTrainer(DistributedFit, keras.Model):
         )
         return sums
 
-    def _gradients(self, inputs, targets, num_tokens):
+    def _cut(self, rows, padding):
+        """Rows `(batch, length)` as `(micro_batches, rows, length)`.
+
+        All micro-batches are of a size, the last ones' last rows padding: of a
+        slice that ends behind the last row, XLA makes one of the whole batch.
+        """
+        count, length = tf.unstack(tf.shape(rows))
+        micro_batches = self.gradient_accumulation_steps
+        size = -(-count // micro_batches)
+        added = [[0, micro_batches * size - count], [0, 0]]
+        rows = tf.pad(rows, added, constant_values=padding)
+        return tf.reshape(rows, (micro_batches, size, length))
+
+    def _gradients(self, inputs, targets, weights, total_weight):
         variables = [v.value for v in self.transformer.trainable_variables]
         with tf.GradientTape() as tape:
             logits = self(inputs, training=True)
-            losses = self._token_losses(targets, logits)
-            loss = self.optimizer.scale_loss(losses / num_tokens)
-        self._update(targets, logits, losses)
+            losses = self._token_losses(targets, logits, weights)
+            loss = self.optimizer.scale_loss(
+                ops.divide_no_nan(losses, total_weight)
+            )
+        self._update(targets, logits, weights, losses)
         # The embedding's comes as slices.
         return [
             tf.convert_to_tensor(gradient)
@@ -128,18 +164,14 @@ class TransformerTrainer(DistributedFit, keras.Model):
 
     def _num_tokens(self, token_ids):
         """Number of tokens that are no padding, a float."""
-        return ops.sum(
-            ops.cast(self.transformer.padding_mask(token_ids), "float32")
-        )
+        return ops.sum(token_weights(token_ids, self._pad_id))
 
-    def _update(self, targets, logits, losses):
+    def _update(self, targets, logits, weights, losses):
         """Updates what training and evaluation both watch."""
-        num_tokens = self._num_tokens(targets)
-        self.loss_metric.update_state(
-            ops.divide_no_nan(losses, num_tokens), num_tokens
-        )
+        weight = ops.sum(weights)
+        self.loss_metric.update_state(ops.divide_no_nan(losses, weight), weight)
         for accuracy in self.accuracies:
-            accuracy.update_state(targets, logits)
+            accuracy.update_state(targets, logits, weights)
 
     def _watch(self, inputs, targets, norm):
         """Updates what only training watches."""
@@ -149,7 +181,8 @@ class TransformerTrainer(DistributedFit, keras.Model):
             self.gradient_norm.update_state(norm, weight)
         else:
             self.gradient_norm.update_state(norm)
-        self.examples.update_state(tf.shape(targets)[0])
+        is_answer = ops.any(ops.not_equal(targets, self._pad_id), axis=-1)
+        self.examples.update_state(ops.cast(is_answer, "float32"))
         self.tokens.update_state(
             self._num_tokens(inputs["encoder_token_ids"])
             + self._num_tokens(targets)
