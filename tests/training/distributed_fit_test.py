@@ -164,6 +164,7 @@ def test_workers_recover_from_a_rollback_after_a_resume(workers):
 
 
 FILES = {
+    ".lock",
     "best.keras",
     "checkpoints",
     "config.json",
