@@ -52,7 +52,7 @@ setuptools.setup(
         "test": TEST,
         "beam": ["apache-beam"],
         "benchmarks": ["keras-hub"],
-        # Reads and writes the checkpoints of the released code.
+        # Writes checkpoints for the released code; reading needs nothing.
         "torch": ["torch>=2.4"],
         "dev": [*TEST, "pre-commit"],
     },

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from absl.testing import parameterized
 
+from tests.checkpoints.hostile import bounded
 from tests.checkpoints.released_vocabulary import CHARACTERS
 from tpt_keras.checkpoints import from_reference
 from tpt_keras.errors import UsageError
@@ -227,6 +228,58 @@ class FromReferenceTest(parameterized.TestCase):
         path = self.changed(lambda state: state.update({name: torch.ones(32)}))
         with self.assertRaisesRegex(UsageError, "unknown: .*999999999"):
             from_reference(path, num_heads=4)
+
+    @parameterized.parameters("expanded", "wide", "narrow", "names")
+    def test_a_small_file_makes_no_large_model(self, kind):
+        """Where tensors or names ask for more than the file holds."""
+        ones = torch.ones(1)
+
+        def grow(state):
+            embeddings = "module.embedding.tok_embedding.weight"
+            filter_ = "module.encoder.layers.0.densefilter.linear1.weight"
+            if kind == "expanded":
+                state[embeddings] = ones.expand(10**9, 32)
+            elif kind == "wide":
+                # Ten thousand by ten thousand in every map.
+                state[embeddings] = torch.ones(4, 10_000)
+                state[filter_] = torch.ones(1, 10_000)
+            elif kind == "narrow":
+                for name in list(state):
+                    del state[name]
+                width = torch.ones(8, 8)
+                for layer in range(2000):
+                    for name in ("MHA.W_q", "densefilter.linear1"):
+                        name = f"module.encoder.layers.{layer}.{name}.weight"
+                        state[name] = width
+                state[embeddings] = width
+            else:
+                for layer in range(2, 2000):
+                    state[f"module.encoder.layers.{layer}.x"] = ones
+
+        path = self.changed(grow)
+        self.assertLess(path.stat().st_size, 2**20)
+        with (
+            bounded(20, 2**26),
+            self.assertRaisesRegex(
+                UsageError, "make no model|larger than itself"
+            ) as raised,
+        ):
+            from_reference(path, num_heads=4)
+        self.assertNotIn("\n", str(raised.exception))
+        self.assertLess(len(str(raised.exception)), 2000)
+
+    def test_parameters_are_their_tensors(self):
+        def learn(state):
+            for name in state:
+                state[name] = torch.nn.Parameter(state[name])
+
+        model = from_reference(self.changed(learn), num_heads=4)
+        expected, _ = golden_model("tp_transformer")
+        for weight, other in zip(model.weights, expected.weights):
+            np.testing.assert_array_equal(
+                keras.ops.convert_to_numpy(weight),
+                keras.ops.convert_to_numpy(other),
+            )
 
     def test_refuses_the_vocabulary_of_another_model(self):
         path, _ = golden("tp_transformer")

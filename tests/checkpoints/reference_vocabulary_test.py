@@ -3,11 +3,18 @@ import pathlib
 import pickle
 import tempfile
 import zipfile
+from collections import Counter
 from collections import OrderedDict
 
+import hypothesis
 import pytest
 from absl.testing import parameterized
+from hypothesis import strategies as st
 
+from tests.checkpoints.hostile import BOMBS
+from tests.checkpoints.hostile import Malicious
+from tests.checkpoints.hostile import bounded
+from tests.checkpoints.hostile import edited
 from tests.checkpoints.released_vocabulary import CHARACTERS
 from tests.checkpoints.released_vocabulary import SYMBOLS
 from tests.checkpoints.released_vocabulary import torchtext_vocabulary
@@ -15,16 +22,6 @@ from tpt_keras.checkpoints import read_vocabulary
 from tpt_keras.errors import UsageError
 
 EXPECTED = ("<unknown>", "<pad>", "<start>", "<end>", *CHARACTERS)
-
-
-class Malicious:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
 
 
 class ReferenceVocabularyTest(parameterized.TestCase):
@@ -76,6 +73,53 @@ class ReferenceVocabularyTest(parameterized.TestCase):
         )
         self.assertFalse((self.dir / "harm").exists())
 
+    def test_changes_nothing_in_this_process(self):
+        """A container that is given attributes is not Python's own."""
+        with torchtext_vocabulary(["Z"]) as vocabulary:
+            content = pickle.dumps(vocabulary, protocol=2)
+        harm = b"ccollections\nCounter\nN}X\x04\0\0\0harmK\x01s\x86b"
+        # Beneath the vocabulary, which alone would be refused; and in it.
+        self.path.write_bytes(b"\x80\x02" + harm + b".")
+        self.assert_refused("holds no vocabulary")
+        symbol = b"X\x01\0\0\0Z"
+        self.assertIn(symbol, content)
+        self.path.write_bytes(content.replace(symbol, harm, 1))
+        self.assert_refused("holds no vocabulary|which is neither")
+        self.assertFalse(hasattr(Counter, "harm"))
+
+    @parameterized.parameters(*BOMBS)
+    def test_refuses_what_grows(self, name):
+        with torchtext_vocabulary(["placeholder"]) as vocabulary:
+            content = pickle.dumps(vocabulary, protocol=2)
+        bomb = BOMBS[name].removeprefix(b"\x80\x02").removeprefix(b"\x80\x04")
+        symbol = b"X\x0b\0\0\0placeholder"
+        self.assertIn(symbol, content)
+        for whole in (BOMBS[name], content.replace(symbol, bomb[:-1], 1)):
+            self.path.write_bytes(whole)
+            with bounded():
+                self.assert_refused("holds no vocabulary|which is neither")
+
+    def test_many_symbols(self):
+        # As many as a file of the largest size can hold.
+        symbols = (*SYMBOLS, *map(chr, range(0xE000, 0xE000 + 100_000)))
+        with bounded():
+            self.assertLen(read_vocabulary(symbols), 100_000 + len(SYMBOLS))
+
+    @hypothesis.given(st.data())
+    def test_a_damaged_file_is_read_rightly_or_refused(self, data):
+        with torchtext_vocabulary(SYMBOLS[:8]) as vocabulary:
+            content = pickle.dumps(vocabulary, protocol=2)
+        self.path.write_bytes(data.draw(edited(content)))
+        with bounded():
+            try:
+                symbols = read_vocabulary(self.path)
+            except UsageError as error:
+                message = str(error)
+                self.assertNotIn("\n", message)
+            else:
+                self.assertEqual(symbols, read_vocabulary(symbols))
+        self.assertFalse(hasattr(Counter, "itos"))
+
     def test_runs_no_default_factory(self):
         # `defaultdict(os.getpid)` names a function for later.
         with torchtext_vocabulary() as vocabulary:
@@ -124,8 +168,9 @@ class ReferenceVocabularyTest(parameterized.TestCase):
     @parameterized.parameters(
         (("<pad>", "<sos>", "<eos>", "a", "a"), "'a' twice"),
         (("<pad>", "<sos>", "<eos>", "ab"), "'ab', which is neither"),
-        (("<pad>", "<sos>", "<eos>", 3), "'3', which is neither"),
+        (("<pad>", "<sos>", "<eos>", 3), "type int, which is neither"),
         (("<pad>", "<sos>", "<eos>", ["a"]), "which is neither"),
+        (("<pad>", "<sos>", "<eos>", "\ud800"), r"'\\ud800', which is"),
         (("<pad>", "<sos>", "a"), "lacks the symbol <end>"),
     )
     def test_refuses_symbols_that_make_no_vocabulary(self, symbols, pattern):

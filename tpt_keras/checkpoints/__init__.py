@@ -1,7 +1,7 @@
 """The authors' released PyTorch checkpoints, from there and back.
 
-Nothing here imports PyTorch before a checkpoint is read or written; it is
-the optional extra `tpt_keras[torch]`.
+Nothing here imports PyTorch before a checkpoint is written; it is the optional
+extra `tpt_keras[torch]`. They are read without it.
 """
 
 from tpt_keras.checkpoints.from_reference import from_reference

@@ -1,5 +1,3 @@
-import re
-
 from tpt_keras.checkpoints.reference_file import read_checkpoint
 from tpt_keras.checkpoints.reference_vocabulary import REFERENCE_SYMBOLS
 from tpt_keras.checkpoints.reference_vocabulary import read_vocabulary
@@ -12,6 +10,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 
+ENCODER_LAYERS = "encoder.layers."
 # Whose shapes tell the sizes, and whose name the binding.
 FILTER = "encoder.layers.0.densefilter.linear1.weight"
 FIRST_ATTENTION = "encoder.layers.0.MHA"
@@ -65,36 +64,44 @@ def from_reference(path, num_heads=8, vocabulary=None):
             "the model was trained with."
         )
     config = config.replace(vocabulary=vocabulary, vocabulary_size=size)
-    model = Transformer(config)
-    weights = reference_weights(model)
-    _check_weights(path, arrays, weights)
-    for weight in weights:
+    num_layers, expected = _expected_shapes(arrays, config)
+    _check_weights(path, arrays, expected)
+    model = Transformer(config.replace(num_layers=num_layers))
+    for weight in reference_weights(model):
         weight.variable.assign(weight.from_reference(arrays[weight.name]))
     return model
 
 
 def _infer_config(path, arrays, num_heads):
-    """What names and shapes tell, without a vocabulary."""
-    vocabulary_size, hidden_dim = _matrix(path, arrays, EMBEDDINGS).shape
-    intermediate_dim, _ = _matrix(path, arrays, FILTER).shape
+    """What names and shapes tell of one layer, without a vocabulary."""
     bindings = [
         binding
         for binding, attention in ATTENTION.items()
-        if f"{FIRST_ATTENTION}.{attention['query_dense']}.weight" in arrays
+        if _query_name(attention) in arrays
     ]
+    vocabulary_size, hidden_dim = _matrix(path, arrays, EMBEDDINGS)
+    intermediate_dim, filter_dim = _matrix(path, arrays, FILTER)
     if not bindings:
         raise UsageError(
             f"The checkpoint {str(path)!r} is no Transformer: it lacks the "
             f"weight {FIRST_ATTENTION}.W_q.weight (TP-Transformer) or "
             f"{FIRST_ATTENTION}.w_q.weight (baseline)."
         )
-    matches = (re.match(r"encoder\.layers\.(\d+)\.", name) for name in arrays)
+    query = _matrix(path, arrays, _query_name(ATTENTION[bindings[0]]))
+    # So that the file holds matrices of all the sizes of a layer, before one
+    # is made.
+    if {hidden_dim} != {filter_dim, *query}:
+        raise UsageError(
+            f"The weights of the checkpoint {str(path)!r} make no model: "
+            f"{EMBEDDINGS} {(vocabulary_size, hidden_dim)}, {FILTER} "
+            f"{(intermediate_dim, filter_dim)} and a query's matrix {query} "
+            "have no hidden dimension in common."
+        )
     return TransformerConfig(
         hidden_dim=hidden_dim,
         intermediate_dim=intermediate_dim,
         num_heads=num_heads,
-        # The number of different ones: a name alone makes no large model.
-        num_layers=len({match[1] for match in matches if match}),
+        num_layers=1,
         binding=bindings[0],
         bind_embeddings=any(
             name.startswith(f"{EMBEDDING_ROLE}.") for name in arrays
@@ -104,8 +111,12 @@ def _infer_config(path, arrays, num_heads):
     )
 
 
+def _query_name(attention):
+    return f"{FIRST_ATTENTION}.{attention['query_dense']}.weight"
+
+
 def _matrix(path, arrays, name):
-    """The matrix of a name, or a `UsageError`."""
+    """The shape of a matrix, or a `UsageError`."""
     if name not in arrays:
         raise UsageError(
             f"The checkpoint {str(path)!r} is no Transformer: it lacks the "
@@ -116,12 +127,33 @@ def _matrix(path, arrays, name):
             f"The checkpoint {str(path)!r} has a weight {name} of the shape "
             f"{arrays[name].shape}, which is no matrix."
         )
-    return arrays[name]
+    return arrays[name].shape
 
 
-def _check_weights(path, arrays, weights):
-    """Raises a `UsageError` if the arrays are not those of the weights."""
-    expected = {weight.name: weight.shape for weight in weights}
+def _expected_shapes(arrays, config):
+    """Names and shapes of as many layers as the arrays make, and how many.
+
+    Nothing larger than one layer is made for it: names are cheap.
+    """
+    of_one_layer = {
+        weight.name: weight.shape
+        for weight in reference_weights(Transformer(config))
+    }
+    in_file, in_layer = (
+        sum(name.startswith(ENCODER_LAYERS) for name in names)
+        for names in (arrays, of_one_layer)
+    )
+    # Their number, not their indices: one name is no thousand layers.
+    num_layers = max(1, round(in_file / in_layer))
+    return num_layers, {
+        name.replace(".layers.0.", f".layers.{index}."): shape
+        for index in range(num_layers)
+        for name, shape in of_one_layer.items()
+    }
+
+
+def _check_weights(path, arrays, expected):
+    """Raises a `UsageError` if the arrays have other names or shapes."""
     misshapen = [
         f"{name} {arrays[name].shape} instead of {shape}"
         for name, shape in expected.items()

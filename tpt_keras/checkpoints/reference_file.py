@@ -1,11 +1,15 @@
-"""Checkpoint files in the released format, read without running them."""
+"""Checkpoint files in the released format."""
 
 import pathlib
+import pickle
 import re
-import warnings
+
+import numpy as np
 
 from tpt_keras.checkpoints.reference_weights import SINUSOIDS
+from tpt_keras.checkpoints.torch_file import TorchFile
 from tpt_keras.errors import UsageError
+from tpt_keras.files import whole_file
 
 # The released models were wrapped in `torch.nn.DataParallel`.
 PREFIX = "module."
@@ -15,7 +19,8 @@ def read_checkpoint(path):
     """The weights of a checkpoint in the released format.
 
     Both of PyTorch's formats are read: the old stream, in which the released
-    files are written, and the zip archive. Nothing in the file is run.
+    files are written, and the zip archive. PyTorch is not needed for it.
+    Nothing in the file is run, and nothing is made that is larger.
 
     Args:
         path: The file.
@@ -26,14 +31,29 @@ def read_checkpoint(path):
         or `None`.
 
     Raises:
-        UsageError: If PyTorch is missing, if there is no such file, or if it
-            is no such checkpoint or holds more than weights.
+        UsageError: If there is no such file, or if it is no such checkpoint
+            or holds more than weights.
     """
-    torch = import_torch()
     path = pathlib.Path(path)
     if not path.is_file():
         raise UsageError(f"There is no checkpoint file {str(path)!r}.")
-    checkpoint = _load(torch, path)
+    try:
+        with path.open("rb") as file:
+            return _read(path, TorchFile(file))
+    except pickle.UnpicklingError as error:
+        raise UsageError(
+            f"The file {str(path)!r} is no PyTorch checkpoint, or it is "
+            f"damaged: {error}. Download or copy it again."
+        ) from error
+
+
+def _read(path, file):
+    for name in [*file.classes, *file.functions]:
+        raise UsageError(
+            f"The file {str(path)!r} is refused: it holds more than weights "
+            f"and wants to use {ascii(name)[1:-1]}."
+        )
+    checkpoint = file.value
     state = checkpoint.get("model") if isinstance(checkpoint, dict) else None
     if not isinstance(state, dict) or not state:
         raise UsageError(
@@ -42,15 +62,25 @@ def read_checkpoint(path):
         )
     weights = {}
     for name, tensor in state.items():
-        if (
-            not isinstance(tensor, torch.Tensor)
-            or not tensor.is_floating_point()
-        ):
+        if not isinstance(name, str) or not re.fullmatch(r"[\w.]{1,200}", name):
+            raise UsageError(
+                f"The checkpoint {str(path)!r} holds a weight whose name is "
+                f"none: {str(name)[:40]!r}."
+            )
+        try:
+            array = file.read(tensor)
+        except TypeError as error:
             raise UsageError(
                 f"The checkpoint {str(path)!r} holds something other than a "
-                f"tensor of weights under the name {name!r}."
+                f"tensor of weights under the name {name!r}: {error}."
+            ) from None
+        if not np.isfinite(array).all():
+            raise UsageError(
+                f"The checkpoint {str(path)!r} holds values that are NaN or "
+                f"infinite under the name {name!r}: its training had failed. "
+                "Take an earlier one."
             )
-        weights[str(name).removeprefix(PREFIX)] = tensor.float().numpy()
+        weights[name.removeprefix(PREFIX)] = array
     symbols = checkpoint.get("vocabulary")
     return weights, symbols if isinstance(symbols, list) else None
 
@@ -87,11 +117,13 @@ def write_checkpoint(path, weights, vocabulary):
         "vocabulary": list(vocabulary),
     }
     try:
-        with pathlib.Path(path).open("wb") as file:
+        with whole_file(path) as partial, partial.open("wb") as file:
             torch.save(checkpoint, file, _use_new_zipfile_serialization=False)
-    except OSError as error:
+    # PyTorch has its own for a disk that is full.
+    except (OSError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
         raise UsageError(
-            f"Cannot write the checkpoint {str(path)!r}: {error.strerror}."
+            f"Cannot write the checkpoint {str(path)!r}: {reason}."
         ) from error
 
 
@@ -101,31 +133,10 @@ def import_torch():
         import torch
     except ImportError:
         raise UsageError(
-            "Checkpoints of the released code need PyTorch. Install it with "
-            "pip install tpt_keras[torch]"
+            "Writing checkpoints of the released code needs PyTorch. Install "
+            "it with pip install tpt_keras[torch]"
         ) from None
     return torch
-
-
-def _load(torch, path):
-    try:
-        with path.open("rb") as file, warnings.catch_warnings():
-            # It remarks on pickles that PyTorch did not write; we refuse them.
-            warnings.simplefilter("ignore")
-            return torch.load(file, map_location="cpu", weights_only=True)
-    # A damaged or hostile file makes it raise nearly anything: EOFError,
-    # KeyError, OSError, IndexError, RuntimeError, UnpicklingError, ...
-    except Exception as error:
-        refused = re.search(r"GLOBAL ([\w.]+)", str(error))
-        if refused:
-            raise UsageError(
-                f"The file {str(path)!r} is refused: it holds more than "
-                f"weights and wants to use {refused[1]}."
-            ) from error
-        raise UsageError(
-            f"The file {str(path)!r} is no PyTorch checkpoint, or it is "
-            "damaged. Download or copy it again."
-        ) from error
 
 
 def _adam_group(weights):

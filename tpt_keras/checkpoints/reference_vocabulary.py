@@ -1,14 +1,14 @@
 """The vocabulary of a released checkpoint, read without running anything."""
 
+import collections
 import io
 import os
 import pathlib
 import pickle
-import zipfile
-from collections import Counter
-from collections import OrderedDict
-from collections import defaultdict
 
+from tpt_keras.checkpoints.inert_pickle import MAX_BYTES
+from tpt_keras.checkpoints.torch_file import ZIP_START
+from tpt_keras.checkpoints.torch_file import TorchFile
 from tpt_keras.data_generators.vocabulary import END
 from tpt_keras.data_generators.vocabulary import PAD
 from tpt_keras.data_generators.vocabulary import SPECIAL_SYMBOLS
@@ -23,8 +23,6 @@ REFERENCE_SYMBOLS = {
     "<sos>": START,
     "<eos>": END,
 }
-# The released file has a few thousand bytes.
-MAX_BYTES = 2**20
 
 
 def read_vocabulary(source):
@@ -64,14 +62,23 @@ def read_vocabulary(source):
 
 def _check_symbols(symbols):
     for symbol in symbols:
-        is_character = isinstance(symbol, str) and len(symbol) == 1
+        # Not even printed: a list of lists of lists can be endless.
+        if not isinstance(symbol, str):
+            raise UsageError(
+                f"The vocabulary holds a symbol of type "
+                f"{type(symbol).__name__}, which is neither a character nor "
+                f"one of {', '.join(REFERENCE_SYMBOLS)}."
+            )
+        # A surrogate is half a character, which no file can hold.
+        is_character = len(symbol) == 1 and not "\ud800" <= symbol <= "\udfff"
         if not is_character and symbol not in SPECIAL_SYMBOLS:
             raise UsageError(
-                f"The vocabulary holds {str(symbol)[:20]!r}, which is neither "
+                f"The vocabulary holds {symbol[:20]!r}, which is neither "
                 "a character nor one of the special symbols "
                 f"{', '.join(REFERENCE_SYMBOLS)}."
             )
-        if symbols.count(symbol) > 1:
+    for symbol, count in collections.Counter(symbols).items():
+        if count > 1:
             raise UsageError(f"The vocabulary holds {symbol!r} twice.")
     for symbol in (PAD, START, END):
         if symbol not in symbols:
@@ -86,10 +93,8 @@ def _read_file(path):
             f"The file {str(path)!r} is too large to be a vocabulary."
         )
     content = path.read_bytes()
-    if zipfile.is_zipfile(io.BytesIO(content)):
-        return _read_pickles(path, _zipped_pickle(path, content))
-    if content[:1] == pickle.PROTO:
-        return _read_pickles(path, content)
+    if content.startswith((ZIP_START, pickle.PROTO)):
+        return _read_torch_file(path, content)
     try:
         line = content.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
@@ -102,68 +107,24 @@ def _read_file(path):
     return (*REFERENCE_SYMBOLS, *line)
 
 
-def _zipped_pickle(path, content):
-    """The pickle in PyTorch's zip archive."""
+def _read_torch_file(path, content):
+    """The list `itos` of a pickled vocabulary."""
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for entry in archive.infolist():
-                is_pickle = entry.filename.endswith("/data.pkl")
-                if is_pickle and entry.file_size <= MAX_BYTES:
-                    return archive.read(entry)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError):
-        pass  # damaged, encrypted or packed in another way
-    return b""
-
-
-def _read_pickles(path, content):
-    """The list `itos` of the first pickled object that has one.
-
-    PyTorch's old stream begins with pickles of its version.
-    """
-    stream = io.BytesIO(content)
-    try:
-        while stream.tell() < len(content):
-            symbols = getattr(_InertUnpickler(stream).load(), "itos", None)
-            if isinstance(symbols, list):
-                return symbols
-    except UsageError as error:
+        file = TorchFile(io.BytesIO(content))
+        attributes = getattr(file.value, "attributes", {})
+        symbols = attributes.get("itos")
+    except pickle.UnpicklingError:
+        symbols = None
+    else:
+        for name in file.functions:
+            raise UsageError(
+                f"The vocabulary {str(path)!r} is refused: it holds more than "
+                f"symbols and wants to call {ascii(name)[1:-1]}."
+            )
+    if not isinstance(symbols, list):
         raise UsageError(
-            f"The vocabulary {str(path)!r} is refused: {error}"
-        ) from error
-    except Exception:  # a damaged pickle makes it raise nearly anything
-        pass
-    raise UsageError(
-        f"The file {str(path)!r} holds no vocabulary (a list `itos`), or it "
-        "is damaged. Copy it again, or give its characters as a text file."
-    )
-
-
-class _Inert:
-    """Stands in for whatever class or function a pickle names.
-
-    Unpickled instances take attributes; to call the name is refused.
-    """
-
-    def __init__(self, *args, **kwargs):
-        kind = type(self)
-        raise UsageError(
-            f"it holds more than symbols and wants to call "
-            f"{kind.__module__}.{kind.__qualname__}."
+            f"The file {str(path)!r} holds no vocabulary (a list `itos`), or "
+            "it is damaged. Copy it again, or give its characters as a text "
+            "file."
         )
-
-
-class _InertUnpickler(pickle.Unpickler):
-    """Unpickles without importing or calling what the pickle names.
-
-    Only the containers that torchtext's vocabulary is made of are real.
-    """
-
-    CONTAINERS = {
-        ("collections", "Counter"): Counter,
-        ("collections", "OrderedDict"): OrderedDict,
-        ("collections", "defaultdict"): defaultdict,
-    }
-
-    def find_class(self, module, name):
-        container = self.CONTAINERS.get((module, name))
-        return container or type(name, (_Inert,), {"__module__": module})
+    return symbols
