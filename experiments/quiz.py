@@ -10,7 +10,6 @@ from absl import flags
 
 from experiments import _cli
 from tpt_keras.errors import UsageError
-from tpt_keras.serving.versions import find_saved_model
 
 FLAGS = flags.FLAGS
 
@@ -28,11 +27,11 @@ def main():
         raise UsageError("--saved_model and --modules are needed.")
     if FLAGS.count <= 0:
         raise UsageError("--count must be positive.")
-    path = find_saved_model(FLAGS.saved_model)
-    import tensorflow as tf
     import tensorflow_datasets as tfds
 
-    answer = tf.saved_model.load(str(path)).signatures["serving_default"]
+    from tpt_keras.serving.saved_model import SavedModel
+
+    model = SavedModel(FLAGS.saved_model)
     for module in FLAGS.modules:
         name = f"mathematics_dataset/{module}"
         try:
@@ -49,16 +48,14 @@ def main():
                 f"of {name}. Make it with python -m experiments.prepare_data."
             ) from None
         batch = next(iter(problems.batch(FLAGS.count)))
-        answers = answer(questions=batch["question"])["answers"]
+        questions = batch["question"].numpy()
         for question, given, target in zip(
-            batch["question"].numpy(), answers.numpy(), batch["answer"].numpy()
+            questions, model.answer(list(questions)), batch["answer"].numpy()
         ):
-            mark = "right" if given == target else "WRONG"
+            target = target.decode()
+            mark = "right" if given.answer == target else "WRONG"
             print(f"{question.decode()}")
-            print(
-                f"    answer: {given.decode():20} target: {target.decode():20} "
-                f"{mark}"
-            )
+            print(f"    answer: {given.answer:20} target: {target:20} {mark}")
 
 
 if __name__ == "__main__":

@@ -2,17 +2,19 @@
 
     python -m experiments.solve --saved_model=saved_models/demo \
         --question="What is the tens digit of 31859?"
+
+Prints a line for every question. It is empty for one that has no answer, which
+is named at the end, on standard error.
 """
 
-import json
 import os
 
 from absl import flags
 
 from experiments import _cli
 from tpt_keras.errors import UsageError
-from tpt_keras.serving.versions import CONFIG_ASSET
-from tpt_keras.serving.versions import find_saved_model
+
+from ._answers import print_answers
 
 FLAGS = flags.FLAGS
 
@@ -25,37 +27,33 @@ flags.DEFINE_multi_string("question", [], "A question; may be given again.")
 def main():
     if not FLAGS.saved_model or not FLAGS.question:
         raise UsageError("--saved_model and --question are needed.")
-    path = find_saved_model(FLAGS.saved_model)
-    import tensorflow as tf
+    from tpt_keras.serving.saved_model import SavedModel
 
-    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    model = SavedModel(FLAGS.saved_model)
     # As bytes, for what was typed may be no valid text.
-    questions = [os.fsencode(question) for question in FLAGS.question]
-    outputs = signature(questions=tf.constant(questions))
-    for question, answer, status in zip(
-        FLAGS.question, outputs["answers"].numpy(), outputs["status"].numpy()
-    ):
-        if status != b"OK":
-            raise UsageError(_explain(question, status.decode(), path))
-        print(answer.decode())
+    answers = model.answer(list(map(os.fsencode, FLAGS.question)))
+    print_answers(
+        FLAGS.question,
+        answers,
+        lambda question, status: _explain(question, status, model.config),
+    )
 
 
-def _explain(question, status, path):
-    """What is wrong with a question, as one line."""
-    config = json.loads((path / CONFIG_ASSET).read_text())
-    known = "".join(s for s in config["vocabulary"] if len(s) == 1)
-    if status == "UNKNOWN_CHARACTER":
-        culprit = next(c for c in question if c not in known)
+def _explain(question, status, config):
+    """What is wrong with a question, by the model's own limits."""
+    if status == "UNKNOWN_CHARACTER" and "vocabulary" in config:
+        known = [s for s in map(str, config["vocabulary"]) if len(s) == 1]
+        culprit = next((c for c in question if c not in known), "")
         return (
-            f"The character {culprit!r} of {question!r} is not in the model's "
-            f"vocabulary. Known characters: {known!r}."
+            f"has the character {culprit!r}, which is not in the model's "
+            f"vocabulary {''.join(known)!r}"
         )
-    if status == "TOO_LONG":
+    if status == "TOO_LONG" and "max_question_length" in config:
         return (
-            f"The question {question[:40]!r}... has {len(question)} "
-            f"characters. Shorten it to {config['max_question_length']}."
+            f"has {len(question)} characters; shorten it to "
+            f"{config['max_question_length']}"
         )
-    return f"The question {question!r} cannot be answered: {status}."
+    return None
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from absl.testing import parameterized
 
-from tests.checkpoints.hostile import bounded
+from tests.bounded import bounded
 from tests.checkpoints.released_vocabulary import CHARACTERS
 from tpt_keras.checkpoints import from_reference
 from tpt_keras.errors import UsageError

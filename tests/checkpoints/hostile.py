@@ -1,9 +1,6 @@
 """Files that want more than to be read."""
 
-import contextlib
 import os
-import time
-import tracemalloc
 
 from hypothesis import strategies as st
 
@@ -34,21 +31,6 @@ BOMBS = {
     + b"u.",
 }
 HARMLESS_BOMBS = ("lists", "memo")
-
-
-@contextlib.contextmanager
-def bounded(seconds=5.0, num_bytes=2**27):
-    """Sees that what is done here takes not much time and memory."""
-    tracemalloc.start()
-    start = time.process_time()
-    try:
-        yield
-        taken = time.process_time() - start
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert taken < seconds, f"{taken} seconds"
-    assert peak < num_bytes, f"{peak} bytes"
 
 
 def _edit(content, edits):

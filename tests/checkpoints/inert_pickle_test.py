@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from tests.bounded import bounded
 from tests.checkpoints.hostile import BOMBS
 from tests.checkpoints.hostile import HARMLESS_BOMBS
-from tests.checkpoints.hostile import bounded
 from tests.checkpoints.hostile import edited
 from tpt_keras.checkpoints.inert_pickle import MAX_BYTES
 from tpt_keras.checkpoints.inert_pickle import Inert

@@ -13,9 +13,9 @@ import pytest
 from absl.testing import parameterized
 from hypothesis import strategies as st
 
+from tests.bounded import bounded
 from tests.checkpoints.hostile import BOMBS
 from tests.checkpoints.hostile import Malicious
-from tests.checkpoints.hostile import bounded
 from tests.checkpoints.hostile import edited
 from tpt_keras.checkpoints.reference_file import read_checkpoint
 from tpt_keras.checkpoints.reference_file import write_checkpoint

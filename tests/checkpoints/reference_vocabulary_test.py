@@ -11,9 +11,9 @@ import pytest
 from absl.testing import parameterized
 from hypothesis import strategies as st
 
+from tests.bounded import bounded
 from tests.checkpoints.hostile import BOMBS
 from tests.checkpoints.hostile import Malicious
-from tests.checkpoints.hostile import bounded
 from tests.checkpoints.hostile import edited
 from tests.checkpoints.released_vocabulary import CHARACTERS
 from tests.checkpoints.released_vocabulary import SYMBOLS

@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from tests.checkpoints.hostile import bounded
+from tests.bounded import bounded
 from tpt_keras.checkpoints.torch_file import TorchFile
 
 torch = pytest.importorskip(

@@ -91,6 +91,11 @@ def assert_refused(result, *parts):
     """Exit status 2 and one line on standard error that has all the parts."""
     assert result.status == 2, result
     assert result.stdout == ""
+    assert_error(result, *parts)
+
+
+def assert_error(result, *parts):
+    """One line on standard error that has all the parts."""
     assert result.stderr.startswith("error: "), result.stderr
     assert result.stderr.count("\n") == 1, result.stderr
     assert result.stderr.endswith("\n")

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from tests.experiments.command import assert_error
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_alone
 from tests.experiments.serving_command import serve
@@ -51,12 +52,27 @@ def test_query(query):
 @pytest.mark.parametrize(
     ("question", "parts"),
     [
-        ("", ["''", "EMPTY", "Ask something"]),
+        ("", ["''", "EMPTY", "ask something"]),
         ("\udcff", [r"'\udcff'", "INVALID_UTF8", "UTF-8"]),
     ],
 )
 def test_questions_without_an_answer(query, question, parts):
     assert_refused(query(f"--question={question}"), *parts)
+
+
+def test_good_questions_among_others(query):
+    result = query(
+        "--question=1", "--question=", "--question=2", "--question=\udcff"
+    )
+    assert result.status == 2
+    assert result.stdout == "a 1\n\na 2\n\n"
+    assert_error(result, "2 of 4", "'' is empty", r"'\udcff' is not valid text")
+
+
+def test_many_questions_without_an_answer(query):
+    result = query(*["--question="] * 30)
+    assert_refused(result, "30 of 30", "and 10 more")
+    assert result.stderr.count("EMPTY") == 20
 
 
 def test_unknown_model(query):

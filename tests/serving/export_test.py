@@ -1,3 +1,5 @@
+import contextlib
+import hashlib
 import json
 import pathlib
 import subprocess
@@ -13,8 +15,11 @@ from tests.serving.conftest import OPTIONS
 from tests.serving.conftest import SUMS
 from tests.serving.served import signature_defs
 from tpt_keras.errors import UsageError
+from tpt_keras.files import LOCK_FILE
+from tpt_keras.files import folder_lock
 from tpt_keras.models import TransformerConfig
 from tpt_keras.serving import export as export_module
+from tpt_keras.serving.checksums import CHECKSUMS_ASSET
 from tpt_keras.serving.export import check_graph
 from tpt_keras.serving.export import export
 from tpt_keras.serving.versions import CONFIG_ASSET
@@ -511,7 +516,11 @@ def quick_write(monkeypatch, version):
 
 
 def names(folder):
-    return sorted(path.name for path in pathlib.Path(folder).iterdir())
+    return sorted(
+        path.name
+        for path in pathlib.Path(folder).iterdir()
+        if path.name != LOCK_FILE
+    )
 
 
 def test_versions_count_up(tmp_path, untrained_model, quick_write):
@@ -543,11 +552,73 @@ def test_a_crash_leaves_no_version(
         patch.setattr(export_module, crash, die)
         with pytest.raises(ValueError, match="crash"):
             export(untrained_model, tmp_path)
-    assert [name for name in names(tmp_path) if name.isdecimal()] == ["1"]
+    assert names(tmp_path) == ["1"]
+    # Where the process was killed, the next one clears up.
+    (tmp_path / "partial").mkdir()
+    (tmp_path / "partial" / "half").touch()
     assert export(untrained_model, tmp_path) == tmp_path / "2"
-    # And nothing of the half is left.
     assert names(tmp_path) == ["1", "2"]
     assert names(tmp_path / "2") == names(tmp_path / "1")
+
+
+def test_two_exports_at_once(tmp_path, untrained_model, quick_write):
+    with folder_lock(tmp_path, "exports"):
+        (tmp_path / "partial").mkdir()
+        with pytest.raises(UsageError, match="process exports in the folder"):
+            export(untrained_model, tmp_path)
+        # What the other one writes is left alone.
+        assert names(tmp_path) == ["partial"]
+    assert export(untrained_model, tmp_path) == tmp_path / "1"
+
+
+def test_no_number_after_the_last(tmp_path, untrained_model):
+    (tmp_path / str(2**63 - 1)).mkdir()
+    with pytest.raises(UsageError, match=r"9223372036854775807.*Remove"):
+        export(untrained_model, tmp_path)
+
+
+@contextlib.contextmanager
+def full_disk(num_bytes):
+    """A limit on the size of files, which fails as a disk does."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk(tmp_path, untrained_model, monkeypatch):
+    """Where TensorFlow writes, and where we do."""
+    line = r"written to '[^']*': [^\n;]*File too large.*\. Make room there"
+    with full_disk(1), pytest.raises(UsageError, match=line):
+        export(untrained_model, tmp_path)
+    assert names(tmp_path) == []
+
+    monkeypatch.setattr(
+        export_module, "_write", lambda model, answering, path: path.mkdir()
+    )
+    monkeypatch.setattr(export_module, "check_graph", lambda path: None)
+    with full_disk(100), pytest.raises(UsageError, match=line):
+        export(untrained_model, tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_folder_that_is_a_file(tmp_path, untrained_model):
+    (tmp_path / "model").touch()
+    with pytest.raises(UsageError, match=r"written to .*model"):
+        export(untrained_model, tmp_path / "model")
+
+
+def test_checksums_as_sha256sum_knows_them(version):
+    lines = (version / CHECKSUMS_ASSET).read_text().splitlines()
+    files = [path for path in version.rglob("*") if path.is_file()]
+    assert len(lines) == len(files) - 1
+    for line in lines:
+        checksum, name = line.split("  ")
+        content = (version / name).read_bytes()
+        assert checksum == hashlib.sha256(content).hexdigest()
 
 
 def test_a_graph_that_a_server_refuses_is_not_exported(

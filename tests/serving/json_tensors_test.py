@@ -163,6 +163,16 @@ OUTPUTS = {
 }
 
 
+def test_deep_brackets_where_any_rank_is_taken():
+    specs = {"x": tf.TensorSpec(None, tf.float32)}
+    for depth in (70, 2000):
+        value = 1.0
+        for _ in range(depth):
+            value = [value]
+        with pytest.raises(ValueError, match=r"^Input x: "):
+            parse_inputs({"inputs": {"x": value}}, specs)
+
+
 def test_outputs():
     rows = [
         {"answers": "5", "log_probs": -0.5, "echo_bytes": {"b64": "YQ=="}},

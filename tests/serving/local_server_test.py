@@ -79,6 +79,34 @@ def test_ports_that_are_taken(tmp_path):
         pass
 
 
+def test_stopping_what_was_not_started(tmp_path):
+    toy_model.save(tmp_path, 1)
+    server = LocalServer(tmp_path, port=0, rest_port=0)
+    ports = [
+        int(address.partition(":")[2])
+        for address in (server.address, server.rest_address)
+    ]
+    # A thread, for it could hang.
+    thread = threading.Thread(target=server.stop, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    # The ports are free; and stopping again does no harm.
+    with LocalServer(tmp_path, port=ports[0], rest_port=ports[1]) as other:
+        pass
+    other.stop()
+
+
+def test_a_smaller_batch_than_the_export_was_made_for(version):
+    with LocalServer(
+        version.parent, port=0, rest_port=0, max_batch_size=32
+    ) as server:
+        for client in clients(server, max_batch_size=32):
+            with client:
+                answers = client.answer(["1"] * 40)
+            assert {answer.status for answer in answers} == {"OK"}
+
+
 def test_stopping_waits_for_requests(tmp_path, monkeypatch):
     toy_model.save(tmp_path, 1)
     server = LocalServer(tmp_path, port=0, rest_port=0)

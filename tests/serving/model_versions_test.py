@@ -145,6 +145,48 @@ def test_the_old_one_answers_while_the_new_one_loads(
     assert ask(versions) == "one x"
 
 
+def test_versions_with_other_names(versions, folder):
+    """Leading zeros are no part of a number; one beyond 64 bits is none."""
+    (folder / "9999999999999999999999").mkdir()
+    versions.refresh()
+    assert ask(versions) == "one x"
+    toy_model.save(folder, "00000002", "two ")
+    versions.refresh()
+    assert ask(versions) == "two x"
+    assert states(versions) == {1: "END", 2: "AVAILABLE"}
+    # The same number in another folder is the same version.
+    current = versions.get(model_spec())
+    toy_model.save(folder, "2", "again ")
+    versions.refresh()
+    assert versions.get(model_spec()) is current
+
+
+def test_looking_goes_on(versions, folder, monkeypatch):
+    """When a disk was away for a while."""
+    errors = []
+    monkeypatch.setattr(
+        model_versions.logging, "error", lambda *args: errors.append(args)
+    )
+    find = model_versions.version_paths
+
+    def fail_twice(path):
+        if len(errors) < 2:
+            raise OSError("Stale file handle")
+        return find(path)
+
+    monkeypatch.setattr(model_versions, "version_paths", fail_twice)
+    toy_model.save(folder, 2, "two ")
+    versions.poll(0.01)
+    try:
+        deadline = time.monotonic() + 60
+        while ask(versions) != "two x":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        versions.stop()
+    assert len(errors) == 2
+
+
 def test_nothing_to_serve(tmp_path):
     for folder in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(UsageError, match=r"experiments\.export"):

@@ -9,6 +9,7 @@ from tensorflow_serving.apis import model_service_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from tests.bounded import bounded
 from tests.serving import toy_model
 from tpt_keras.serving.local_server import LocalServer
 
@@ -137,6 +138,30 @@ def test_what_is_no_tensor(stub):
     with pytest.raises(grpc.RpcError) as error:
         stub.Predict(request)
     assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("signature_name", "names", "shape"),
+    [
+        ("serving_default", ["questions"], [10**9]),
+        ("token_ids", ["encoder_token_ids", "decoder_token_ids"], [0, 10**9]),
+    ],
+)
+def test_a_tensor_that_is_larger_than_its_message(
+    stub, signature_name, names, shape
+):
+    request = make_request({}, signature_name=signature_name)
+    for name in names:
+        tensor = request.inputs[name]
+        is_text = name == "questions"
+        tensor.dtype = (tf.string if is_text else tf.int32).as_datatype_enum
+        for size in shape:
+            tensor.tensor_shape.dim.add(size=size)
+    with bounded(), pytest.raises(grpc.RpcError) as error:
+        stub.Predict(request)
+    assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert "no tensor" in error.value.details()
+    assert stub.Predict(make_request({"questions": [b"1"]}))
 
 
 def test_metadata(stub):

@@ -1,12 +1,14 @@
 """One version of a model, asked by many at once."""
 
 import concurrent.futures
+import shutil
 
 import numpy as np
 import pytest
 
 from tests.serving import toy_model
 from tests.serving.served import Served
+from tpt_keras.errors import UsageError
 from tpt_keras.serving.request_error import RequestError
 from tpt_keras.serving.served_model import ServedModel
 
@@ -74,6 +76,16 @@ def test_an_exported_model(version):
 
 
 def test_warm_up_requests_larger_than_a_batch(version):
-    """As in TF Serving: the configuration is at odds with the model."""
-    with pytest.raises(RequestError, match="batch size 32"):
-        ServedModel(version, max_batch_size=32)
+    """Nobody could make them here: they are left out."""
+    model = ServedModel(version, max_batch_size=32)
+    assert ask(model, ["1"] * 32)["status"].tolist() == [b"OK"] * 32
+
+
+def test_a_version_that_is_not_what_was_exported(version, tmp_path):
+    path = tmp_path / "1"
+    shutil.copytree(version, path)
+    with (path / "saved_model.pb").open("r+b") as file:
+        file.seek(1000)
+        file.write(b"x")
+    with pytest.raises(UsageError, match=r"'saved_model\.pb' is not what"):
+        ServedModel(path, max_batch_size=64)

@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,3 +17,21 @@ class Answer:
     answer: str
     log_prob: float | None
     status: str
+
+
+def finite_or_none(log_prob):
+    """A log probability as `Answer` has it.
+
+    Args:
+        log_prob: A number, or `None`.
+
+    Returns:
+        A float, or `None` for what is no number.
+
+    Raises:
+        TypeError: If it is something else.
+        OverflowError: If it is an integer of hundreds of digits.
+    """
+    if log_prob is None or not math.isfinite(log_prob):
+        return None
+    return float(log_prob)

@@ -1,12 +1,14 @@
 import abc
-import math
 
 from tpt_keras.errors import UsageError
 from tpt_keras.serving.answer import Answer
+from tpt_keras.serving.answer import finite_or_none
 from tpt_keras.serving.serving_error import ServingError
 
 # More attempts than five are five to gRPC.
 _MOST_RETRIES = 4
+# Of what a server said, in an error.
+_MOST_CHARACTERS = 1000
 
 
 class Client(abc.ABC):
@@ -112,42 +114,49 @@ class Client(abc.ABC):
         ]
         answers = []
         for start in range(0, len(questions), self.max_batch_size):
-            outputs = self._predict(
-                questions[start : start + self.max_batch_size]
-            )
-            answers += self._answers(outputs)
+            chunk = questions[start : start + self.max_batch_size]
+            answers += self._answers(self._predict(chunk), len(chunk))
         return answers
 
     @abc.abstractmethod
     def _predict(self, questions):
         """The signature's outputs, dict of names to lists, for some bytes."""
 
-    def _answers(self, outputs):
+    def _answers(self, outputs, count):
         if not {"answers", "status"} <= set(outputs):
             raise ServingError(
                 f"The model {self.model_name!r} of the server {self.server} "
-                f"gives {', '.join(sorted(outputs))}, not answers and status: "
-                "it is none of this project's. Name another with --model_name."
+                f"gives {_shorten(', '.join(sorted(outputs)))}, not answers "
+                "and status: it is none of this project's. Name another with "
+                "--model_name."
             )
-        answers = outputs["answers"]
-        log_probs = outputs.get("log_probs", [None] * len(answers))
-        return [
-            Answer(answer, _finite_or_none(log_prob), status)
-            for answer, log_prob, status in zip(
-                answers, log_probs, outputs["status"]
-            )
+        columns = [
+            outputs["answers"],
+            outputs.get("log_probs", [None] * count),
+            outputs["status"],
         ]
+        if not all(isinstance(c, list) and len(c) == count for c in columns):
+            raise self._error("MALFORMED", f"not {count} answers")
+        try:
+            return [
+                Answer(_string(answer), finite_or_none(number), _string(status))
+                for answer, number, status in zip(*columns)
+            ]
+        except (OverflowError, TypeError) as error:
+            raise self._error("MALFORMED", error) from None
 
     def _error(self, code, details):
         """What to raise.
 
         Args:
-            code: gRPC's name of what went wrong, which REST's can be told by.
+            code: gRPC's name of what went wrong, which REST's can be told by;
+                or `"MALFORMED"` for what no TF Serving says.
             details: What was said about it.
 
         Returns:
             A `ServingError`.
         """
+        details = _shorten(details)
         if "batch size" in details:
             # Told by its text, for its code is that of any wrong input.
             code = "RESOURCE_EXHAUSTED"
@@ -170,6 +179,10 @@ class Client(abc.ABC):
                 f"Ask fewer than {self.max_batch_size} questions at once "
                 "(max_batch_size).",
             ),
+            "MALFORMED": (
+                "answers as no TF Serving does",
+                "Name another with --server.",
+            ),
             "FAILED_PRECONDITION": (
                 f"cannot ask the model {self.model_name!r}",
                 "Export it anew with python -m experiments.export.",
@@ -181,7 +194,12 @@ class Client(abc.ABC):
         )
 
 
-def _finite_or_none(log_prob):
-    if log_prob is None or not math.isfinite(log_prob):
-        return None
-    return log_prob
+def _string(value):
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} in place of a string")
+    return value
+
+
+def _shorten(details):
+    """One line of what somebody else said."""
+    return " ".join(str(details).split())[:_MOST_CHARACTERS]

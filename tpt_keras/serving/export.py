@@ -13,12 +13,24 @@ from tensorflow.python.framework import op_def_registry
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+from tpt_keras.files import folder_lock
+from tpt_keras.serving.checksums import write_checksums
 from tpt_keras.serving.question_answering import QuestionAnswering
 from tpt_keras.serving.versions import CONFIG_ASSET
-from tpt_keras.serving.versions import version_numbers
+from tpt_keras.serving.versions import LAST_VERSION
+from tpt_keras.serving.versions import version_paths
 from tpt_keras.serving.warmup import write_warmup_requests
 
 PRECISIONS = ("float32", "bfloat16")
+# What TensorFlow makes of a disk that is full, broken or not ours.
+_DISK_ERRORS = (
+    OSError,
+    tf.errors.NotFoundError,
+    tf.errors.OutOfRangeError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.UnknownError,
+)
 
 
 def export(
@@ -32,7 +44,8 @@ def export(
     """Writes the next version of a model.
 
     The server polls its folder and loads the highest number, so a version is
-    renamed to its number when it is whole. Its signatures:
+    renamed to its number when it is whole. One process exports to a folder at
+    a time. Its signatures:
 
     - `serving_default`: `questions`, strings, to `answers`, `log_probs` and
       `status`;
@@ -55,7 +68,8 @@ def export(
         Path of the new version.
 
     Raises:
-        UsageError: If a value makes no sense.
+        UsageError: If a value makes no sense, if another process exports to
+            the folder, or if it cannot be written.
         ValueError: If the graph holds what a stock TF Serving refuses.
     """
     check_names("precision", [precision], PRECISIONS)
@@ -75,18 +89,16 @@ def export(
         model, max_answer_length, beam_width, length_penalty
     )
     export_dir = pathlib.Path(export_dir)
-    export_dir.mkdir(parents=True, exist_ok=True)
-    partial = export_dir / "partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    _write(model, answering, partial)
-    check_graph(partial)
-    extra = partial / CONFIG_ASSET
-    extra.parent.mkdir()
-    extra.write_text(json.dumps(dataclasses.asdict(model.config), indent=2))
-    write_warmup_requests(extra.parent)
-    version = export_dir / str(max(version_numbers(export_dir), default=0) + 1)
-    partial.rename(version)
-    return version
+    try:
+        with folder_lock(export_dir, "exports"):
+            return _write_version(model, answering, export_dir)
+    except _DISK_ERRORS as error:
+        # TensorFlow names the operation and its own temporary file first.
+        reason = str(error).rpartition("; ")[2].partition(" [Op:")[0]
+        raise UsageError(
+            f"The export cannot be written to {str(export_dir)!r}: {reason}. "
+            "Make room there, or choose another folder."
+        ) from error
 
 
 def check_graph(saved_model_dir):
@@ -136,6 +148,30 @@ def _with_precision(model, precision):
     converted = type(model)(model.config, name=model.name, dtype=precision)
     converted.set_weights(model.get_weights())
     return converted
+
+
+def _write_version(model, answering, export_dir):
+    number = max(version_paths(export_dir), default=0) + 1
+    if number > LAST_VERSION:
+        raise UsageError(
+            f"No version can follow {number - 1} in {str(export_dir)!r}. "
+            "Remove its folder, or export to another."
+        )
+    partial = export_dir / "partial"
+    # Of a process that was killed.
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        _write(model, answering, partial)
+        check_graph(partial)
+        extra = partial / CONFIG_ASSET
+        extra.parent.mkdir()
+        config = dataclasses.asdict(model.config)
+        extra.write_text(json.dumps(config, indent=2))
+        write_warmup_requests(extra.parent)
+        write_checksums(partial)
+        return partial.rename(export_dir / str(number))
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _write(model, answering, path):

@@ -8,6 +8,7 @@ from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from tpt_keras.serving.client import Client
+from tpt_keras.serving.tensor_protos import parse_tensor
 
 _State = get_model_status_pb2.ModelVersionStatus.State
 
@@ -57,21 +58,28 @@ class GrpcClient(Client):
         )
         response = self._call(self._prediction_service.Predict, request)
         return {
-            name: _values(tensor) for name, tensor in response.outputs.items()
+            name: self._values(tensor)
+            for name, tensor in response.outputs.items()
         }
+
+    def _values(self, tensor):
+        try:
+            values = parse_tensor(tensor).tolist()
+            if tensor.dtype == tf.string.as_datatype_enum:
+                values = [value.decode() for value in values]
+        # Of another rank, or no text.
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self._error("MALFORMED", error) from None
+        return values
 
     def _call(self, method, request):
         try:
             return method(request, timeout=self.timeout)
         except grpc.RpcError as error:
             raise self._error(error.code().name, error.details()) from None
-
-
-def _values(tensor):
-    array = tf.make_ndarray(tensor)
-    if tensor.dtype == tf.string.as_datatype_enum:
-        return [value.decode() for value in array]
-    return array.tolist()
+        except ValueError as error:
+            # The channel is closed.
+            raise self._error("UNAVAILABLE", error) from None
 
 
 def _channel_options(retries):

@@ -58,7 +58,8 @@ def parse_inputs(content, specs):
     for name, spec in specs.items():
         try:
             arrays[name] = _array(columns[name], spec)
-        except (OverflowError, ValueError) as error:
+        # The second, where any rank is taken.
+        except (OverflowError, RecursionError, ValueError) as error:
             raise ValueError(f"Input {name}: {error}") from None
     return arrays, is_row
 

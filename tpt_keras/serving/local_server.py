@@ -86,7 +86,13 @@ class LocalServer:
         self._versions.poll(self._poll_seconds)
 
     def stop(self):
-        """Takes no more requests, and returns when the last was answered."""
+        """Takes no more requests, and returns when the last was answered.
+
+        Also if it was never started: the ports are free then.
+        """
+        if self._rest_thread.ident is None:
+            # Neither server gives back the port of what never ran.
+            self.start()
         self._versions.stop()
         self._rest_server.shutdown()
         self._rest_thread.join()

@@ -8,7 +8,7 @@ from tensorflow_serving.apis import get_model_status_pb2
 from tpt_keras.errors import UsageError
 from tpt_keras.serving.request_error import RequestError
 from tpt_keras.serving.served_model import ServedModel
-from tpt_keras.serving.versions import version_numbers
+from tpt_keras.serving.versions import version_paths
 
 _Status = get_model_status_pb2.ModelVersionStatus
 
@@ -48,21 +48,21 @@ class ModelVersions:
 
     def refresh(self):
         """Loads the highest version, if it is not there already."""
-        number = max(version_numbers(self._folder), default=None)
+        paths = version_paths(self._folder)
+        number = max(paths, default=None)
         current = self._current
         if number is None or (current and number == current.version):
             return
         is_new = number not in self._statuses
         self._report(number, "LOADING")
         try:
-            model = ServedModel(
-                self._folder / str(number), self._max_batch_size
-            )
+            model = ServedModel(paths[number], self._max_batch_size)
         except Exception as error:
             # Anything: there is no end to what a file can be broken by.
+            reason = " ".join(str(error).split())[:1000]
             if current and is_new:
-                logging.error("Version %d cannot be loaded: %s", number, error)
-            self._report(number, "END", str(error))
+                logging.error("Version %d cannot be loaded: %s", number, reason)
+            self._report(number, "END", reason or type(error).__name__)
             return
         self._current = model
         self._report(number, "AVAILABLE")
@@ -79,7 +79,11 @@ class ModelVersions:
 
         def look():
             while not self._stopped.wait(seconds):
-                self.refresh()
+                try:
+                    self.refresh()
+                except OSError as error:
+                    # Of a disk or a network, which may come back.
+                    logging.error("Cannot look for versions: %s", error)
 
         self._poller = threading.Thread(target=look, daemon=True)
         self._poller.start()

@@ -8,6 +8,7 @@ from tensorflow_serving.apis import predict_pb2
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from tpt_keras.serving.request_error import RequestError
+from tpt_keras.serving.tensor_protos import parse_tensor
 
 
 class PredictionService(
@@ -85,8 +86,8 @@ def _arrays(tensors):
     arrays = {}
     for name, tensor in tensors.items():
         try:
-            arrays[name] = tf.make_ndarray(tensor)
-        except (TypeError, ValueError) as error:
+            arrays[name] = parse_tensor(tensor)
+        except ValueError as error:
             raise _invalid(f"input {name} is no tensor: {error}") from None
     return arrays
 

@@ -1,4 +1,6 @@
 import base64
+import json
+import time
 import urllib.parse
 
 import requests
@@ -15,6 +17,14 @@ _CODES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
+# The last two: a host's name that is none.
+_UNREACHABLE = (
+    requests.ConnectionError,
+    requests.exceptions.InvalidURL,
+    urllib3.exceptions.LocationParseError,
+)
+# Of an answer to 64 questions, which has some thousands.
+_MOST_BYTES = 2**26
 
 
 class RestClient(Client):
@@ -44,39 +54,69 @@ class RestClient(Client):
         self._session.close()
 
     def model_status(self):
-        response = self._call("GET", self._url)
-        return {
-            int(status["version"]): status["state"]
-            for status in response["model_version_status"]
-        }
+        content = self._call("GET", self._url)
+        try:
+            return {
+                int(status["version"]): str(status["state"])
+                for status in content["model_version_status"]
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._error("MALFORMED", repr(error)) from None
 
     def _predict(self, questions):
         # A column for each input and output, which repeats no names.
         inputs = {"questions": list(map(_to_json, questions))}
-        response = self._call(
+        content = self._call(
             "POST", f"{self._url}:predict", json={"inputs": inputs}
         )
-        outputs = response["outputs"]
+        outputs = content.get("outputs")
         # The server leaves out the name where there is but one.
         return outputs if isinstance(outputs, dict) else {"outputs": outputs}
 
     def _call(self, method, url, **kwargs):
+        """What a server says to a request: a dict, and no error."""
         try:
-            response = self._session.request(
-                method, url, timeout=self.timeout, **kwargs
-            )
+            with self._session.request(
+                method, url, timeout=self.timeout, stream=True, **kwargs
+            ) as response:
+                body = self._read(response)
         except requests.Timeout as error:
-            raise self._error("DEADLINE_EXCEEDED", str(error)) from None
-        except requests.ConnectionError as error:
-            raise self._error("UNAVAILABLE", str(error)) from None
+            raise self._error("DEADLINE_EXCEEDED", error) from None
+        except _UNREACHABLE as error:
+            raise self._error("UNAVAILABLE", error) from None
+        # A body that ends early, redirections without an end, ...
+        except requests.RequestException as error:
+            raise self._error("MALFORMED", error) from None
         try:
-            content = response.json()
-        except requests.JSONDecodeError:
+            content = json.loads(body)
+        except (RecursionError, ValueError):
             content = {"error": f"{response.reason}, without JSON"}
+        if not isinstance(content, dict):
+            raise self._error("MALFORMED", "JSON that is no object")
         if not response.ok or "error" in content:
             code = _CODES.get(response.status_code, str(response.status_code))
-            raise self._error(code, content.get("error", response.reason))
+            error = content.get("error")
+            is_text = isinstance(error, str)
+            raise self._error(code, error if is_text else response.reason)
         return content
+
+    def _read(self, response):
+        """The body of a response, however large and slow it is."""
+        deadline = time.monotonic() + self.timeout
+        body = bytearray()
+        try:
+            for chunk in response.iter_content(2**16):
+                body += chunk
+                if len(body) > _MOST_BYTES:
+                    raise self._error(
+                        "MALFORMED", f"more than {_MOST_BYTES} bytes"
+                    )
+                if time.monotonic() > deadline:
+                    raise requests.Timeout("its answer has no end")
+        except requests.ConnectionError as error:
+            # That it stopped to say anything.
+            raise requests.Timeout(error) from None
+        return bytes(body)
 
 
 def _to_json(question):

@@ -6,7 +6,9 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
+from tpt_keras.serving.checksums import check_checksums
 from tpt_keras.serving.request_error import RequestError
+from tpt_keras.serving.tensor_protos import parse_tensor
 from tpt_keras.serving.warmup import WARMUP_FILE
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -22,10 +24,15 @@ class ServedModel:
     Args:
         path: A SavedModel, whose folder's name is its version's number.
         max_batch_size: Most rows of a request, and of a batch.
+
+    Raises:
+        UsageError: If its files are not what was exported. A damaged one that
+            was exported without checksums raises nearly anything.
     """
 
     def __init__(self, path, max_batch_size):
         path = pathlib.Path(path)
+        check_checksums(path)
         self.version = int(path.name)
         # The signatures alone do not keep the variables alive.
         self._loaded = tf.saved_model.load(str(path))
@@ -37,22 +44,28 @@ class ServedModel:
             (path / "saved_model.pb").read_bytes()
         )
         self.signature_defs = dict(saved_model.meta_graphs[0].signature_def)
-        self._warm_up(path / "assets.extra" / WARMUP_FILE)
+        self._warm_up(path / "assets.extra" / WARMUP_FILE, max_batch_size)
 
-    def _warm_up(self, path):
-        """Replays the requests that came with the model, as TF Serving does."""
+    def _warm_up(self, path, max_batch_size):
+        """Replays the requests that came with the model, as TF Serving does.
+
+        Not those that nobody could make here, for they are too large.
+        """
         if not path.is_file():
             return
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
             log = prediction_log_pb2.PredictionLog.FromString(record)
             request = log.predict_log.request
-            self.run(
-                request.model_spec.signature_name,
-                {
-                    name: tf.make_ndarray(tensor)
-                    for name, tensor in request.inputs.items()
-                },
-            )
+            inputs = {
+                name: parse_tensor(tensor)
+                for name, tensor in request.inputs.items()
+            }
+            if all(
+                rows <= max_batch_size
+                for array in inputs.values()
+                for rows in array.shape[:1]
+            ):
+                self.run(request.model_spec.signature_name, inputs)
 
     def input_specs(self, signature_name):
         """The inputs of a signature.
@@ -102,7 +115,7 @@ class ServedModel:
             # Its first lines tell where in the graph, the last ones what.
             message = error.message.partition("\t [[")[0].strip()
             raise RequestError(
-                _CODES[error.error_code], message.splitlines()[-1]
+                _CODES[error.error_code], message.rpartition("\n")[2]
             ) from None
         return {name: output.numpy() for name, output in outputs.items()}
 

@@ -1,6 +1,7 @@
 """Versions of an exported model: numbered folders, as TF Serving wants them."""
 
 import pathlib
+import re
 
 from tpt_keras.errors import UsageError
 
@@ -8,20 +9,34 @@ from tpt_keras.errors import UsageError
 CONFIG_ASSET = "assets.extra/tpt_keras.json"
 
 
-def version_numbers(export_dir):
-    """Numbers of the versions in a folder.
+# TF Serving holds numbers in 64 bits, and passes over what is larger.
+LAST_VERSION = 2**63 - 1
+
+
+def version_paths(export_dir):
+    """The versions in a folder.
+
+    As TF Serving finds them: leading zeros are no part of a number, and of
+    several folders with one number one is taken.
 
     Args:
         export_dir: Folder of a model's versions.
 
     Returns:
-        List of integers.
+        Dict of numbers to paths.
     """
-    return [
-        int(path.name)
-        for path in pathlib.Path(export_dir).glob("*")
-        if path.is_dir() and path.name.isdecimal()
-    ]
+    paths = sorted(
+        (
+            path
+            for path in pathlib.Path(export_dir).glob("*")
+            if re.fullmatch("[0-9]+", path.name)
+            and int(path.name) <= LAST_VERSION
+            and path.is_dir()
+        ),
+        # The one without zeros is the last to come.
+        key=lambda path: -len(path.name),
+    )
+    return {int(path.name): path for path in paths}
 
 
 def find_saved_model(path):
@@ -37,8 +52,8 @@ def find_saved_model(path):
         UsageError: If there is none.
     """
     path = pathlib.Path(path)
-    numbers = version_numbers(path)
-    newest = path / str(max(numbers)) if numbers else path
+    versions = version_paths(path)
+    newest = versions[max(versions)] if versions else path
     if not (newest / "saved_model.pb").is_file():
         raise UsageError(
             f"There is no SavedModel in {str(path)!r}. Make one with python -m "

@@ -1,0 +1,20 @@
+"""What must not take all the memory or time there is."""
+
+import contextlib
+import time
+import tracemalloc
+
+
+@contextlib.contextmanager
+def bounded(seconds=5.0, num_bytes=2**27):
+    """Sees that what is done here takes not much time and memory."""
+    tracemalloc.start()
+    start = time.process_time()
+    try:
+        yield
+        taken = time.process_time() - start
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < seconds, f"{taken} seconds"
+    assert peak < num_bytes, f"{peak} bytes"
