@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,39 @@ def test_two_slices_are_disjoint_and_complete(count, cut, seed):
     assert len(before) == min(cut, count)
     assert sorted(before + after) == sorted(questions_of(source))
     assert len(set(before + after)) == count
+
+
+class NumberSource:
+    """A source whose problems are their places, however many."""
+
+    def __init__(self, count):
+        self._count = count
+
+    def __len__(self):
+        return self._count
+
+    def read(self, indices):
+        assert indices.min() >= 0
+        assert indices.max() < self._count
+        return indices, indices
+
+
+@pytest.mark.parametrize(
+    "count", [4**power + offset for power in (8, 9, 10) for offset in (-1, 1)]
+)
+def test_validation_is_never_trained_on(count):
+    source = NumberSource(count)
+    validation, training = (
+        part.read(np.arange(len(part)))[0]
+        for part in (
+            ProblemSlice(source, stop=1000, seed=3),
+            ProblemSlice(source, start=1000, seed=3),
+        )
+    )
+    assert len(validation) == 1000
+    times = np.bincount(np.concatenate([validation, training]))
+    assert len(times) == count
+    assert np.all(times == 1)
 
 
 def test_a_slice_is_random_and_depends_on_the_seed():
