@@ -1,4 +1,4 @@
-import errno
+import concurrent.futures
 import os
 
 import numpy as np
@@ -8,7 +8,6 @@ import tensorflow_datasets as tfds
 
 from tests.data_generators.files import MODULES
 from tests.data_generators.files import as_strings
-from tpt_keras.data_generators import problem_source
 from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.problem_source import ProblemSource
 from tpt_keras.errors import UsageError
@@ -41,18 +40,8 @@ def write_records(path, pairs):
     return path
 
 
-def index_of(path):
-    return path.with_name(f"{path.name}.offsets.npy")
-
-
 def read_all(source):
     return as_strings(source.read(np.arange(len(source))))
-
-
-@pytest.fixture
-def path(tmp_path):
-    """A file of 20 problems."""
-    return write_records(tmp_path / "a.tfrecord", problems(20))
 
 
 def test_the_order_is_that_of_tfds(data_dir):
@@ -87,59 +76,47 @@ def test_several_files_one_of_them_empty(tmp_path):
     assert len(ProblemSource([])) == len(ProblemSource(paths[1:2])) == 0
 
 
-def test_the_index_is_kept(path, monkeypatch):
-    assert read_all(ProblemSource([path])) == problems(20)
-    assert index_of(path).exists()
-    assert len(list(path.parent.iterdir())) == 2
-    monkeypatch.setattr(problem_source, "_scan_offsets", None)
-    assert read_all(ProblemSource([path])) == problems(20)
+def test_no_file_stays_open(tmp_path):
+    path = write_records(tmp_path / "a.tfrecord", problems(5))
+    source = ProblemSource([path])
+    before = os.listdir("/proc/self/fd")
+    sources = [ProblemSource([path, path]) for _ in range(20)]
+    for each in (source, *sources):
+        each.read([3, 1])
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UsageError):
+        source.read([0, 4])
+    assert os.listdir("/proc/self/fd") == before
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda index: index.unlink(),
-        lambda index: index.write_bytes(b""),
-        lambda index: index.write_bytes(index.read_bytes()[:-30]),
-        lambda index: index.write_bytes(b"no array at all"),
-        lambda index: np.save(index, np.array([], "int64")),
-        lambda index: np.save(index, np.array([0, 5], "int64")),
-    ],
-)
-def test_a_damaged_index_is_made_anew(path, damage):
-    ProblemSource([path])
-    whole = index_of(path).read_bytes()
-    damage(index_of(path))
-    assert read_all(ProblemSource([path])) == problems(20)
-    assert index_of(path).read_bytes() == whole
+def test_several_threads_share_a_source(tmp_path):
+    pairs = problems(300)
+    source = ProblemSource(
+        [
+            write_records(tmp_path / f"{first}", pairs[first : first + 100])
+            for first in (0, 100, 200)
+        ]
+    )
+
+    def read(seed):
+        some = np.random.default_rng(seed).integers(0, 300, 50)
+        return as_strings(source.read(some)) == [pairs[i] for i in some]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(read, range(80)))
 
 
-def test_a_stale_index_is_made_anew(path):
-    ProblemSource([path])
-    write_records(path, problems(25))
-    assert read_all(ProblemSource([path])) == problems(25)
-    write_records(path, problems(3))
-    assert read_all(ProblemSource([path])) == problems(3)
-
-
-@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EACCES])
-def test_a_folder_that_cannot_be_written(path, monkeypatch, number):
-    def refuse(file, offsets):
-        raise OSError(number, os.strerror(number), str(file))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "save", refuse)
-        assert read_all(ProblemSource([path])) == problems(20)
-    assert not index_of(path).exists()
-    assert read_all(ProblemSource([path])) == problems(20)
-    assert index_of(path).exists()
-
-
-@pytest.mark.parametrize("lost", [1, 4, 5, 40, 60])
-def test_a_file_that_is_cut_off(path, lost):
-    ProblemSource([path])
-    path.write_bytes(path.read_bytes()[:-lost])
-    with pytest.raises(UsageError) as error:
-        ProblemSource([path])
-    assert f"{path} of a prepared dataset is cut off" in str(error.value)
-    assert "prepare_data" in str(error.value)
+def test_a_damaged_record_is_never_read(tmp_path):
+    path = write_records(
+        tmp_path / "a.tfrecord",
+        [("1 + 1", "2"), ("2 + 2", "4"), ("3 + 3", "6")],
+    )
+    source = ProblemSource([path])
+    path.write_bytes(path.read_bytes().replace(b"2 + 2", b"9 + 2"))
+    for damaged in (source, ProblemSource([path])):
+        assert as_strings(damaged.read([2, 0])) == [
+            ("3 + 3", "6"),
+            ("1 + 1", "2"),
+        ]
+        with pytest.raises(UsageError, match=f"Record 1 of .* {path} is dam"):
+            damaged.read([0, 2, 1])
