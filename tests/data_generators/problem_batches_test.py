@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -356,3 +357,41 @@ def test_a_dataset_without_end():
     for batch, other in zip(taken, expected, strict=True):
         assert_batches_equal(batch, other)
     assert batches.dataset(start_step=9, num_epochs=1).cardinality() == 0
+
+
+def test_its_own_error_is_raised():
+    """Not what tf.data makes of it, when it is reading that failed."""
+    source = ListSource([(b"1 % 2", b"1")] * 3)
+    batches = ProblemBatches(source, TOKENIZER, 2)
+    with pytest.raises(UsageError) as error, batches.own_errors():
+        list(batches.dataset(num_epochs=1))
+    assert str(error.value).startswith("The character '%'")
+    # An error of somebody else stays what it is, also behind one of its own.
+    with pytest.raises(tf.errors.DataLossError), batches.own_errors():
+        raise tf.errors.DataLossError(None, None, "something else")
+    with pytest.raises(KeyError), batches.own_errors():
+        raise KeyError
+
+
+def test_a_window_is_read_once(monkeypatch):
+    monkeypatch.setattr(problem_batches, "WINDOW_BATCHES", 4)
+    batches = ProblemBatches(numbered_source(80), TOKENIZER, 5)
+    read = []
+    source_read = batches.source.read
+    monkeypatch.setattr(
+        batches.source,
+        "read",
+        lambda indices: read.append(len(indices)) or source_read(indices),
+    )
+    for elements in (
+        batches.iterate(num_epochs=1, shards=range(2), num_shards=2),
+        batches.dataset(num_epochs=1),
+    ):
+        assert len(list(elements)) in (16, 32)
+        assert read == [20] * 4
+        read.clear()
+    # Two at a time, far apart.
+    part = batches._parts(range(1), 1)
+    for step in range(4):
+        part(step), part(12 + step)
+    assert read == [20] * 2

@@ -1,6 +1,11 @@
+import contextlib
+import functools
+import itertools
+
 import numpy as np
 import tensorflow as tf
 
+from tpt_keras.data_generators.function_dataset import function_dataset
 from tpt_keras.data_generators.permutation import permute
 from tpt_keras.data_generators.vocabulary import SPECIAL_SYMBOLS
 from tpt_keras.errors import UsageError
@@ -39,6 +44,7 @@ class ProblemBatches:
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.seed = seed
+        self._error = None
         ids = {
             ord(symbol): token_id
             for symbol, token_id in tokenizer.token_ids.items()
@@ -75,18 +81,9 @@ class ProblemBatches:
             source_length)` and `decoder_token_ids` `(batch, target_length)`,
             and targets `(batch, target_length)`: int32 arrays.
         """
-        epoch, step = divmod(start_step, self.steps_per_epoch)
-        while num_epochs is None or epoch < num_epochs:
-            window, skip = divmod(step, WINDOW_BATCHES)
-            for first in range(
-                window * WINDOW_BATCHES, self.steps_per_epoch, WINDOW_BATCHES
-            ):
-                _, batches, encode = self._window(epoch, first)
-                for rows in batches[skip:]:
-                    for shard in shards:
-                        yield encode(rows[shard::num_shards])
-                skip = 0
-            epoch, step = epoch + 1, 0
+        start, stop = self._numbers(start_step, num_epochs, shards)
+        numbers = itertools.count(start) if stop is None else range(start, stop)
+        yield from map(self._parts(shards, num_shards), numbers)
 
     def dataset(
         self, start_step=0, num_epochs=None, shards=range(1), num_shards=1
@@ -102,23 +99,65 @@ class ProblemBatches:
         Returns:
             A dataset of what `iterate` generates.
         """
+        part = self._parts(shards, num_shards)
+
+        def remember_error(number):
+            try:
+                return part(number)
+            except Exception as error:
+                self._error = error
+                raise
+
         tokens = tf.TensorSpec((None, None), tf.int32)
-        dataset = tf.data.Dataset.from_generator(
-            lambda: self.iterate(start_step, num_epochs, shards, num_shards),
-            output_signature=(
+        return function_dataset(
+            remember_error,
+            *self._numbers(start_step, num_epochs, shards),
+            (
                 {"encoder_token_ids": tokens, "decoder_token_ids": tokens},
                 tokens,
             ),
-        )
-        if num_epochs is None:
-            cardinality = tf.data.INFINITE_CARDINALITY
-        else:
-            steps = num_epochs * self.steps_per_epoch - start_step
-            cardinality = max(steps, 0) * len(shards)
-        # Keras warns at the end of a dataset whose length it was not told.
-        return dataset.apply(
-            tf.data.experimental.assert_cardinality(cardinality)
         ).prefetch(tf.data.AUTOTUNE)
+
+    @contextlib.contextmanager
+    def own_errors(self):
+        """Raises what reading a batch raised, not what tf.data makes of it.
+
+        For whoever asks a dataset of these batches inside: a damaged file is a
+        `UsageError` again.
+        """
+        self._error = None
+        try:
+            yield
+        except tf.errors.OpError:
+            if self._error is None:
+                raise
+            raise self._error from None
+
+    def _numbers(self, start_step, num_epochs, shards):
+        """First number and end, or None, of what `_parts` takes."""
+        stop = None
+        if num_epochs is not None:
+            stop = num_epochs * self.steps_per_epoch * len(shards)
+        return start_step * len(shards), stop
+
+    def _parts(self, shards, num_shards):
+        """What gives the parts of the batches, numbered one after another."""
+        # Two: for whoever asks one dataset twice at a time.
+        read_window = functools.lru_cache(maxsize=2)(self._window)
+
+        def part(number):
+            step, place = divmod(number, len(shards))
+            epoch, first, row = self._place(step)
+            _, batches, encode = read_window(epoch, first)
+            return encode(batches[row][shards[place] :: num_shards])
+
+        return part
+
+    def _place(self, step):
+        """The epoch, the window's first batch and the place in the window."""
+        epoch, step = divmod(step, self.steps_per_epoch)
+        row = step % WINDOW_BATCHES
+        return epoch, step - row, row
 
     def indices(self, step):
         """Which problems of the source a batch holds.
@@ -129,10 +168,9 @@ class ProblemBatches:
         Returns:
             Integer array `(batch,)`.
         """
-        epoch, step = divmod(step, self.steps_per_epoch)
-        first = step - step % WINDOW_BATCHES
+        epoch, first, row = self._place(step)
         indices, batches, _ = self._window(epoch, first)
-        return indices[batches[step - first]]
+        return indices[batches[row]]
 
     def _window(self, epoch, first):
         """The window that starts with batch `first`.

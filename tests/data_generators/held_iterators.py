@@ -1,0 +1,126 @@
+"""Ends processes that still hold iterators; see `function_dataset_test`.
+
+TensorFlow is imported once and forked: a process of its own for each ending
+would take seconds more.
+
+    python -m tests.data_generators.held_iterators COUNT NAME...
+"""
+
+import os
+import random
+import sys
+import time
+
+import keras
+import tensorflow as tf
+
+from tests.data_generators.list_source import ListSource
+from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
+from tpt_keras.data_generators.problem_batches import ProblemBatches
+
+SECONDS = 60
+
+held = []
+
+
+class SlowSource(ListSource):
+    """Reads for a while, so that processes end while it does."""
+
+    def read(self, indices):
+        end = time.monotonic() + random.uniform(0.0, 0.02)
+        while time.monotonic() < end:
+            pass
+        return super().read(indices)
+
+
+def hold(dataset):
+    iterator = iter(dataset)
+    for _ in range(random.randint(1, 20)):
+        next(iterator)
+    held.append(iterator)
+
+
+def batches():
+    problems = [(b"1" * (1 + index % 9), b"2") for index in range(100)]
+    return ProblemBatches(SlowSource(problems), CharacterTokenizer(), 1)
+
+
+def one():
+    hold(batches().dataset())
+
+
+def several():
+    for _ in range(4):
+        hold(batches().dataset())
+
+
+def repeated():
+    hold(batches().dataset(num_epochs=1).repeat().prefetch(50))
+
+
+def exits():
+    one()
+    sys.exit(0)
+
+
+def distributed():
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * 2,
+    )
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    hold(
+        strategy.distribute_datasets_from_function(
+            lambda context: batches().dataset(shards=range(2), num_shards=2)
+        )
+    )
+
+
+def interrupted_fit():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(loss="mse")
+
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 3:
+                raise ZeroDivisionError
+
+    try:
+        model.fit(
+            batches()
+            .dataset()
+            .map(lambda inputs, targets: (tf.ones([1, 1]), tf.ones([1, 1]))),
+            callbacks=[Interrupt()],
+            shuffle=False,
+            verbose=0,
+        )
+    except ZeroDivisionError as error:
+        held.append(error)  # and with it all frames
+
+
+def main():
+    count, *names = sys.argv[1:]
+    for name in names:
+        for _ in range(int(count)):
+            process = os.fork()
+            if not process:
+                globals()[name]()
+                return
+            print(name, ending(process), flush=True)
+
+
+def ending(process):
+    """How a process ended: its exit status, or "hangs"."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        finished, status = os.waitpid(process, os.WNOHANG)
+        if finished:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(process, 9)
+    os.waitpid(process, 0)
+    return "hangs"
+
+
+if __name__ == "__main__":
+    main()
