@@ -3,7 +3,7 @@
     python -m experiments.quiz --saved_model=saved_models/demo \
         --modules=numbers__place_value --data_dir=data
 
-Needs TensorFlow and TensorFlow Datasets, nothing of this project's model code.
+Needs the SavedModel and the data, nothing of this project's model code.
 """
 
 from absl import flags
@@ -16,7 +16,9 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string(
     "saved_model", None, "A SavedModel, or the folder of its versions."
 )
-flags.DEFINE_list("modules", [], "Names of modules.")
+flags.DEFINE_list(
+    "modules", [], "Names of modules, patterns (numbers__*), or all."
+)
 flags.DEFINE_string("data_dir", "data", "Folder that prepare_data filled.")
 flags.DEFINE_string("split", "interpolate", "Name of the split.")
 flags.DEFINE_integer("count", 10, "Problems of each module.")
@@ -27,30 +29,25 @@ def main():
         raise UsageError("--saved_model and --modules are needed.")
     if FLAGS.count <= 0:
         raise UsageError("--count must be positive.")
-    import tensorflow_datasets as tfds
+    import numpy as np
 
+    from tpt_keras.data_generators.mathematics_modules import select_modules
+    from tpt_keras.data_generators.prepared_data import problem_sources
     from tpt_keras.serving.saved_model import SavedModel
 
+    modules = select_modules(FLAGS.modules)
+    sources = problem_sources(FLAGS.data_dir, modules, [FLAGS.split])
+    if not any(map(len, sources.values())):
+        raise UsageError(
+            f"None of the modules {', '.join(modules)} has problems of "
+            f"--split={FLAGS.split!r}."
+        )
     model = SavedModel(FLAGS.saved_model)
-    for module in FLAGS.modules:
-        name = f"mathematics_dataset/{module}"
-        try:
-            problems = tfds.load(
-                name, data_dir=FLAGS.data_dir, split=FLAGS.split
-            )
-        except (
-            tfds.core.DatasetNotFoundError,
-            tfds.core.dataset_info.DatasetInfoFileError,  # half-written
-            ValueError,
-        ):
-            raise UsageError(
-                f"The folder {FLAGS.data_dir!r} holds no split {FLAGS.split!r} "
-                f"of {name}. Make it with python -m experiments.prepare_data."
-            ) from None
-        batch = next(iter(problems.batch(FLAGS.count)))
-        questions = batch["question"].numpy()
+    for source in filter(len, sources.values()):
+        count = min(FLAGS.count, len(source))
+        questions, targets = source.read(np.arange(count))
         for question, given, target in zip(
-            questions, model.answer(list(questions)), batch["answer"].numpy()
+            questions, model.answer(list(questions)), targets
         ):
             target = target.decode()
             mark = "right" if given.answer == target else "WRONG"

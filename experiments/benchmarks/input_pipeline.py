@@ -55,13 +55,12 @@ def training_source():
     """The mixture of all prepared modules, and where each module begins."""
     from tpt_keras.data_generators.mathematics_modules import MODULES
     from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
-    from tpt_keras.data_generators.prepared_data import problem_source
+    from tpt_keras.data_generators.prepared_data import problem_sources
     from tpt_keras.data_generators.problem_mixture import ProblemMixture
 
-    sources = [
-        problem_source(FLAGS.data_dir, module, TRAIN_SPLITS)
-        for module in MODULES
-    ]
+    sources = list(
+        problem_sources(FLAGS.data_dir, MODULES, TRAIN_SPLITS).values()
+    )
     return ProblemMixture(sources), [len(source) for source in sources]
 
 

@@ -1,6 +1,7 @@
 import dataclasses
 import errno
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -11,13 +12,16 @@ from tests.data_generators.files import as_strings
 from tests.data_generators.files import copy_texts
 from tests.data_generators.files import text_path
 from tests.data_generators.files import text_problems
+from tpt_keras.data_generators import prepared_data
 from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.prepared_data import DATASETS
 from tpt_keras.data_generators.prepared_data import dataset_builder
 from tpt_keras.data_generators.prepared_data import prepare_dataset
 from tpt_keras.data_generators.prepared_data import problem_source
+from tpt_keras.data_generators.prepared_data import problem_sources
 from tpt_keras.data_generators.prepared_data import train_splits
+from tpt_keras.data_generators.record_file import RecordFile
 from tpt_keras.errors import UsageError
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.train import train
@@ -142,7 +146,7 @@ def test_a_training_from_the_stock_dataset(
         ({"module": "numbers__gcd"}, ["numbers__gcd", "prepare_data"]),
         (
             {"dataset": "math_dataset", "splits": ["train"]},
-            ["no finished math_dataset", "--dataset=math_dataset"],
+            ["lacks the math_dataset of", "--dataset=math_dataset"],
         ),
         ({"data_dir": "nowhere"}, ["'nowhere'", "--data_dir=nowhere"]),
     ],
@@ -158,6 +162,75 @@ def test_what_is_not_there(data_dir, names, parts):
         problem_source(**arguments)
     for part in parts:
         assert part in str(error.value)
+
+
+def test_all_modules_that_are_missing_are_named(data_dir):
+    missing = ["numbers__gcd", "algebra__linear_1d"]
+    with pytest.raises(UsageError) as error:
+        problem_sources(data_dir, [MODULE, *missing], ["interpolate"])
+    assert str(error.value) == (
+        f"The data folder '{data_dir}' lacks the mathematics_dataset of "
+        "numbers__gcd, algebra__linear_1d. Make them with python -m "
+        "experiments.prepare_data --modules=numbers__gcd,algebra__linear_1d "
+        f"--data_dir={data_dir} --dataset=mathematics_dataset."
+    )
+
+
+@pytest.fixture
+def copied_dir(data_dir, tmp_path):
+    """A data folder that a test may damage."""
+    return shutil.copytree(data_dir, tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"name": "mathematics_da', b"[]", b"{}", b"\xff\x00"]
+)
+def test_a_damaged_description(copied_dir, content):
+    folder = dataset_builder(MODULE, copied_dir).data_path
+    (folder / "dataset_info.json").write_bytes(content)
+    with pytest.raises(UsageError) as error:
+        problem_source(copied_dir, MODULE, ["interpolate"])
+    assert str(error.value) == (
+        f"The file {folder}/dataset_info.json is damaged. Remove the folder "
+        f"{folder}. Make it with python -m experiments.prepare_data "
+        f"--modules={MODULE} --data_dir={copied_dir} "
+        "--dataset=mathematics_dataset."
+    )
+
+
+def test_a_damaged_description_of_the_stock_dataset(stock_dir, tmp_path):
+    copied_dir = shutil.copytree(stock_dir, tmp_path / "stock")
+    folder = dataset_builder(MODULE, copied_dir, "math_dataset").data_path
+    cut_off(folder / "dataset_info.json")
+    with pytest.raises(UsageError) as error:
+        problem_source(copied_dir, MODULE, ["train"], "math_dataset")
+    assert f"{folder}/dataset_info.json is damaged" in str(error.value)
+    assert "--dataset=math_dataset" in str(error.value)
+
+
+def test_a_defect_is_no_damage(monkeypatch, data_dir):
+    def defect(*args, **kwargs):
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(prepared_data, "MathematicsDataset", defect)
+    with pytest.raises(ZeroDivisionError):
+        dataset_builder("numbers__gcd", data_dir)
+
+
+@pytest.mark.parametrize("records", [0, 99])
+def test_a_file_that_ends_behind_a_record(copied_dir, records):
+    """All of it is whole, but there was more."""
+    builder = dataset_builder(MODULE, copied_dir)
+    (path,) = builder.info.splits["interpolate"].filepaths
+    whole = RecordFile(path).read(np.arange(100))
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in whole[:records]:
+            writer.write(record)
+    with pytest.raises(UsageError) as error:
+        problem_source(copied_dir, MODULE, ["interpolate"])
+    assert f"{builder.data_path} holds {records} problems" in str(error.value)
+    assert "dataset_info.json says 100" in str(error.value)
+    assert "experiments.prepare_data" in str(error.value)
 
 
 def test_a_file_that_is_gone(text_dir, tmp_path):

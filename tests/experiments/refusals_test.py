@@ -1,5 +1,7 @@
 """Bad input ends with one line that names the culprit and the way out."""
 
+import json
+import pathlib
 import shutil
 
 import pytest
@@ -7,9 +9,18 @@ import pytest
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_alone
+from tpt_keras.data_generators.mathematics_modules import MODULES
 from tpt_keras.data_generators.prepared_data import dataset_builder
 
 COMMANDS = ("evaluate", "export", "prepare_data", "quiz", "solve", "train")
+TINY_TRAINING = (
+    "--preset=tp_transformer_tiny",
+    "--hparams=hidden_dim=16,intermediate_dim=32,num_heads=2,num_layers=1",
+    "--train_steps=2",
+    "--steps_per_checkpoint=2",
+    "--steps_per_evaluation=2",
+    "--validation_examples=20",
+)
 QUESTION = "--question=What is the tens digit of 31859?"
 
 
@@ -112,18 +123,6 @@ def test_train_in_the_folder_of_another_training(
     assert_refused(result, trained_model_dir, "hidden_dim: 16 there, 512 here")
 
 
-@pytest.mark.parametrize("name", ["train", "evaluate"])
-def test_missing_data_folder(run, trained_model_dir, tmp_path, name):
-    model_dir = trained_model_dir if name == "evaluate" else tmp_path / "model"
-    result = run(
-        name,
-        f"--modules={MODULE}",
-        f"--data_dir={tmp_path / 'nothing'}",
-        f"--model_dir={model_dir}",
-    )
-    assert_refused(result, tmp_path / "nothing", "experiments.prepare_data")
-
-
 @pytest.fixture
 def half_written_data(place_value_data, tmp_path):
     """A data folder whose dataset was not finished."""
@@ -134,20 +133,95 @@ def half_written_data(place_value_data, tmp_path):
     return data_dir
 
 
-@pytest.mark.parametrize("name", ["train", "evaluate"])
-def test_half_written_dataset(
-    run, trained_model_dir, half_written_data, tmp_path, name
-):
-    model_dir = trained_model_dir if name == "evaluate" else tmp_path / "model"
-    result = run(
-        name,
-        f"--modules={MODULE}",
-        f"--data_dir={half_written_data}",
-        f"--model_dir={model_dir}",
-    )
+READERS = ("train", "evaluate", "quiz")
+
+
+@pytest.fixture
+def read_with(run, trained_model_dir, saved_model, tmp_path):
+    """Runs a command that reads prepared data."""
+
+    def read_with(name, data_dir, modules):
+        model = {
+            "train": f"--model_dir={tmp_path / 'model'}",
+            "evaluate": f"--model_dir={trained_model_dir}",
+            "quiz": f"--saved_model={saved_model}",
+        }[name]
+        arguments = [f"--modules={modules}", f"--data_dir={data_dir}", model]
+        if name == "train":
+            arguments += TINY_TRAINING
+        return run(name, *arguments)
+
+    return read_with
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_missing_data_folder(read_with, tmp_path, name):
+    result = read_with(name, tmp_path / "nothing", MODULE)
+    assert_refused(result, tmp_path / "nothing", "experiments.prepare_data")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_half_written_dataset(read_with, half_written_data, name):
+    result = read_with(name, half_written_data, MODULE)
     assert_refused(
         result, half_written_data, MODULE, "experiments.prepare_data"
     )
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_description(read_with, place_value_data, tmp_path, name):
+    data_dir = shutil.copytree(place_value_data, tmp_path / "data")
+    path = dataset_builder(MODULE, data_dir).data_path / "dataset_info.json"
+    path.write_bytes(path.read_bytes()[:-100])
+    result = read_with(name, data_dir, MODULE)
+    assert_refused(
+        result, f"{path} is damaged", f"{path.parent}", "prepare_data"
+    )
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_record(read_with, place_value_data, tmp_path, name):
+    data_dir = shutil.copytree(place_value_data, tmp_path / "data")
+    split = "train_easy" if name == "train" else "interpolate"
+    builder = dataset_builder(MODULE, data_dir)
+    (path,) = map(pathlib.Path, builder.info.splits[split].filepaths)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"What", b"Whet", 4))
+    result = read_with(name, data_dir, MODULE)
+    assert_refused(result, f"file {path} is damaged", "prepare_data")
+    assert "Record " in result.stderr
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_modules_that_are_missing(read_with, place_value_data, name):
+    modules = "numbers__gcd,numbers__lcm"
+    result = read_with(name, place_value_data, f"{modules},{MODULE}")
+    assert_refused(
+        result, f"data folder '{place_value_data}'", f"--modules={modules} "
+    )
+    result = read_with(name, place_value_data, "numbers__place*")
+    assert_refused(result, "--modules=numbers__place_value_composed ")
+    result = read_with(name, place_value_data, "all")
+    others = [module for module in MODULES if module != MODULE]
+    assert_refused(result, f"--modules={','.join(others)} ")
+
+
+def test_quiz_of_a_split_that_no_module_has(
+    run, saved_model, place_value_data, tmp_path
+):
+    data_dir = shutil.copytree(place_value_data, tmp_path / "data")
+    path = dataset_builder(MODULE, data_dir).data_path / "dataset_info.json"
+    info = json.loads(path.read_text())
+    info["splits"] = [s for s in info["splits"] if s["name"] != "extrapolate"]
+    path.write_text(json.dumps(info))
+    result = run(
+        "quiz",
+        f"--saved_model={saved_model}",
+        f"--modules={MODULE}",
+        f"--data_dir={data_dir}",
+        "--split=extrapolate",
+    )
+    assert_refused(result, MODULE, "'extrapolate'")
 
 
 @pytest.mark.parametrize("name", ["evaluate", "export"])
@@ -243,19 +317,6 @@ def test_quiz(run, saved_model, place_value_data, arguments, parts):
         *arguments,
     )
     assert_refused(result, *parts)
-
-
-@pytest.mark.slow
-def test_quiz_without_its_data(saved_model, half_written_data, tmp_path):
-    """In a process that does not know the dataset's class, as the command."""
-    for data_dir in (half_written_data, tmp_path / "nothing"):
-        result = run_alone(
-            "quiz",
-            f"--saved_model={saved_model}",
-            f"--modules={MODULE}",
-            f"--data_dir={data_dir}",
-        )
-        assert_refused(result, data_dir, "prepare_data")
 
 
 @pytest.mark.slow

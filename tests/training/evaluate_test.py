@@ -1,11 +1,18 @@
+import os
+import pathlib
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
 from tests.conftest import MODULE
+from tpt_keras.data_generators.prepared_data import dataset_builder
 from tpt_keras.errors import UsageError
 from tpt_keras.training.evaluate import evaluate
 from tpt_keras.training.transformer_trainer import TransformerTrainer
+
+FILES = pathlib.Path("/proc/self/fd")
 
 
 def stored_problems(data_dir, split):
@@ -92,3 +99,27 @@ def test_some_of_the_problems(trainer, place_value_data):
 def test_is_refused(trainer, place_value_data, modules, splits, message):
     with pytest.raises(UsageError, match=message):
         evaluate(trainer, modules, splits, place_value_data)
+
+
+def test_no_file_stays_open(trainer, place_value_data):
+    """A training evaluates hundreds of times."""
+    splits = ["interpolate", "extrapolate"]
+
+    def open_files():
+        evaluate(
+            trainer, [MODULE], splits, place_value_data, 60, max_examples=1
+        )
+        return [os.path.realpath(path) for path in FILES.iterdir()]
+
+    once = open_files()
+    assert not [name for name in once if ".tfrecord" in name]
+    assert len(open_files()) == len(once)
+
+
+def test_a_damaged_record(trainer, place_value_data, tmp_path):
+    data_dir = shutil.copytree(place_value_data, tmp_path / "data")
+    builder = dataset_builder(MODULE, data_dir)
+    (path,) = map(pathlib.Path, builder.info.splits["extrapolate"].filepaths)
+    path.write_bytes(path.read_bytes().replace(b"What", b"Whet", 1))
+    with pytest.raises(UsageError, match=rf"Record 0 of the file {path}"):
+        evaluate(trainer, [MODULE], ["extrapolate"], data_dir)

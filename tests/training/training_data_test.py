@@ -50,7 +50,7 @@ def fingerprint(monkeypatch):
 
     def fingerprint(source):
         monkeypatch.setattr(
-            training_data, "problem_source", lambda *args: source
+            training_data, "problem_sources", lambda *args: {"m": source}
         )
         config = TrainingConfig(modules=("m",), data_dir="data", train_steps=1)
         return data_fingerprints(config)["m"]

@@ -56,59 +56,118 @@ def dataset_builder(
         A builder of TensorFlow Datasets.
 
     Raises:
-        UsageError: If a name is unknown.
+        UsageError: If a name is unknown, or what describes the prepared
+            dataset is damaged.
     """
     check_names("module", [module], MODULES)
     check_names("dataset", [dataset], DATASETS)
-    if dataset == "math_dataset":
-        return tfds.builder(f"math_dataset/{module}", data_dir=data_dir)
-    return MathematicsDataset(
-        config=module, data_dir=data_dir, with_beam=with_beam
-    )
+    folder = pathlib.Path(data_dir) / dataset / module
+    try:
+        if dataset == "math_dataset":
+            return tfds.builder(f"math_dataset/{module}", data_dir=data_dir)
+        return MathematicsDataset(
+            config=module, data_dir=data_dir, with_beam=with_beam
+        )
+    except OSError:
+        raise
+    except Exception as error:  # of all kinds: what reads JSON, and assertions
+        info = next(folder.glob("*/dataset_info.json"), None)
+        if info is None:
+            raise
+        raise UsageError(
+            f"The file {info} is damaged. Remove the folder {info.parent}. "
+            + _make_again([module], data_dir, dataset)
+        ) from error
 
 
 def problem_source(data_dir, module, splits, dataset="mathematics_dataset"):
     """The problems of some splits of a module.
 
     Args:
-        data_dir: Folder that `experiments.prepare_data` filled.
+        data_dir: See `problem_sources`.
         module: Name of a training module.
-        splits: Names of splits; one that the module lacks is passed over.
-        dataset: One of `DATASETS`.
+        splits: See `problem_sources`.
+        dataset: See `problem_sources`.
 
     Returns:
         A `ProblemSource`, which may be empty.
 
     Raises:
-        UsageError: If a name is unknown, or the module was not prepared.
+        UsageError: See `problem_sources`.
+    """
+    return problem_sources(data_dir, [module], splits, dataset)[module]
+
+
+def problem_sources(data_dir, modules, splits, dataset="mathematics_dataset"):
+    """The problems of some splits of modules.
+
+    Args:
+        data_dir: Folder that `experiments.prepare_data` filled.
+        modules: Names of training modules.
+        splits: Names of splits; one that a module lacks is passed over.
+        dataset: One of `DATASETS`.
+
+    Returns:
+        Dict of module to a `ProblemSource`, which may be empty.
+
+    Raises:
+        UsageError: If a name is unknown, modules were not prepared, or what
+            was prepared is damaged.
     """
     check_names("dataset", [dataset], DATASETS)
     check_names("split", splits, DATASETS[dataset])
-    check_names("module", [module], MODULES)
-    again = (
-        f"Make it with python -m experiments.prepare_data "
-        f"--data_dir={data_dir} --modules={module} --dataset={dataset}."
-    )
+    check_names("module", modules, MODULES)
     if not pathlib.Path(data_dir).is_dir():
-        raise UsageError(f"There is no data folder {str(data_dir)!r}. {again}")
-    builder = dataset_builder(module, data_dir, dataset)
-    if not builder.is_prepared():
         raise UsageError(
-            f"The data folder {str(data_dir)!r} holds no finished {dataset} "
-            f"of module {module}. {again}"
+            f"There is no data folder {str(data_dir)!r}. "
+            + _make_again(modules, data_dir, dataset)
         )
-    paths = []
-    for split in splits:
-        name = DATASETS[dataset][split]
-        if name in builder.info.splits:
-            paths += builder.info.splits[name].filepaths
+    builders = {
+        module: dataset_builder(module, data_dir, dataset) for module in modules
+    }
+    missing = [m for m in modules if not builders[m].is_prepared()]
+    if missing:
+        raise UsageError(
+            f"The data folder {str(data_dir)!r} lacks the {dataset} of "
+            f"{', '.join(missing)}. {_make_again(missing, data_dir, dataset)}"
+        )
+    names = [DATASETS[dataset][split] for split in splits]
+    return {
+        module: _prepared_source(
+            builder, names, _make_again([module], data_dir, dataset)
+        )
+        for module, builder in builders.items()
+    }
+
+
+def _prepared_source(builder, names, again):
+    """The problems of a builder's splits of some names."""
+    splits = [builder.info.splits[n] for n in names if n in builder.info.splits]
+    paths = [path for split in splits for path in split.filepaths]
     for path in paths:
         if not pathlib.Path(path).is_file():
             raise UsageError(
                 f"The file {path} of a prepared dataset is gone. Remove its "
                 f"folder. {again}"
             )
-    return ProblemSource(paths)
+    source = ProblemSource(paths)
+    expected = sum(split.num_examples for split in splits)
+    if len(source) != expected:
+        raise UsageError(
+            f"The folder {builder.data_path} holds {len(source)} problems of "
+            f"{', '.join(names)}, but its dataset_info.json says {expected}. "
+            f"Remove the folder. {again}"
+        )
+    return source
+
+
+def _make_again(modules, data_dir, dataset):
+    them = "it" if len(modules) == 1 else "them"
+    return (
+        f"Make {them} with python -m experiments.prepare_data "
+        f"--modules={','.join(modules)} --data_dir={data_dir} "
+        f"--dataset={dataset}."
+    )
 
 
 def prepare_dataset(

@@ -1,6 +1,8 @@
 """Accuracy of a model, module by module and split by split."""
 
-from tpt_keras.data_generators.prepared_data import problem_source
+import itertools
+
+from tpt_keras.data_generators.prepared_data import problem_sources
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_slice import ProblemSlice
 from tpt_keras.training.distribution import distributed_dataset
@@ -31,14 +33,14 @@ def evaluate(
         List of dicts of `module`, `split`, `examples`, `loss` (nats per
         token), `sequence_accuracy` and `token_accuracy`.
     """
-    # Unknown names are refused before anything is computed.
+    # What is not there is refused before anything is computed.
     sources = {
-        (module, split): problem_source(data_dir, module, [split], dataset)
-        for module in modules
+        split: problem_sources(data_dir, modules, [split], dataset)
         for split in splits
     }
     results = []
-    for (module, split), source in sources.items():
+    for module, split in itertools.product(modules, splits):
+        source = sources[split][module]
         if not len(source):
             continue
         if max_examples is not None:
@@ -67,13 +69,16 @@ def evaluate_batches(trainer, batches):
     Returns:
         Dict of `loss`, `sequence_accuracy` and `token_accuracy`.
     """
-    results = trainer.evaluate(
-        distributed_dataset(trainer.distribute_strategy, batches, num_epochs=1),
-        # Keras does not learn the length of a distributed dataset.
-        steps=batches.steps_per_epoch,
-        return_dict=True,
-        verbose=0,
-    )
+    with batches.own_errors():
+        results = trainer.evaluate(
+            distributed_dataset(
+                trainer.distribute_strategy, batches, num_epochs=1
+            ),
+            # Keras does not learn the length of a distributed dataset.
+            steps=batches.steps_per_epoch,
+            return_dict=True,
+            verbose=0,
+        )
     return {
         name: results[name]
         for name in ("loss", "sequence_accuracy", "token_accuracy")

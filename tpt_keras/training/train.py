@@ -333,6 +333,7 @@ def _fit_intervals(
             callbacks.append(profiler)
             # Keras leaves callbacks alone when one of them ends a training.
             stack.callback(profiler.stop)
+        stack.enter_context(training.own_errors())
         trainer.fit(
             distributed_dataset(
                 trainer.distribute_strategy, training, int(state.data_step)

@@ -6,7 +6,7 @@ import hashlib
 import numpy as np
 
 from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
-from tpt_keras.data_generators.prepared_data import problem_source
+from tpt_keras.data_generators.prepared_data import problem_sources
 from tpt_keras.data_generators.prepared_data import train_splits
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_mixture import ProblemMixture
@@ -27,7 +27,7 @@ def training_batches(model_config, config):
     Returns:
         Two `ProblemBatches` without a common example.
     """
-    sources = [_source(config, module) for module in config.modules]
+    sources = list(_sources(config).values())
     apart = -(-config.validation_examples // len(sources))
     for module, source in zip(config.modules, sources):
         if len(source) <= apart:
@@ -68,8 +68,7 @@ def data_fingerprints(config):
         Dict of the modules' names to strings.
     """
     fingerprints = {}
-    for module in config.modules:
-        source = _source(config, module)
+    for module, source in _sources(config).items():
         indices = np.linspace(0, len(source) - 1, _FINGERPRINTED, dtype=int)
         problems = [array.tolist() for array in source.read(indices)]
         content = repr((len(source), problems)).encode()
@@ -93,8 +92,11 @@ def module_mix(training, config, data_step):
     return ", ".join(f"{name} {count}" for name, count in counts.most_common())
 
 
-def _source(config, module):
-    """All training problems of a module."""
-    return problem_source(
-        config.data_dir, module, train_splits(config.dataset), config.dataset
+def _sources(config):
+    """All training problems, by module."""
+    return problem_sources(
+        config.data_dir,
+        config.modules,
+        train_splits(config.dataset),
+        config.dataset,
     )
