@@ -79,10 +79,10 @@ class RematerializedCellTest(LayerTestCase):
         self.assert_all_close(ours(inputs), expected(inputs))
         for model in models:
             model.train_on_batch(inputs, TARGET)
-        for ours, theirs, before in zip(
+        for weight, theirs, before in zip(
             ours.weights, expected.weights, start, strict=True
         ):
-            self.assert_all_close(ours, theirs)
-            if ours.path.endswith("kernel"):
+            self.assert_all_close(weight, theirs)
+            if weight.path.endswith("kernel"):
                 moved = np.max(np.abs(theirs.numpy() - before))
-                self.assertGreater(moved, 1e-4, ours.path)
+                self.assertGreater(moved, 1e-4, weight.path)
