@@ -19,6 +19,8 @@ TEST = [
     "ruff",
 ]
 
+COMMANDS = setuptools.find_packages(include=["experiments", "experiments.*"])
+
 setuptools.setup(
     name="tpt_keras",
     version=VERSION,
@@ -26,8 +28,19 @@ setuptools.setup(
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    packages=setuptools.find_packages(include=["tpt_keras", "tpt_keras.*"]),
-    package_data={"tpt_keras.serving": ["config/*"]},
+    packages=[
+        *setuptools.find_packages(include=["tpt_keras", "tpt_keras.*"]),
+        *(f"tpt_keras.{name}" for name in COMMANDS),
+    ],
+    # `experiments` alone would be everybody's name.
+    package_dir={"tpt_keras.experiments": "experiments"},
+    package_data={
+        "tpt_keras.experiments": ["configs/*.cfg"],
+        "tpt_keras.serving": ["config/*"],
+    },
+    entry_points={
+        "console_scripts": ["tpt_keras = tpt_keras.experiments.__main__:main"]
+    },
     python_requires=">=3.11",
     install_requires=[
         "absl-py>=2.1",

@@ -1,4 +1,6 @@
-"""Draws how several trainings went, a diagram for every module.
+r"""Draws how several trainings went.
+
+A diagram for every module:
 
     python -m experiments.compare --output=curves.png \
         --model_dirs=models/paper-0,models/small-0
@@ -8,8 +10,9 @@ import pathlib
 
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
+
+from . import _cli
 
 FLAGS = flags.FLAGS
 
@@ -21,6 +24,7 @@ flags.DEFINE_string("output", "comparison.png", "PNG file to write.")
 def main():
     if not FLAGS.model_dirs:
         raise UsageError("--model_dirs is missing: which trainings?")
+    from tpt_keras.files import named_in_errors
     from tpt_keras.training import model_folder
     from tpt_keras.training.metrics_log import read_metrics
     from tpt_keras.visualization.comparison import draw_comparison
@@ -37,7 +41,8 @@ def main():
         title = ", ".join(config["training"]["modules"])
         name = pathlib.Path(model_dir).name
         runs.setdefault(title, {})[name] = rows
-    draw_comparison(runs, FLAGS.output, FLAGS.metric)
+    with named_in_errors(FLAGS.output):
+        draw_comparison(runs, FLAGS.output, FLAGS.metric)
     print(FLAGS.output)
 
 

@@ -1,4 +1,6 @@
-"""Turns a checkpoint of the authors' released code into a model's folder.
+r"""Turns a released PyTorch checkpoint into a model.
+
+One of the authors' code, into a model's folder:
 
     python -m experiments.convert_checkpoint --checkpoint=best_eval_model.pt \
         --vocabulary=vocab.pt --model_dir=models/released
@@ -8,8 +10,9 @@ import dataclasses
 
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
+
+from . import _cli
 
 FLAGS = flags.FLAGS
 

@@ -1,4 +1,4 @@
-"""Evaluates a trained model on the data that it was not trained on.
+r"""Evaluates a model on what it was not trained on.
 
     python -m experiments.evaluate --model_dir=models/demo \
         --splits=interpolate,extrapolate
@@ -6,8 +6,9 @@
 
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
+
+from . import _cli
 
 FLAGS = flags.FLAGS
 

@@ -1,4 +1,6 @@
-"""Exports a trained model as a SavedModel: strings in, strings out.
+r"""Exports a model as a SavedModel.
+
+Strings in, strings out:
 
     python -m experiments.export --model_dir=models/demo \
         --export_dir=saved_models/demo
@@ -6,8 +8,9 @@
 
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
+
+from . import _cli
 
 FLAGS = flags.FLAGS
 

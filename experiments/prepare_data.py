@@ -1,6 +1,6 @@
-"""Fills a data folder with problems, as a dataset of TensorFlow Datasets.
+r"""Fills a data folder with problems.
 
-Makes them on the spot:
+They become a dataset of TensorFlow Datasets. Makes them on the spot:
 
     python -m experiments.prepare_data --modules=all --data_dir=data
 
@@ -16,9 +16,10 @@ import pathlib
 
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+
+from . import _cli
 
 FLAGS = flags.FLAGS
 
@@ -166,4 +167,4 @@ def _beam_options():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, goes_on=True)

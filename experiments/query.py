@@ -1,4 +1,6 @@
-"""Asks a model that is served, by TF Serving or by experiments.serve.
+r"""Asks a model that is served.
+
+By TF Serving or by python -m experiments.serve:
 
     python -m experiments.query --server=localhost:8500 \
         --question="What is the tens digit of 31859?"
@@ -11,9 +13,9 @@ import os
 
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
 
+from . import _cli
 from ._answers import print_answers
 
 FLAGS = flags.FLAGS

@@ -1,4 +1,4 @@
-"""Lets an exported model answer problems that it has never seen.
+r"""Lets an exported model answer unseen problems.
 
     python -m experiments.quiz --saved_model=saved_models/demo \
         --modules=numbers__place_value --data_dir=data
@@ -8,8 +8,9 @@ Needs the SavedModel and the data, nothing of this project's model code.
 
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
+
+from . import _cli
 
 FLAGS = flags.FLAGS
 

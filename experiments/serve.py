@@ -1,4 +1,4 @@
-"""Serves an exported model on this machine, as TF Serving would.
+"""Serves an exported model on this machine.
 
     python -m experiments.serve --saved_model=saved_models/demo
 
@@ -14,8 +14,9 @@ import threading
 from absl import flags
 from absl import logging
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
+
+from . import _cli
 
 FLAGS = flags.FLAGS
 

@@ -1,4 +1,6 @@
-"""Asks an exported model. Needs TensorFlow, no model code of this project.
+r"""Asks an exported model.
+
+Needs TensorFlow, no model code of this project:
 
     python -m experiments.solve --saved_model=saved_models/demo \
         --question="What is the tens digit of 31859?"
@@ -11,9 +13,9 @@ import os
 
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
 
+from . import _cli
 from ._answers import print_answers
 
 FLAGS = flags.FLAGS

@@ -1,15 +1,18 @@
-"""Trains a model.
+"""Trains a model, or goes on with a training.
 
-python -m experiments.train --flagfile=experiments/configs/demo.cfg
+    python -m experiments.train --flagfile=demo.cfg --model_dir=models/demo
+
+A flag after a flagfile overrides it.
 """
 
 import dataclasses
 
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+
+from . import _cli
 
 FLAGS = flags.FLAGS
 
@@ -159,4 +162,4 @@ def _flags_of(config_class):
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, goes_on=True)

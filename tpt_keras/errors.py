@@ -1,3 +1,6 @@
+import sys
+
+
 class UsageError(ValueError):
     """The user asked for something that cannot be done as asked.
 
@@ -24,3 +27,19 @@ def check_names(kind, names, known):
                 f"Unknown {kind} {name!r}. Known {kind}s: "
                 f"{', '.join(sorted(known))}."
             )
+
+
+def command(name):
+    """How the user starts a command, for messages.
+
+    Args:
+        name: The command's name: `"train"`.
+
+    Returns:
+        `"python -m experiments.train"` where the commands were started so, in
+        a checkout, otherwise `"tpt_keras train"`, which is installed.
+    """
+    started = getattr(sys.modules["__main__"], "__spec__", None)
+    if started and started.name.startswith("experiments."):
+        return f"python -m experiments.{name}"
+    return f"tpt_keras {name}"

@@ -1,4 +1,4 @@
-"""Decoding: cached against all of the prefix again, and the SavedModel.
+"""Times decoding: cached, not cached, exported.
 
     python -m experiments.benchmarks.decoding
 
@@ -24,12 +24,13 @@ import time
 
 from absl import flags
 
-from experiments import _cli
-from experiments.benchmarks._compiled import compiled
-from experiments.benchmarks._compiled import matrix_product
-from experiments.benchmarks._problems import middling_problems
-from experiments.benchmarks._timing import interleaved_medians
 from tpt_keras.errors import UsageError
+
+from .. import _cli
+from ._compiled import compiled
+from ._compiled import matrix_product
+from ._problems import middling_problems
+from ._timing import interleaved_medians
 
 FLAGS = flags.FLAGS
 

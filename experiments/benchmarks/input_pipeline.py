@@ -1,4 +1,6 @@
-"""The input pipeline: padding, order, speed, memory, start.
+r"""Measures the input pipeline.
+
+Padding, order, speed, memory and start:
 
     python -m experiments.prepare_data --modules=all --data_dir=data \
         --train_examples=2000 --evaluation_examples=100
@@ -19,8 +21,9 @@ import time
 import numpy as np
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
+
+from .. import _cli
 
 FLAGS = flags.FLAGS
 
@@ -248,7 +251,7 @@ def run_probe(path, start_step, examples):
         [
             sys.executable,
             "-m",
-            "experiments.benchmarks.input_pipeline",
+            sys.modules["__main__"].__spec__.name,
             f"--probe={path}",
             f"--probe_start_step={start_step}",
             f"--probe_examples={examples}",

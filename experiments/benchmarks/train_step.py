@@ -1,4 +1,4 @@
-"""Training step: ours against keras-hub's layers and against the machine.
+"""Times a training step of ours and of keras-hub.
 
     pip install tpt_keras[benchmarks]
     python -m experiments.benchmarks.train_step
@@ -20,10 +20,10 @@ import json
 import numpy as np
 from absl import flags
 
-from experiments import _cli
-from experiments.benchmarks._compiled import matrix_product
-from experiments.benchmarks._problems import middling_problems
-from experiments.benchmarks._timing import interleaved_medians
+from .. import _cli
+from ._compiled import matrix_product
+from ._problems import middling_problems
+from ._timing import interleaved_medians
 
 FLAGS = flags.FLAGS
 

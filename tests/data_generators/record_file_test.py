@@ -173,7 +173,7 @@ def test_a_file_that_is_cut_off(path, lost, is_indexed):
         RecordFile(path)
     assert f"The file {path} is cut off." in str(error.value)
     assert f"Remove the folder {path.parent} " in str(error.value)
-    assert "python -m experiments.prepare_data" in str(error.value)
+    assert "tpt_keras prepare_data" in str(error.value)
 
 
 @pytest.mark.parametrize("content", [b"no records at all", b"\xff" * 50, b"x"])

@@ -69,22 +69,27 @@ def run_alone(name, *arguments):
     return run_python("-m", f"experiments.{name}", *arguments)
 
 
-def run_python(*arguments):
-    """Runs Python where the package is.
+def run_python(*arguments, cwd=ROOT, stdout=subprocess.PIPE, env=None):
+    """Runs Python.
 
     Args:
         *arguments: Python's command line.
+        cwd: Folder to run it in. Defaults to that of the package.
+        stdout: File for what it prints. Defaults to the `Result`.
+        env: Environment variables. Defaults to those of this process.
 
     Returns:
         A `Result`.
     """
     process = subprocess.run(
         [sys.executable, *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
+        cwd=cwd,
+        env=env,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
     )
-    return Result(process.returncode, process.stdout, process.stderr)
+    return Result(process.returncode, process.stdout or "", process.stderr)
 
 
 def assert_refused(result, *parts):

@@ -39,10 +39,6 @@ def test_nothing_given(run, name):
     assert_refused(run(name), "--")
 
 
-def test_flagfile_that_is_not_there(run):
-    assert_refused(run("train", "--flagfile=no.cfg"), "no.cfg")
-
-
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -296,7 +292,7 @@ def test_solve_without_a_saved_model(run, tmp_path, is_there):
     if is_there:
         (tmp_path / "none" / "1").mkdir(parents=True)
     result = run("solve", f"--saved_model={tmp_path / 'none'}", QUESTION)
-    assert_refused(result, tmp_path / "none", "experiments.export")
+    assert_refused(result, tmp_path / "none", "tpt_keras export")
 
 
 @pytest.mark.parametrize(
@@ -304,7 +300,7 @@ def test_solve_without_a_saved_model(run, tmp_path, is_there):
     [
         (["--modules=numbers__nothing"], ["numbers__nothing"]),
         (["--split=interpolat"], ["'interpolat'"]),
-        (["--saved_model=nothing"], ["'nothing'", "experiments.export"]),
+        (["--saved_model=nothing"], ["'nothing'", "tpt_keras export"]),
         (["--count=0"], ["--count"]),
     ],
 )

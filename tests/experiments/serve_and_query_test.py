@@ -83,7 +83,7 @@ def test_unknown_model(query):
 def test_no_server(query):
     server = f"localhost:{free_port()}"
     result = query(QUESTION, server=server)
-    assert_refused(result, server, "experiments.serve", "--server")
+    assert_refused(result, server, "tpt_keras serve", "--server")
 
 
 def test_deadline(query):
@@ -107,7 +107,7 @@ def test_deadline(query):
         ("query", ["--nothing=1"], ["nothing"]),
         ("query", ["something"], ["'something'"]),
         ("serve", [], ["--saved_model"]),
-        ("serve", ["--saved_model=nothing"], ["'nothing'", "experiments.ex"]),
+        ("serve", ["--saved_model=nothing"], ["'nothing'", "tpt_keras ex"]),
         ("serve", ["--saved_model=x", "--port=-1"], ["--port", "65535"]),
         ("serve", ["--saved_model=x", "--rest_port=99999"], ["--rest_port"]),
         ("serve", ["--nothing=1"], ["nothing"]),

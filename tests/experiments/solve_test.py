@@ -43,7 +43,7 @@ def test_a_damaged_model(run, copy, place_value_data, name):
         ("serve", "--port=0", "--rest_port=0"),
     ):
         result = run(command, f"--saved_model={copy}", *arguments)
-        assert_refused(result, copy, name, "experiments.export")
+        assert_refused(result, copy, name, "tpt_keras export")
 
 
 def test_a_damaged_model_without_checksums(run, copy):
@@ -51,7 +51,7 @@ def test_a_damaged_model_without_checksums(run, copy):
     path = copy / "1" / "saved_model.pb"
     path.write_bytes(path.read_bytes()[:-10])
     result = run("solve", f"--saved_model={copy}", GOOD)
-    assert_refused(result, copy, "cannot be loaded", "experiments.export")
+    assert_refused(result, copy, "cannot be loaded", "tpt_keras export")
 
 
 def test_without_its_configuration(run, copy):

@@ -58,7 +58,7 @@ def test_folder_without_the_model(tmp_path, best, missing, other):
     (tmp_path / other).touch()
     with pytest.raises(UsageError) as error:
         load_model(tmp_path, best)
-    for part in (str(tmp_path), missing, "experiments.train"):
+    for part in (str(tmp_path), missing, "tpt_keras train"):
         assert part in str(error.value)
     assert "\n" not in str(error.value)
 

@@ -129,7 +129,7 @@ def test_no_server(make_client):
     client = make_client(f"localhost:{free_port()}", retries=0)
     assert not client.is_ready()
     with pytest.raises(
-        ServingError, match=r"localhost:\d+ cannot .*experiments.serve.*refused"
+        ServingError, match=r"localhost:\d+ cannot .*tpt_keras serve.*refused"
     ):
         client.answer(["1"])
 

@@ -189,7 +189,7 @@ def test_looking_goes_on(versions, folder, monkeypatch):
 
 def test_nothing_to_serve(tmp_path):
     for folder in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(UsageError, match=r"experiments\.export"):
+        with pytest.raises(UsageError, match="tpt_keras export"):
             ModelVersions("toy", folder, max_batch_size=4)
     (tmp_path / "1").mkdir()
     with pytest.raises(UsageError, match=r"saved_model\.pb"):

@@ -30,7 +30,7 @@ def error_of(path):
         message = str(error)
         assert "\n" not in message
         assert str(path) in message
-        assert "experiments.export" in message
+        assert "tpt_keras export" in message
         return message
     return None
 

@@ -65,7 +65,7 @@ def test_no_saved_model(tmp_path, made):
         find_saved_model(path)
     message = str(caught.value)
     assert repr(str(path)) in message
-    assert "experiments.export" in message
+    assert "tpt_keras export" in message
     assert "\n" not in message
 
 

@@ -97,7 +97,7 @@ def test_reading_what_is_not_there(tmp_path, name):
     with pytest.raises(UsageError) as caught:
         model_folder.read_config(tmp_path / name)
     assert repr(str(tmp_path / name)) in str(caught.value)
-    assert "experiments.train" in str(caught.value)
+    assert "tpt_keras train" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from tpt_keras.data_generators.mathematics_modules import MODULES
 from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.problem_generation import report_path
+from tpt_keras.errors import command
 
 _CITATION = """
 @inproceedings{saxton2019analysing,
@@ -45,7 +46,7 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
     RELEASE_NOTES = {"1.0.0": "All five splits of every module."}
     MANUAL_DOWNLOAD_INSTRUCTIONS = (
         "Put the unpacked folder mathematics_dataset-v1.0 into manual_dir, or "
-        "run python -m experiments.prepare_data."
+        f"run {command('prepare_data')}."
     )
     BUILDER_CONFIGS = [
         tfds.core.BuilderConfig(name=module) for module in MODULES

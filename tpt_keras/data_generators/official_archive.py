@@ -3,6 +3,7 @@
 import gzip
 import pathlib
 import shutil
+import sys
 import tarfile
 import zlib
 
@@ -54,6 +55,10 @@ def find_text_dir(data_dir, modules, archive=None):
 
 
 def _download(data_dir):
+    if not sys.stdout.isatty():
+        # Its bar is made of control characters, wherever it is written to.
+        print(f"Downloading {URL}.")
+        keras.utils.disable_interactive_logging()
     try:
         return keras.utils.get_file(
             URL.rpartition("/")[2],
@@ -68,6 +73,8 @@ def _download(data_dir):
             "with --archive, or let the problems be made with "
             "--source=generated."
         ) from error
+    finally:
+        keras.utils.enable_interactive_logging()
 
 
 def _unpack(archive, text_dir, modules):

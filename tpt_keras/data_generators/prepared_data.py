@@ -17,6 +17,7 @@ from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.problem_source import ProblemSource
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+from tpt_keras.errors import command
 
 # Every dataset's own name of a split; the stock one joins the difficulties and
 # has no extrapolation.
@@ -164,7 +165,7 @@ def _prepared_source(builder, names, again):
 def _make_again(modules, data_dir, dataset):
     them = "it" if len(modules) == 1 else "them"
     return (
-        f"Make {them} with python -m experiments.prepare_data "
+        f"Make {them} with {command('prepare_data')} "
         f"--modules={','.join(modules)} --data_dir={data_dir} "
         f"--dataset={dataset}."
     )

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import threading
 import time
 
@@ -18,6 +19,9 @@ from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.module_assembly import ModuleAssembly
 from tpt_keras.data_generators.problem_shards import write_shard
 from tpt_keras.files import whole_file
+
+# Between lines that say how far it is, where no bar does.
+_SECONDS_PER_LINE = 60
 
 
 def split_counts(module, train_examples, evaluation_examples):
@@ -71,6 +75,7 @@ def generate_modules(
     )
     active = []
     bars = {}
+    next_line = time.monotonic() + _SECONDS_PER_LINE
     with contextlib.ExitStack() as stack:
         all_modules = stack.enter_context(
             tqdm.tqdm(
@@ -103,6 +108,9 @@ def generate_modules(
                 all_modules.update()
             if running:
                 _collect(running, bars)
+            if all_modules.disable and time.monotonic() >= next_line:
+                next_line = time.monotonic() + _SECONDS_PER_LINE
+                _say_how_far(active, len(waiting))
 
 
 def unfinished_assemblies(
@@ -159,6 +167,20 @@ def _progress_bar(assembly):
     )
 
 
+def _say_how_far(active, num_waiting):
+    """What bars would show, for output that is no terminal."""
+    drawn = sum(_num_drawn(assembly) for assembly in active)
+    wanted = sum(sum(assembly.counts.values()) for assembly in active)
+    print(
+        f"{drawn:,} of {wanted:,} problems of {len(active)} modules; "
+        f"{num_waiting} more modules wait."
+    )
+
+
+def _num_drawn(assembly):
+    return sum(map(len, assembly.problems.values()))
+
+
 def _fill(pool, running, assemblies, most):
     """Gives the pool work, of the modules that had least of its time first."""
     for assembly in sorted(assemblies, key=lambda a: a.seconds):
@@ -167,8 +189,25 @@ def _fill(pool, running, assemblies, most):
             if task is None:
                 break
             split, shard = task
-            future = pool.submit(_draw_shard, *assembly.drawing(split, shard))
+            with _deaf_children():
+                future = pool.submit(
+                    _draw_shard, *assembly.drawing(split, shard)
+                )
             running[future] = (assembly, split, shard)
+
+
+@contextlib.contextmanager
+def _deaf_children():
+    """Leaves Ctrl-C to this process, which ends those that it starts.
+
+    Each would print a traceback. Blocked, and inherited so: what they could do
+    themselves would be too late, for they are seconds old by then.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _draw_shard(*drawing):
@@ -185,7 +224,7 @@ def _collect(running, bars):
         assembly, split, shard = running.pop(future)
         assembly.add_shard(split, shard, future.result())
         bar = bars[assembly.module]
-        bar.update(sum(map(len, assembly.problems.values())) - bar.n)
+        bar.update(_num_drawn(assembly) - bar.n)
 
 
 def write_module(root, assembly):

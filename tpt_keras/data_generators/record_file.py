@@ -7,6 +7,7 @@ import google_crc32c
 import numpy as np
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import command
 from tpt_keras.files import whole_file
 
 # A record is framed by its length and a checksum of that before it, and a
@@ -79,7 +80,7 @@ class RecordFile:
     def _error(self, what):
         return UsageError(
             f"{what} Remove the folder {os.path.dirname(self.path)} and make "
-            "the dataset again with python -m experiments.prepare_data."
+            f"the dataset again with {command('prepare_data')}."
         )
 
     def _kept_offsets(self):

@@ -7,6 +7,7 @@ import zlib
 import keras
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import command
 from tpt_keras.models.transformer import Transformer
 
 MODEL_FILE = "model.keras"
@@ -57,7 +58,7 @@ def load_model(model_dir, best=False):
         raise UsageError(
             f"The folder {str(model_dir)!r} holds no "
             f"{'best' if best else 'finished'} model ({path.name}). Finish its "
-            "training with python -m experiments.train, or name another folder."
+            f"training with {command('train')}, or name another folder."
         )
     path.open("rb").close()  # a file that may not be read is not damaged
     try:

@@ -8,6 +8,7 @@ import hashlib
 import pathlib
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import command
 
 # As sha256sum writes and checks them, in the version's folder:
 #     sha256sum --check assets.extra/SHA256SUMS
@@ -55,7 +56,7 @@ def check_checksums(folder):
             raise UsageError(
                 f"The SavedModel {str(folder)!r} is damaged: its file "
                 f"{name[:100]!r} is not what was exported. Copy it again, or "
-                "export it anew with python -m experiments.export."
+                f"export it anew with {command('export')}."
             )
 
 

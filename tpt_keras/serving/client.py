@@ -1,6 +1,7 @@
 import abc
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import command
 from tpt_keras.serving.answer import Answer
 from tpt_keras.serving.answer import finite_or_none
 from tpt_keras.serving.serving_error import ServingError
@@ -163,7 +164,7 @@ class Client(abc.ABC):
         problem, way_out = {
             "UNAVAILABLE": (
                 "cannot be reached",
-                "Start one with python -m experiments.serve, or name another "
+                f"Start one with {command('serve')}, or name another "
                 "with --server; gRPC is usually at port 8500, REST at 8501.",
             ),
             "NOT_FOUND": (
@@ -185,7 +186,7 @@ class Client(abc.ABC):
             ),
             "FAILED_PRECONDITION": (
                 f"cannot ask the model {self.model_name!r}",
-                "Export it anew with python -m experiments.export.",
+                f"Export it anew with {command('export')}.",
             ),
         }.get(code, (f"failed with {code}", "Its log may say more."))
         return ServingError(

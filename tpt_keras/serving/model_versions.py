@@ -6,6 +6,7 @@ from absl import logging
 from tensorflow_serving.apis import get_model_status_pb2
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import command
 from tpt_keras.serving.request_error import RequestError
 from tpt_keras.serving.served_model import ServedModel
 from tpt_keras.serving.versions import version_paths
@@ -42,8 +43,8 @@ class ModelVersions:
             reasons = [s.status.error_message for s in self._statuses.values()]
             raise UsageError(
                 f"No version of a model could be loaded from {str(folder)!r}. "
-                "Name the folder of the versions; python -m experiments.export "
-                f"makes one. {' '.join(reasons)}"
+                f"Name the folder of the versions; {command('export')} makes "
+                f"one. {' '.join(reasons)}"
             )
 
     def refresh(self):

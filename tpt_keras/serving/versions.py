@@ -4,6 +4,7 @@ import pathlib
 import re
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import command
 
 # The model's configuration, beside the graph; TF Serving passes it over.
 CONFIG_ASSET = "assets.extra/tpt_keras.json"
@@ -56,7 +57,7 @@ def find_saved_model(path):
     newest = versions[max(versions)] if versions else path
     if not (newest / "saved_model.pb").is_file():
         raise UsageError(
-            f"There is no SavedModel in {str(path)!r}. Make one with python -m "
-            "experiments.export."
+            f"There is no SavedModel in {str(path)!r}. Make one with "
+            f"{command('export')}."
         )
     return newest

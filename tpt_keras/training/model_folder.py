@@ -19,6 +19,7 @@ import pathlib
 import shutil
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import command
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
@@ -116,7 +117,7 @@ def read_config(model_dir):
     if not path.is_file():
         raise UsageError(
             f"The folder {str(model_dir)!r} holds no {CONFIG_FILE}: it is no "
-            "model folder. Train one with python -m experiments.train."
+            f"model folder. Train one with {command('train')}."
         )
     try:
         config = json.loads(path.read_text())

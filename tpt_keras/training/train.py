@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import pathlib
+import sys
 import tempfile
 
 import keras
@@ -343,6 +344,8 @@ def _fit_intervals(
             steps_per_epoch=steps,
             shuffle=False,  # the batches are in random order already
             callbacks=callbacks,
+            # A bar on a terminal, elsewhere two lines an interval.
+            verbose=1 if sys.stdout.isatty() else 2,
         )
 
 

@@ -1,0 +1,67 @@
+"""Lists the commands, or runs one of them.
+
+    python -m experiments
+    python -m experiments train --flagfile=demo.cfg
+
+Where the package is installed, this is the command `tpt_keras`.
+"""
+
+import ast
+import pathlib
+import runpy
+import sys
+
+from tpt_keras.errors import check_names
+from tpt_keras.errors import command
+
+from . import _cli
+
+_FOLDER = pathlib.Path(__file__).parent
+
+
+def main():
+    _, *arguments = sys.argv
+    with _cli.one_line_errors():
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(_list())
+            return
+        check_names("command", arguments[:1], _commands())
+    del sys.argv[0]
+    # As `python -m` would, so that it makes no difference to the command.
+    runpy.run_module(
+        f"{__package__}.{arguments[0]}", run_name="__main__", alter_sys=True
+    )
+
+
+def _commands():
+    """Dict of every command to what it does, in a line."""
+    paths = [
+        path.relative_to(_FOLDER)
+        for path in _FOLDER.rglob("*.py")
+        if not path.name.startswith("_")
+    ]
+    return {
+        ".".join(path.with_suffix("").parts): ast.get_docstring(
+            # Read, not imported: they define the same flags.
+            ast.parse((_FOLDER / path).read_text())
+        ).partition("\n")[0]
+        for path in sorted(paths, key=lambda path: (len(path.parts), path))
+    }
+
+
+def _list():
+    commands = _commands()
+    width = max(map(len, commands))
+    return "\n".join(
+        [
+            f"Commands ({command('NAME')} --help tells more):",
+            "",
+            *(f"  {name:{width}}  {does}" for name, does in commands.items()),
+            "",
+            f"Flagfiles that come along: {', '.join(_cli.flagfiles())}",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
