@@ -33,6 +33,7 @@ class Interruption:
         self._line = line
         self._unwinding = False
         self._interrupted = False
+        self._said = threading.Event()
         self._unwound = threading.Event()
 
     def __enter__(self):
@@ -81,6 +82,8 @@ class Interruption:
     def _interrupt(self, number, frame):
         if self._unwinding and not self._interrupted:
             self._interrupted = True
+            # What follows may print.
+            self._said.wait(_GRACE_SECONDS)
             raise KeyboardInterrupt
 
     def _end(self):
@@ -89,6 +92,7 @@ class Interruption:
             number = byte[0]
             if signal.getsignal(number) == self._interrupt:
                 self._say()
+                self._said.set()
                 if self._unwinding:
                     self._wait()
                 os._exit(128 + number)

@@ -6,13 +6,13 @@ import json
 import multiprocessing
 import os
 import shutil
-import signal
 import threading
 import time
 
 import tqdm
 
 from tpt_keras.data_generators import official_text
+from tpt_keras.data_generators.deaf_children import deaf_children
 from tpt_keras.data_generators.mathematics_modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
@@ -189,25 +189,11 @@ def _fill(pool, running, assemblies, most):
             if task is None:
                 break
             split, shard = task
-            with _deaf_children():
+            with deaf_children():
                 future = pool.submit(
                     _draw_shard, *assembly.drawing(split, shard)
                 )
             running[future] = (assembly, split, shard)
-
-
-@contextlib.contextmanager
-def _deaf_children():
-    """Leaves Ctrl-C to this process, which ends those that it starts.
-
-    Each would print a traceback. Blocked, and inherited so: what they could do
-    themselves would be too late, for they are seconds old by then.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _draw_shard(*drawing):
