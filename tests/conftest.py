@@ -12,6 +12,8 @@ hypothesis.settings.load_profile("no_deadline")
 
 # Before TensorFlow is imported: its native chatter on standard error.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Before tqdm is: its bars, which a command shows on a terminal alone.
+os.environ.setdefault("TQDM_DISABLE", "1")
 
 MODULE = "numbers__place_value"
 

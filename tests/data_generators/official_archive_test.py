@@ -1,3 +1,4 @@
+import hashlib
 import io
 import tarfile
 
@@ -161,6 +162,19 @@ def test_a_download(archive, text_dir, tmp_path, monkeypatch):
     assert origin == official_archive.URL
     assert kwargs["cache_dir"] == tmp_path
     assert kwargs["file_hash"] == official_archive.SHA256
+
+
+def test_a_download_is_told_in_plain_lines(
+    archive, text_dir, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(official_archive, "URL", archive.as_uri())
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    monkeypatch.setattr(official_archive, "SHA256", digest)
+    folder = find_text_dir(tmp_path, MODULES)
+    assert texts(folder) == texts(text_dir)
+    # Not the bar that Keras would draw.
+    assert capsys.readouterr().out == f"Downloading {archive.as_uri()}.\n"
+    assert keras.utils.is_interactive_logging_enabled()
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,21 @@ def test_the_number_of_workers_does_not_matter(text_dir, tmp_path, capsys):
         assert " also_in_evaluation" in line
 
 
+def test_lines_say_how_far_it_is(tmp_path, monkeypatch, capsys):
+    """Where the output is no terminal, as here."""
+    monkeypatch.setattr(problem_generation, "_SECONDS_PER_LINE", 0)
+    module = "numbers__place_value"
+    generate_modules([module], tmp_path, 600, 60, num_workers=1)
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert last.startswith(f"{module}: 200 train_easy")
+    drawn = [
+        line.partition(" of 720 problems of 1 modules")[0] for line in lines
+    ]
+    counts = [int(number) for number in drawn]
+    assert counts == sorted(counts)
+    assert 0 < counts[0] < counts[-1] == 720
+
+
 def test_a_finished_module_is_left_alone(text_dir, tmp_path, monkeypatch):
     root = tmp_path / official_text.FOLDER
     for path, content in tree(text_dir / official_text.FOLDER).items():

@@ -219,7 +219,7 @@ def test_no_network(prepare, data_dir, monkeypatch):
 
     monkeypatch.setattr(keras.utils, "get_file", get_file)
     result = prepare("--source=official")
-    assert_refused(
+    assert_ended_in_one_line(
         result, "URL fetch failure", "--archive", "--source=generated"
     )
     assert not (data_dir / "mathematics_dataset").exists()

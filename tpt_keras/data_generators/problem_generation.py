@@ -108,9 +108,9 @@ def generate_modules(
                 all_modules.update()
             if running:
                 _collect(running, bars)
-            if all_modules.disable and time.monotonic() >= next_line:
-                next_line = time.monotonic() + _SECONDS_PER_LINE
-                _say_how_far(active, len(waiting))
+                if all_modules.disable and time.monotonic() >= next_line:
+                    next_line = time.monotonic() + _SECONDS_PER_LINE
+                    _say_how_far(active, len(waiting))
 
 
 def unfinished_assemblies(
