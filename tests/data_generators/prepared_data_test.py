@@ -170,8 +170,8 @@ def test_all_modules_that_are_missing_are_named(data_dir):
         problem_sources(data_dir, [MODULE, *missing], ["interpolate"])
     assert str(error.value) == (
         f"The data folder '{data_dir}' lacks the mathematics_dataset of "
-        "numbers__gcd, algebra__linear_1d. Make them with python -m "
-        "experiments.prepare_data --modules=numbers__gcd,algebra__linear_1d "
+        "numbers__gcd, algebra__linear_1d. Make them with "
+        "tpt_keras prepare_data --modules=numbers__gcd,algebra__linear_1d "
         f"--data_dir={data_dir} --dataset=mathematics_dataset."
     )
 
@@ -192,7 +192,7 @@ def test_a_damaged_description(copied_dir, content):
         problem_source(copied_dir, MODULE, ["interpolate"])
     assert str(error.value) == (
         f"The file {folder}/dataset_info.json is damaged. Remove the folder "
-        f"{folder}. Make it with python -m experiments.prepare_data "
+        f"{folder}. Make it with tpt_keras prepare_data "
         f"--modules={MODULE} --data_dir={copied_dir} "
         "--dataset=mathematics_dataset."
     )
@@ -230,7 +230,7 @@ def test_a_file_that_ends_behind_a_record(copied_dir, records):
         problem_source(copied_dir, MODULE, ["interpolate"])
     assert f"{builder.data_path} holds {records} problems" in str(error.value)
     assert "dataset_info.json says 100" in str(error.value)
-    assert "experiments.prepare_data" in str(error.value)
+    assert "tpt_keras prepare_data" in str(error.value)
 
 
 def test_a_file_that_is_gone(text_dir, tmp_path):

@@ -153,15 +153,13 @@ def read_with(run, trained_model_dir, saved_model, tmp_path):
 @pytest.mark.parametrize("name", READERS)
 def test_missing_data_folder(read_with, tmp_path, name):
     result = read_with(name, tmp_path / "nothing", MODULE)
-    assert_refused(result, tmp_path / "nothing", "experiments.prepare_data")
+    assert_refused(result, tmp_path / "nothing", "tpt_keras prepare_data")
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_half_written_dataset(read_with, half_written_data, name):
     result = read_with(name, half_written_data, MODULE)
-    assert_refused(
-        result, half_written_data, MODULE, "experiments.prepare_data"
-    )
+    assert_refused(result, half_written_data, MODULE, "tpt_keras prepare_data")
 
 
 @pytest.mark.parametrize("name", READERS)
