@@ -1,3 +1,4 @@
+import numbers
 import sys
 
 
@@ -43,3 +44,21 @@ def command(name):
     if started and started.name.startswith("experiments."):
         return f"python -m experiments.{name}"
     return f"tpt_keras {name}"
+
+
+def check_positive_integer(name, value):
+    """Raises a `UsageError` if `value` is no integer above zero.
+
+    Args:
+        name: What the value is of, for the message: `"batch_size"`.
+        value: The value.
+
+    Raises:
+        UsageError: With the name, the value and its type.
+    """
+    is_integer = isinstance(value, numbers.Integral)
+    if not is_integer or isinstance(value, bool) or value <= 0:
+        raise UsageError(
+            f"{name} must be a positive integer. Received: {value!r} (of type "
+            f"{type(value).__name__})."
+        )

@@ -110,7 +110,7 @@ def export_model(model, precision, folder):
     return export(
         model,
         folder,
-        max_answer_length=max_length(model) - 1,
+        max_answer_length=max_length(model),
         precision=precision,
     )
 

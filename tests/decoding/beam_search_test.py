@@ -9,9 +9,11 @@ from tests.decoding.toy_language import loop_in_python
 from tests.decoding.toy_language import score
 from tpt_keras.decoding import beam_search
 from tpt_keras.decoding import greedy_search
+from tpt_keras.errors import UsageError
 
-# Of a vocabulary of 4 and at most 3 tokens: 1 + 3 + 9 that end, and the 27
-# that do not.
+# Of padding and 4 other tokens, at most 3 of them: 1 + 3 + 9 sequences that
+# end, and the 27 that do not.
+SMALL = {"max_length": 3, "vocabulary_size": 5}
 NUM_SEQUENCES = 40
 IMPOSSIBLE = -1e9
 
@@ -127,7 +129,8 @@ def test_equals_the_reference_with_a_length_penalty(beam_width, length_penalty):
 @pytest.mark.parametrize("extra", [0, 5])
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 2.0])
 def test_a_width_of_all_sequences_finds_all_in_order(length_penalty, extra):
-    language = ToyLanguage(num_rows=2, max_length=3, vocabulary_size=4)
+    # Padding has no probability, or all others would not add up to 1.
+    language = ToyLanguage(num_rows=2, possible_ids=(1, 2, 3, 4), **SMALL)
     expected = [language.all_sequences(row, length_penalty) for row in range(2)]
     assert [len(sequences) for sequences in expected] == [NUM_SEQUENCES] * 2
     found = search(language, NUM_SEQUENCES + extra, length_penalty)
@@ -140,7 +143,7 @@ def test_a_width_of_all_sequences_finds_all_in_order(length_penalty, extra):
 
 def test_there_is_something_to_find():
     """A beam finds better than greedy search does, and not always the best."""
-    language = ToyLanguage(seed=1, num_rows=20, max_length=3, vocabulary_size=4)
+    language = ToyLanguage(seed=1, num_rows=20, **SMALL)
     greedy, beam, best = (
         search(language, beam_width)["log_probs"][:, 0]
         for beam_width in (1, 2, NUM_SEQUENCES)
@@ -240,6 +243,17 @@ def test_what_cannot_be_is_told_from_what_can(length_penalty):
     assert [len(sequences) for sequences in expected] == [5, 5]
     found = search(language, 8, length_penalty)
     assert_found(found, language, expected, length_penalty)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("beam_width", 0), ("max_length", -2), ("length_penalty", np.nan)],
+)
+def test_arguments_that_make_no_sense(name, value):
+    language = ToyLanguage()
+    arguments = {**language.arguments(), "beam_width": 2, name: value}
+    with pytest.raises(UsageError, match=f"{name} .* {value}"):
+        beam_search(**arguments, cache=language.cache(2))
 
 
 @pytest.mark.parametrize("floatx", ["float64", "float16"])

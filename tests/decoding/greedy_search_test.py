@@ -7,6 +7,7 @@ from tests.decoding.compiled import compiled
 from tests.decoding.toy_language import ToyLanguage
 from tests.decoding.toy_language import loop_in_python
 from tpt_keras.decoding import greedy_search
+from tpt_keras.errors import UsageError
 
 PAD, START, END = 0, 1, 2
 
@@ -201,3 +202,9 @@ def test_compiles_for_a_batch_of_any_size():
         np.testing.assert_allclose(
             log_probs, expected_log_probs[:size], rtol=1e-5
         )
+
+
+@pytest.mark.parametrize("max_length", [0, -1, 2.0])
+def test_a_length_that_makes_no_sense(max_length):
+    with pytest.raises(UsageError, match=f"max_length .* {max_length} "):
+        decode(CHAIN, [3], max_length)

@@ -54,6 +54,8 @@ class ToyLanguage:
         self.rows = np.arange(num_rows)
         self.max_length = max_length
         self.vocabulary_size = vocabulary_size
+        # Padding is no token of a sequence, however likely.
+        self.tokens = [t for t in range(vocabulary_size) if t != self.pad_id]
 
     @property
     def num_rows(self):
@@ -120,11 +122,10 @@ class ToyLanguage:
 
     def all_sequences(self, row, length_penalty):
         """Every sequence there is with its log-probability, the best first."""
-        tokens = range(self.vocabulary_size)
         sequences = [
             sequence
             for length in range(1, self.max_length + 1)
-            for sequence in itertools.product(tokens, repeat=length)
+            for sequence in itertools.product(self.tokens, repeat=length)
             if self.end_id not in sequence[:-1]
             and (sequence[-1] == self.end_id or length == self.max_length)
         ]
@@ -135,8 +136,9 @@ class ToyLanguage:
         """The sequence of the likeliest tokens."""
         sequence = ()
         while len(sequence) < self.max_length and self.end_id not in sequence:
-            best = np.argmax(self.next_log_probs(row, sequence))
-            sequence = (*sequence, int(best))
+            log_probs = self.next_log_probs(row, sequence)
+            best = max(self.tokens, key=lambda token: log_probs[token])
+            sequence = (*sequence, best)
         return sequence
 
     def beam_sequences(self, row, beam_width, length_penalty=0.0):
@@ -148,11 +150,10 @@ class ToyLanguage:
                 return beams, num_steps
             candidates = [b for b in beams if self.end_id in b[0]]
             for sequence, log_prob in going_on:
+                log_probs = self.next_log_probs(row, sequence)
                 candidates += [
-                    ((*sequence, token), log_prob + of_token)
-                    for token, of_token in enumerate(
-                        self.next_log_probs(row, sequence)
-                    )
+                    ((*sequence, token), log_prob + log_probs[token])
+                    for token in self.tokens
                 ]
             candidates.sort(key=_by_score(length_penalty))
             beams = candidates[:beam_width]

@@ -71,7 +71,9 @@ def uncached_greedy(model, encoder_token_ids, max_length):
                 "decoder_token_ids": padded,
             },
         )
-        next_ids = np.argmax(all_logits[:, ids.shape[1] - 1], axis=-1)
+        next_logits = all_logits[:, ids.shape[1] - 1]
+        next_logits[:, tokenizer.pad_id] = -np.inf  # No part of an answer.
+        next_ids = np.argmax(next_logits, axis=-1)
         next_ids = np.where(is_ended, tokenizer.pad_id, next_ids)
         is_ended |= next_ids == tokenizer.end_id
         ids = np.concatenate([ids, next_ids[:, None]], axis=1).astype("int32")
@@ -148,26 +150,22 @@ def save_and_load(model):
         return keras.saving.load_model(path)
 
 
-def set_pad_logit(model, value):
-    """Gives the pad symbol one logit wherever it might be answered."""
+def set_logit(model, token_id, value):
+    """Gives a token one logit wherever it might be answered."""
     output_layer_norm = model.decoder_cells[-1].output_layer_norm
     gamma, beta = output_layer_norm.get_weights()
     gamma[-1], beta[-1] = 0.0, 1.0
     output_layer_norm.set_weights([gamma, beta])
     embeddings = model.embedding.get_weights()[0]
-    embeddings[model.tokenizer.pad_id] = [0.0] * 15 + [value]
+    embeddings[token_id] = [0.0] * 15 + [value]
     model.embedding.embeddings.assign(embeddings)
 
 
-def never_answer_pad(model):
-    """Makes the pad symbol, which a later step would mask, the least likely."""
-    set_pad_logit(model, -100.0)
-
-
 def make_answering_model(**kwargs):
-    """A model of which some answers end early, and none has a pad symbol."""
+    """A model of which some answers end early, and some do not at all."""
     model = make_model(**{"seed": 3, **kwargs})
-    never_answer_pad(model)
+    # With other seeds and logits no answer ends, or all do.
+    set_logit(model, model.tokenizer.pad_id, -100.0)
     return model
 
 
@@ -182,7 +180,7 @@ class TransformerTest(LayerTestCase):
     def test_cached_greedy_equals_uncached(self, binding):
         model = make_answering_model(binding=binding)
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        expected = uncached_greedy(model, token_ids, max_length=7)
+        expected = uncached_greedy(model, token_ids, max_length=6)
         decoded = model.generate(token_ids)
         self.assert_all_equal(decoded, expected)
         # A test of more than one answer, of which some end early.
@@ -196,7 +194,7 @@ class TransformerTest(LayerTestCase):
         model = make_model()
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
         whole = ops.convert_to_numpy(model.generate(token_ids))
-        self.assertEqual(whole.shape, (8, 7))
+        self.assertEqual(whole.shape, (8, 6))
         self.assert_all_equal(model.generate(token_ids, 3), whole[:, :3])
 
     @parameterized.parameters(*BINDINGS)
@@ -322,7 +320,7 @@ class TransformerTest(LayerTestCase):
         self.assertGreater(np.max(difference), 0.0)
         self.assertLen(model.solve(QUESTIONS), len(QUESTIONS))
 
-    @parameterized.parameters("float32", "mixed_bfloat16", "mixed_float16")
+    @parameterized.parameters("mixed_bfloat16", "mixed_float16")
     def test_float_ids_are_not_rounded(self, dtype):
         # Of ids and padding: bfloat16 has no odd number above 256.
         vocabulary = [chr(code) for code in range(1000, 1300)]
@@ -387,7 +385,7 @@ class SearchTest(LayerTestCase):
         model = make_answering_model()
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
         found = search(model, token_ids)
-        self.assertEqual(found["token_ids"].shape, (8, 1, 7))
+        self.assertEqual(found["token_ids"].shape, (8, 1, 6))
         self.assert_all_equal(
             found["token_ids"][:, 0], model.generate(token_ids)
         )
@@ -406,7 +404,7 @@ class SearchTest(LayerTestCase):
             length_penalty=length_penalty,
         )
         answers = found["token_ids"]
-        self.assertEqual(answers.shape, (8, beam_width, 7))
+        self.assertEqual(answers.shape, (8, beam_width, 6))
         self.assertEqual(
             [found[name].dtype.name for name in sorted(found)],
             ["float32", "float32", "int32"],
@@ -422,18 +420,52 @@ class SearchTest(LayerTestCase):
         for row in answers:
             self.assertLen(np.unique(row, axis=0), beam_width)
 
-    def test_a_pad_symbol_that_is_answered_counts(self):
-        model = make_model(num_layers=1)
-        set_pad_logit(model, 2.0)
+    def test_a_likely_pad_symbol_is_no_answer(self):
+        # Read again, padding would be masked, and in the cache it is not.
+        model = make_model(seed=3, num_layers=1)
+        set_logit(model, model.tokenizer.pad_id, 9.0)
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        found = search(model, token_ids, length_penalty=1.0)
-        answers = found["token_ids"]
-        is_answer = is_up_to_the_end(answers, model.tokenizer.end_id)
-        self.assertTrue(np.any((answers == 0) & is_answer))
-        self.assertTrue(np.any((answers == 0) & ~is_answer))
-        lengths = np.sum(is_answer, axis=-1)
+        likeliest = np.argmax(logits(model, INPUTS), axis=-1)
+        self.assert_all_equal(likeliest, np.zeros_like(likeliest))
+        greedy = search(model, token_ids, length_penalty=0.6)
+        self.assert_all_equal(
+            greedy["token_ids"][:, 0],
+            uncached_greedy(model, token_ids, max_length=6),
+        )
+        kwargs = {"beam_width": 3, "length_penalty": 0.6}
+        beam = search(model, token_ids, **kwargs)
+        self.assert_found_equal(
+            beam,
+            uncached_beam_search(model, token_ids, max_length=6, **kwargs),
+        )
+        for found in (greedy, beam):
+            answers = found["token_ids"]
+            is_answer = is_up_to_the_end(answers, model.tokenizer.end_id)
+            self.assert_all_equal(answers != 0, is_answer)
+            log_probs = log_probs_of(model, token_ids, answers)
+            self.assert_all_close(found["log_probs"], log_probs, rtol=1e-4)
+            lengths = np.sum(is_answer, axis=-1)
+            self.assert_all_close(
+                found["scores"],
+                log_probs / ((5.0 + lengths) / 6.0) ** 0.6,
+                rtol=1e-4,
+            )
+
+    @parameterized.parameters(1, 3)
+    def test_an_answer_without_end_has_max_answer_length(self, beam_width):
+        model = make_model(num_layers=1)
+        set_logit(model, model.tokenizer.end_id, -100.0)
+        set_logit(model, model.tokenizer.start_id, -100.0)
+        token_ids = model.tokenizer.encode_questions(QUESTIONS)
+        found = search(model, token_ids, beam_width=beam_width)
+        self.assertEqual(found["token_ids"].shape, (8, beam_width, 6))
+        for row in found["token_ids"].reshape(-1, 6):
+            self.assertLen(model.tokenizer.decode(row), 6)
+        # What they cost is what their characters cost.
         self.assert_all_close(
-            found["scores"], found["log_probs"] * 6.0 / (5.0 + lengths)
+            found["log_probs"],
+            log_probs_of(model, token_ids, found["token_ids"]),
+            rtol=1e-4,
         )
 
     def test_a_beam_finds_likelier_answers_than_greedy_search(self):
@@ -522,6 +554,24 @@ class SearchTest(LayerTestCase):
         if keras.backend.backend() == "tensorflow":
             self.assertLen(traced, 1)
 
+    @parameterized.parameters(
+        ({"beam_width": 0}, "beam_width.*positive integer.* 0 "),
+        ({"beam_width": -1}, "beam_width.*positive integer.* -1 "),
+        ({"beam_width": 2.0}, "beam_width.*positive integer.*2.0 .*float"),
+        ({"max_length": 0}, "max_length.*positive integer.* 0 "),
+        ({"max_length": "3"}, "max_length.*positive integer.*'3' .*str"),
+        ({"length_penalty": math.nan}, "length_penalty.*finite.*nan"),
+        ({"length_penalty": math.inf, "beam_width": 2}, "length_penalty.*inf"),
+    )
+    def test_arguments_that_make_no_sense(self, kwargs, message):
+        model = make_model(num_layers=1)
+        token_ids = model.tokenizer.encode_questions(["1"])
+        with self.assertRaisesRegex(UsageError, message):
+            model.search(token_ids, **kwargs)
+        if "max_length" in kwargs:
+            with self.assertRaisesRegex(UsageError, message):
+                model.generate(token_ids, **kwargs)
+
     def test_mixed_precision(self):
         model = make_answering_model(num_layers=1, dtype="mixed_bfloat16")
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
@@ -534,6 +584,54 @@ class SearchTest(LayerTestCase):
         self.assert_all_close(found["log_probs"], expected, atol=0.1, rtol=0.05)
 
 
+# Keras sets what JAX will do away with.
+@pytest.mark.filterwarnings("ignore:.*`native_serialization`")
+class ExportTest(LayerTestCase):
+    def test_token_ids_to_logits_of_any_size(self):
+        tf = pytest.importorskip("tensorflow")
+        model = make_model(num_layers=1)
+        with tempfile.TemporaryDirectory() as folder:
+            # Never called, and with its own weights.
+            model.export(folder, verbose=False)
+            loaded = tf.saved_model.load(folder)
+            # Elsewhere every size is compiled: one is enough.
+            on_tensorflow = keras.backend.backend() == "tensorflow"
+            for size in (1, 2) if on_tensorflow else (2,):
+                inputs = {
+                    "encoder_token_ids": INPUTS["encoder_token_ids"][:size],
+                    "decoder_token_ids": INPUTS["decoder_token_ids"][
+                        :size, size:
+                    ],
+                }
+                self.assert_all_close(
+                    loaded.serve(inputs), logits(model, inputs)
+                )
+
+    @unittest.skipIf(
+        keras.backend.backend() != "tensorflow", "Keras's work elsewhere, too."
+    )
+    def test_a_signature_of_ones_own(self):
+        import tensorflow as tf
+
+        model = make_model(num_layers=1)
+        specs = {
+            name: keras.InputSpec("int32", ids.shape, name=name)
+            for name, ids in INPUTS.items()
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            model.export(
+                folder, "tf_saved_model", False, input_signature=[specs]
+            )
+            loaded = tf.saved_model.load(folder)
+            self.assert_all_close(loaded.serve(INPUTS), logits(model, INPUTS))
+            signature = loaded.signatures["serving_default"]
+            _, taken = signature.structured_input_signature
+            self.assertEqual(
+                {name: tuple(spec.shape) for name, spec in taken.items()},
+                {name: ids.shape for name, ids in INPUTS.items()},
+            )
+
+
 class SolveTest(LayerTestCase):
     def test_answers_in_the_order_of_the_questions(self):
         model = make_model(num_layers=1)
@@ -542,7 +640,7 @@ class SolveTest(LayerTestCase):
         self.assertEqual(model.solve(QUESTIONS, batch_size=3), answers)
         self.assertEqual(model.solve([]), [])
         for answer in answers:
-            self.assertLessEqual(len(answer), 7)
+            self.assertLessEqual(len(answer), 6)
 
     @unittest.skipIf(
         keras.backend.backend() != "tensorflow",
@@ -582,6 +680,22 @@ class SolveTest(LayerTestCase):
     def test_questions_that_are_refused(self, questions, message):
         with self.assertRaisesRegex(UsageError, message):
             make_model().solve(questions)
+
+    @parameterized.parameters(0, -1, 2.5, "8", True)
+    def test_batch_sizes_that_make_no_sense(self, batch_size):
+        with self.assertRaisesRegex(
+            UsageError, f"batch_size must be a positive.*{batch_size!r} "
+        ):
+            make_model(num_layers=1).solve(["1"], batch_size=batch_size)
+
+    def test_characters_of_several_bytes(self):
+        vocabulary = ("<pad>", "<start>", "<end>", *"π÷日🙂1")
+        model = make_model(num_layers=1, vocabulary=vocabulary)
+        set_logit(model, model.tokenizer.end_id, -100.0)
+        set_logit(model, model.tokenizer.start_id, -100.0)
+        for answer in model.solve(["π÷日", "日🙂1🙂日", "1"]):
+            self.assertLen(answer, 6)
+            self.assertContainsSubset(answer, vocabulary)
 
     def test_one_string_is_no_list(self):
         with self.assertRaisesRegex(TypeError, "list of strings"):

@@ -170,7 +170,7 @@ def test_beam_search(options_version, untrained_model):
         untrained_model.tokenizer.encode_questions(
             [QUESTIONS[place].decode() for place in GOOD]
         ),
-        max_length=OPTIONS["max_answer_length"] + 1,
+        max_length=OPTIONS["max_answer_length"],
         beam_width=OPTIONS["beam_width"],
         length_penalty=OPTIONS["length_penalty"],
     )

@@ -144,7 +144,7 @@ def test_log_probs_are_those_of_the_logits(
         if model_fixture == "summing_model"
         else [QUESTIONS[0], QUESTIONS[2], QUESTIONS[4]]
     )
-    max_length = options.pop("max_answer_length", 30) + 1
+    max_length = options.pop("max_answer_length", 30)
     tokenizer = model.tokenizer
     token_ids = keras.ops.convert_to_numpy(
         model.search(
@@ -189,7 +189,7 @@ def test_n_best(options_served, untrained_model):
     assert np.all(n_best["scores"] > n_best["log_probs"])
     found = untrained_model.search(
         untrained_model.tokenizer.encode_questions(QUESTIONS),
-        max_length=OPTIONS["max_answer_length"] + 1,
+        max_length=OPTIONS["max_answer_length"],
         beam_width=OPTIONS["beam_width"],
         length_penalty=OPTIONS["length_penalty"],
     )
@@ -240,8 +240,7 @@ def test_n_best_of_bad_questions(options_served):
 
 
 def test_max_answer_length_is_held(served, options_served):
-    # The end symbol takes a place, which is another character's here.
-    most = OPTIONS["max_answer_length"] + 1
+    most = OPTIONS["max_answer_length"]
     answers = options_served("n_best", questions=QUESTIONS)["answers"]
     assert max(map(len, answers.flat)) == most
     assert min(map(len, served.ask(QUESTIONS)[0])) > most

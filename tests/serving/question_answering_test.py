@@ -46,9 +46,8 @@ def short_model():
 def test_the_limits_of_a_model(short_model):
     outputs = ask(QuestionAnswering(short_model), ["12345", "123456"])
     assert outputs["status"] == [b"OK", b"TOO_LONG"]
-    # The end symbol takes a place, which is another character's here.
     assert text(outputs["answers"]) == [*short_model.solve(["12345"]), ""]
-    assert len(outputs["answers"][0]) == 4
+    assert len(outputs["answers"][0]) == 3
 
 
 @pytest.mark.parametrize("max_answer_length", [1, 9])
@@ -58,12 +57,16 @@ def test_another_limit_of_answers(short_model, max_answer_length):
     token_ids = keras.ops.convert_to_numpy(
         short_model.generate(
             short_model.tokenizer.encode_questions(questions),
-            max_answer_length + 1,
+            max_answer_length,
         )
     )
     answers = text(outputs["answers"])
     assert answers == [short_model.tokenizer.decode(row) for row in token_ids]
-    assert max(map(len, answers)) == max_answer_length + 1
+    assert max(map(len, answers)) == max_answer_length
+    beams = QuestionAnswering(short_model, max_answer_length, beam_width=3)
+    n_best = ask(beams, questions, "answer_n_best")["answers"]
+    lengths = [len(answer) for row in n_best for answer in text(row)]
+    assert max(lengths) == max_answer_length
 
 
 @pytest.mark.parametrize(
@@ -95,16 +98,16 @@ def test_another_vocabulary():
         num_heads=2,
         num_layers=1,
         max_answer_length=6,
-        vocabulary=("é", "<unknown>", PAD, "b", END, "½", START, "a", "漢"),
+        vocabulary=("é", "<unknown>", PAD, "b", END, "½", START, "🙂", "漢"),
         vocabulary_size=12,
     )
     model = Transformer(config)
-    questions = ["ab", "é½漢", "漢" * 160, "b", "aé", "½½½", "ba", "éab漢"]
+    questions = ["🙂b", "é½漢", "漢" * 160, "b", "🙂é", "½½½", "b🙂", "é🙂b漢"]
     expected = model.solve(questions)
     assert len(set(expected)) > 2
     # Also of a row that no symbol belongs to: both say so in the same way.
     assert any("\N{REPLACEMENT CHARACTER}" in answer for answer in expected)
-    outputs = ask(QuestionAnswering(model), [*questions, "abc"])
+    outputs = ask(QuestionAnswering(model), [*questions, "é+b"])
     assert text(outputs["answers"]) == [*expected, ""]
     assert text(outputs["status"]) == [
         *["OK"] * len(questions),

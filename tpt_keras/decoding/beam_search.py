@@ -1,5 +1,10 @@
+import math
+
 from keras import ops
 from keras import tree
+
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_positive_integer
 
 # The log-probability of what cannot be; minus infinity would make NaNs.
 IMPOSSIBLE = -1e9
@@ -33,7 +38,7 @@ def beam_search(
         max_length: Most tokens to decode, an integer.
         start_id: Token that every row starts with.
         end_id: Token that ends a row; it is part of the result.
-        pad_id: Token behind the end.
+        pad_id: Token behind the end, and nowhere else.
         beam_width: Number of sequences that are followed, an integer.
         length_penalty: How much longer sequences are preferred: sequences are
             ranked by their log-probability over `penalty_divisor`. Defaults
@@ -45,7 +50,13 @@ def beam_search(
         `scores`, float32 `(batch, beam_width)`. Where there are fewer
         sequences than `beam_width`, the rest have log-probabilities of -1e9
         or less.
+
+    Raises:
+        UsageError: If `max_length` or `beam_width` is no positive integer, or
+            `length_penalty` no finite number.
     """
+    check_positive_integer("max_length", max_length)
+    check_positive_integer("beam_width", beam_width)
     # All state is flat, `(batch * beam_width, ...)`.
     num_beams = batch_size * beam_width
     positions = ops.arange(max_length)
@@ -80,7 +91,8 @@ def beam_search(
             ops.zeros((num_beams,), dtype="bool"),
             ops.full((num_beams,), start_id, dtype="int32"),
             ops.zeros((num_beams,), dtype="int32"),
-            _certain_where(is_first),
+            # Not a `where` of Python numbers: that has Keras's default dtype.
+            IMPOSSIBLE * ops.cast(ops.logical_not(is_first), "float32"),
             ops.full((num_beams, max_length), pad_id, dtype="int32"),
             cache,
         ),
@@ -106,28 +118,32 @@ def penalty_divisor(lengths, length_penalty):
 
     Returns:
         float32 tensor of the shape of `lengths`.
+
+    Raises:
+        UsageError: If `length_penalty` is no finite number.
     """
+    if not math.isfinite(length_penalty):
+        raise UsageError(
+            f"length_penalty must be a finite number. Received: "
+            f"{length_penalty}."
+        )
     return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
-
-
-def _certain_where(condition):
-    """Log-probabilities: 0 where a condition holds, else `IMPOSSIBLE`."""
-    # Not a `where` of two Python numbers: that has Keras's default dtype.
-    return IMPOSSIBLE * ops.cast(ops.logical_not(condition), "float32")
 
 
 def _extend(log_probs, logits, is_ended, pad_id):
     """Log-probabilities of beams `(beams,)` with each token behind them.
 
-    What has ended goes on in one way: with padding, which costs nothing.
+    What has ended goes on in one way: with padding, which costs nothing. What
+    has not goes on with anything else.
     """
-    tokens = ops.arange(logits.shape[-1])
+    is_ended = ops.expand_dims(is_ended, -1)
+    is_pad = ops.equal(ops.arange(logits.shape[-1]), pad_id)
     of_tokens = ops.where(
-        ops.expand_dims(is_ended, -1),
-        _certain_where(ops.equal(tokens, pad_id)),
-        ops.log_softmax(ops.cast(logits, "float32"), axis=-1),
+        is_ended, 0.0, ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     )
-    return ops.expand_dims(log_probs, -1) + of_tokens
+    return ops.expand_dims(log_probs, -1) + ops.where(
+        ops.equal(is_pad, is_ended), of_tokens, IMPOSSIBLE
+    )
 
 
 def _best_candidates(

@@ -1,4 +1,8 @@
+import math
+
 from keras import ops
+
+from tpt_keras.errors import check_positive_integer
 
 
 def greedy_search(
@@ -6,7 +10,9 @@ def greedy_search(
 ):
     """Decodes by taking the likeliest token at every step.
 
-    Stops when every row has ended. A row that has ended is padded.
+    Stops when every row has ended. A row that has ended is padded; before its
+    end padding is never taken, however likely, for models mask what they read
+    of it.
 
     Args:
         step: Function of the last tokens `(batch,)`, the cache and the
@@ -17,13 +23,17 @@ def greedy_search(
         max_length: Most tokens to decode, an integer.
         start_id: Token that every row starts with.
         end_id: Token that ends a row; it is part of the result.
-        pad_id: Token behind the end.
+        pad_id: Token behind the end, and nowhere else.
 
     Returns:
         The tokens, int32 `(batch, max_length)` without the start token, and
         the log-probabilities of what they are up to the end, float32
         `(batch,)`.
+
+    Raises:
+        UsageError: If `max_length` is no positive integer.
     """
+    check_positive_integer("max_length", max_length)
     positions = ops.expand_dims(ops.arange(max_length), 0)
 
     def is_going_on(index, last_ids, is_ended, log_probs, decoded_ids, cache):
@@ -31,11 +41,14 @@ def greedy_search(
 
     def decode_one(index, last_ids, is_ended, log_probs, decoded_ids, cache):
         logits, cache = step(last_ids, cache, index)
-        next_ids = ops.cast(ops.argmax(logits, axis=-1), "int32")
-        best = ops.max(
-            ops.log_softmax(ops.cast(logits, "float32"), axis=-1), axis=-1
-        )
+        logits = ops.cast(logits, "float32")
+        is_pad = ops.equal(ops.arange(logits.shape[-1]), pad_id)
+        of_tokens = ops.log_softmax(logits, axis=-1)
+        best = ops.max(ops.where(is_pad, -math.inf, of_tokens), axis=-1)
         log_probs = log_probs + ops.where(is_ended, 0.0, best)
+        # Of the logits, for rounding makes equals of some log-probabilities.
+        next_ids = ops.argmax(ops.where(is_pad, -math.inf, logits), axis=-1)
+        next_ids = ops.cast(next_ids, "int32")
         next_ids = ops.where(is_ended, pad_id, next_ids)
         decoded_ids = ops.where(
             ops.equal(positions, index),

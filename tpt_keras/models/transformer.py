@@ -8,7 +8,9 @@ from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
 from tpt_keras.decoding.beam_search import beam_search
 from tpt_keras.decoding.beam_search import penalty_divisor
 from tpt_keras.decoding.greedy_search import greedy_search
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers import DecoderCell
 from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import TokenAndPositionEmbedding
@@ -38,6 +40,9 @@ class Transformer(keras.Model):
         float32 logits `(batch, target_length, vocabulary_size)`: at every
         position those of the token that follows it.
 
+    Raises:
+        UsageError: If `config` is something else, or its vocabulary is none.
+
     Example:
 
     >>> model = Transformer.from_preset("tp_transformer_tiny", num_layers=1)
@@ -49,6 +54,12 @@ class Transformer(keras.Model):
     """
 
     def __init__(self, config, **kwargs):
+        if not isinstance(config, TransformerConfig):
+            raise UsageError(
+                f"A Transformer is made of a TransformerConfig, not of "
+                f"{config!r}. By the name of a preset it is made with "
+                "Transformer.from_preset(name)."
+            )
         super().__init__(**kwargs)
         # Token ids may be floats, see `TokenAndPositionEmbedding`.
         self.autocast = False
@@ -86,7 +97,8 @@ class Transformer(keras.Model):
             A `Transformer`.
 
         Raises:
-            UsageError: If the preset or a field is unknown.
+            UsageError: If the preset or a field is unknown, or a field's value
+                makes no sense.
         """
         check_names("preset", [preset], PRESETS)
         return cls(PRESETS[preset].replace(**overrides), dtype=dtype)
@@ -165,7 +177,11 @@ class Transformer(keras.Model):
             source_length)` and, for every decoder cell, the keys and values of
             `cross_attention` `(batch, num_heads, source_length, key_dim)` and
             of `self_attention` `(batch, num_heads, max_length, key_dim)`.
+
+        Raises:
+            UsageError: If `max_length` is no positive integer.
         """
+        check_positive_integer("max_length", max_length)
         encoder_output = self.encode(encoder_token_ids)
         key_dim = self.config.hidden_dim // self.config.num_heads
         empty = ops.zeros(
@@ -223,8 +239,7 @@ class Transformer(keras.Model):
 
         Args:
             encoder_token_ids: Tensor `(batch, source_length)`.
-            max_length: Most tokens to decode, end symbol included. Defaults to
-                `config.max_answer_length + 1`.
+            max_length: See `search`.
 
         Returns:
             int32 tensor `(batch, max_length)`, padded behind the end symbol.
@@ -242,8 +257,9 @@ class Transformer(keras.Model):
 
         Args:
             encoder_token_ids: Tensor `(batch, source_length)`.
-            max_length: Most tokens to decode, end symbol included. Defaults to
-                `config.max_answer_length + 1`.
+            max_length: Most tokens to decode, those of an answer and of its end
+                symbol. Defaults to `config.max_answer_length`: an answer as
+                long as that is the longest, and needs no end.
             beam_width: Number of answers to follow, and to return; `1` is
                 greedy search.
             length_penalty: How much longer answers are preferred, see
@@ -252,10 +268,16 @@ class Transformer(keras.Model):
         Returns:
             Dict, the best answer first: `token_ids`, int32 `(batch,
             beam_width, max_length)`, padded behind the end symbol;
-            `log_probs` and `scores`, float32 `(batch, beam_width)`.
+            `log_probs`, those of these tokens (of the end symbol only where it
+            is among them), and `scores`, float32 `(batch, beam_width)`.
+
+        Raises:
+            UsageError: If `max_length` or `beam_width` is no positive integer,
+                or `length_penalty` no finite number.
         """
+        check_positive_integer("beam_width", beam_width)
         if max_length is None:
-            max_length = self.config.max_answer_length + 1
+            max_length = self.config.max_answer_length
         cache = self.init_cache(encoder_token_ids, max_length)
         # Every beam of a row reads the same question.
         cache = keras.tree.map_structure(
@@ -289,12 +311,10 @@ class Transformer(keras.Model):
             )
         token_ids, log_probs = greedy_search(**common)
         log_probs = ops.expand_dims(log_probs, 1)
-        # Not what is no padding: a bad model may answer that symbol, too.
-        is_end = ops.equal(token_ids, self.tokenizer.end_id)
-        num_ends = ops.cumsum(ops.cast(is_end, "int32"), axis=-1)
-        is_up_to_end = ops.logical_or(is_end, ops.equal(num_ends, 0))
         lengths = ops.sum(
-            ops.cast(is_up_to_end, "int32"), axis=-1, keepdims=True
+            ops.cast(self.padding_mask(token_ids), "int32"),
+            axis=-1,
+            keepdims=True,
         )
         return {
             "token_ids": ops.expand_dims(token_ids, 1),
@@ -314,10 +334,12 @@ class Transformer(keras.Model):
 
         Raises:
             UsageError: If a question is empty or too long, or holds a
-                character that is not in the vocabulary.
+                character that is not in the vocabulary, or if `batch_size` is
+                no positive integer.
         """
         if isinstance(questions, str):
             raise TypeError("`questions` must be a list of strings.")
+        check_positive_integer("batch_size", batch_size)
         answers = []
         for start in range(0, len(questions), batch_size):
             token_ids = self.tokenizer.encode_questions(
@@ -336,6 +358,46 @@ class Transformer(keras.Model):
             # which holds this model, as one of this model's layers.
             self._predict_generator = _Generator(self).predict_on_batch
         return self._predict_generator(token_ids)
+
+    def export(
+        self,
+        filepath,
+        format="tf_saved_model",
+        verbose=None,
+        input_signature=None,
+        **kwargs,
+    ):
+        """Exports the forward pass, as every Keras model does.
+
+        Token ids to logits: the endpoint takes the dict that a call takes, of
+        any size. For an export from questions to answers, with its decoding
+        and what TF Serving needs, see `tpt_keras.serving.export`.
+
+        Args:
+            filepath: Folder, or file, to write.
+            format: See `keras.Model.export`.
+            verbose: See there.
+            input_signature: See there. Defaults to int32 token ids of any
+                batch size and lengths.
+            **kwargs: See there.
+
+        Example:
+
+        ```python
+        model.export("exported")
+        logits = tf.saved_model.load("exported").serve(
+            {"encoder_token_ids": questions, "decoder_token_ids": answers}
+        )
+        ```
+        """
+        if input_signature is None:
+            input_signature = [
+                {
+                    name: keras.InputSpec("int32", (None, None), name=name)
+                    for name in ("encoder_token_ids", "decoder_token_ids")
+                }
+            ]
+        super().export(filepath, format, verbose, input_signature, **kwargs)
 
     def get_config(self):
         return {

@@ -35,7 +35,8 @@ class QuestionAnswering(tf.Module):
             max_answer_length = model.config.max_answer_length
         self._search = functools.partial(
             model.search,
-            max_length=max_answer_length + 1,
+            # A token is a character; an answer of that length needs no end.
+            max_length=max_answer_length,
             beam_width=beam_width,
             length_penalty=length_penalty,
         )
