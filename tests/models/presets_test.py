@@ -85,3 +85,23 @@ def test_unknown_names_list_the_known_ones():
         assert preset in str(error.value)
     with pytest.raises(UsageError, match=r"hyperparameter 'depth'.*num_layers"):
         Transformer.from_preset("transformer", depth=2)
+
+
+def test_a_value_of_a_wrong_type_is_named():
+    with pytest.raises(UsageError, match=r"num_layers.* int\..*'3' .*type str"):
+        Transformer.from_preset("tp_transformer_tiny", num_layers="3")
+
+
+@pytest.mark.parametrize("config", ["tp_transformer_tiny", None, {}])
+def test_a_model_is_not_made_of_a_name(config):
+    with pytest.raises(UsageError, match=r"Transformer\.from_preset") as error:
+        Transformer(config)
+    assert repr(config) in str(error.value)
+
+
+def test_a_model_is_not_made_of_a_bad_vocabulary():
+    with pytest.raises(UsageError, match=r"'ab'.* one character"):
+        Transformer.from_preset(
+            "tp_transformer_tiny",
+            vocabulary=("<pad>", "<start>", "<end>", "ab"),
+        )

@@ -1,5 +1,6 @@
 import dataclasses
 
+import numpy as np
 import pytest
 
 from tpt_keras.data_generators.vocabulary import MATHEMATICS_VOCABULARY
@@ -61,6 +62,45 @@ def test_values_that_make_no_sense(values, message):
         TransformerConfig(**values)
     with pytest.raises(UsageError, match=message):
         TransformerConfig().replace(**values)
+
+
+@pytest.mark.parametrize("kind", [bool, int, float, str, tuple])
+@pytest.mark.parametrize(
+    "value", [True, 2, 0.5, 2.0, "3", None, ("a",), ["b"], {"c": 1}], ids=repr
+)
+def test_values_of_a_wrong_type(kind, value):
+    taken = {
+        bool: (bool,),
+        int: (int,),
+        float: (int, float),
+        str: (str,),
+        tuple: (tuple, list, str),
+    }[kind]
+    names = [
+        field.name
+        for field in dataclasses.fields(TransformerConfig)
+        if field.type is kind
+    ]
+    assert names
+    for name in names:
+        message = ""
+        try:
+            TransformerConfig().replace(**{name: value})
+        except UsageError as error:
+            message = str(error)
+        expected = (
+            f"{name} takes a value of type {kind.__name__}. Received: "
+            f"{value!r} (of type {type(value).__name__})."
+        )
+        # What is of the right type may yet make no sense.
+        assert (message == expected) == (type(value) not in taken)
+
+
+def test_values_are_of_their_fields_types():
+    config = TransformerConfig(dropout=0, num_layers=np.int64(3))
+    assert type(config.dropout) is float
+    assert type(config.num_layers) is int
+    assert config == TransformerConfig(num_layers=3)
 
 
 def test_vocabulary_size_may_be_larger():

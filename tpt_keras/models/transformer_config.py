@@ -1,4 +1,5 @@
 import dataclasses
+import numbers
 
 from tpt_keras.data_generators.vocabulary import MATHEMATICS_VOCABULARY
 from tpt_keras.data_generators.vocabulary import MAX_ANSWER_LENGTH
@@ -8,6 +9,15 @@ from tpt_keras.errors import check_names
 from tpt_keras.layers.binding import BINDINGS
 
 INITIALIZATIONS = ("paper", "released")
+
+# What is taken for a value of a type; a bool counts as a number in Python.
+_TAKEN = {
+    bool: bool,
+    int: numbers.Integral,
+    float: numbers.Real,
+    str: str,
+    tuple: (tuple, list, str),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +45,7 @@ class TransformerConfig:
         max_answer_length: Longest answer given, in characters.
 
     Raises:
-        UsageError: If a value makes no sense.
+        UsageError: If a value is of a wrong type or makes no sense.
     """
 
     hidden_dim: int = 512
@@ -53,7 +63,7 @@ class TransformerConfig:
     max_answer_length: int = MAX_ANSWER_LENGTH
 
     def __post_init__(self):
-        object.__setattr__(self, "vocabulary", tuple(self.vocabulary))
+        self._set_types()
         if not self.vocabulary_size:
             object.__setattr__(self, "vocabulary_size", len(self.vocabulary))
         check_names("binding", [self.binding], BINDINGS)
@@ -84,6 +94,21 @@ class TransformerConfig:
                 f"{self.vocabulary_size}."
             )
 
+    def _set_types(self):
+        """Makes the values of the fields' own types, or refuses them."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            is_misplaced_bool = (
+                isinstance(value, bool) and field.type is not bool
+            )
+            if is_misplaced_bool or not isinstance(value, _TAKEN[field.type]):
+                raise UsageError(
+                    f"{field.name} takes a value of type "
+                    f"{field.type.__name__}. Received: {value!r} (of type "
+                    f"{type(value).__name__})."
+                )
+            object.__setattr__(self, field.name, field.type(value))
+
     def replace(self, **overrides):
         """A copy with other values.
 
@@ -94,7 +119,7 @@ class TransformerConfig:
             A `TransformerConfig`.
 
         Raises:
-            UsageError: If a name is unknown.
+            UsageError: If a name is unknown, or a value makes no sense.
         """
         known = [field.name for field in dataclasses.fields(self)]
         check_names("hyperparameter", overrides, known)
