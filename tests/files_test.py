@@ -64,6 +64,14 @@ def test_a_full_disk_is_named(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_an_error_without_a_number_keeps_its_message(tmp_path):
+    with (
+        pytest.raises(OSError, match=r"^h5py is unhappy$"),
+        whole_file(tmp_path / "model.keras"),
+    ):
+        raise OSError("h5py is unhappy")
+
+
 def test_what_killed_processes_left_is_removed(tmp_path):
     others = {"other.json", "partial-01234567-other.json", "partial-a.json"}
     for name in (*others, "a.json", "partial-89abcdef-a.json"):

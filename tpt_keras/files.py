@@ -64,7 +64,8 @@ def named_in_errors(path):
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        # One without a number, as libraries raise, would lose its message.
+        if error.errno is not None and error.filename is None:
             error.filename = str(path)
         raise
 
