@@ -10,6 +10,7 @@ from tests.serving import toy_model
 from tpt_keras.errors import UsageError
 from tpt_keras.serving.checksums import CHECKSUMS_ASSET
 from tpt_keras.serving.saved_model import SavedModel
+from tpt_keras.serving.served_model import ServedModel
 from tpt_keras.serving.versions import CONFIG_ASSET
 
 QUESTIONS = ["What is the units digit of 23?", "1", "x" * 161, b"\xff", ""]
@@ -62,6 +63,16 @@ def test_more_questions_than_a_batch(tmp_path):
     questions = [str(number) for number in range(150)]
     answers = SavedModel(tmp_path).answer(questions)
     assert [answer.answer for answer in answers] == questions
+
+
+@pytest.mark.parametrize("name", ["a[1]", "b*"])
+def test_a_folder_whose_name_is_a_pattern(tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    toy_model.save(folder, 1, "one ")
+    [answer] = SavedModel(folder).answer(["x"])
+    assert answer.answer == "one x"
+    assert ServedModel(folder / "1", max_batch_size=4).version == 1
 
 
 def test_any_file_damaged_or_missing(copy):

@@ -3,6 +3,7 @@ import json
 import tensorflow as tf
 
 from tpt_keras.errors import UsageError
+from tpt_keras.files import plain_path
 from tpt_keras.serving.answer import Answer
 from tpt_keras.serving.answer import finite_or_none
 from tpt_keras.serving.checksums import check_checksums
@@ -41,7 +42,7 @@ class SavedModel:
         check_checksums(self.path)
         try:
             # Kept, for a signature does not keep the variables alive.
-            self._loaded = tf.saved_model.load(str(self.path))
+            self._loaded = tf.saved_model.load(str(plain_path(self.path)))
             self._answer = self._loaded.signatures["serving_default"]
         # There is no end to what a damaged graph makes TensorFlow raise.
         except Exception as error:

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
+from tpt_keras.files import plain_path
 from tpt_keras.serving.checksums import check_checksums
 from tpt_keras.serving.request_error import RequestError
 from tpt_keras.serving.tensor_protos import parse_tensor
@@ -35,7 +36,7 @@ class ServedModel:
         check_checksums(path)
         self.version = int(path.name)
         # The signatures alone do not keep the variables alive.
-        self._loaded = tf.saved_model.load(str(path))
+        self._loaded = tf.saved_model.load(str(plain_path(path)))
         self._functions = {
             name: _batched(signature, max_batch_size)
             for name, signature in self._loaded.signatures.items()
