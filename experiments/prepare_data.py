@@ -143,11 +143,12 @@ def check_as_asked(builder):
         FLAGS.train_examples,
         FLAGS.evaluation_examples,
     )
-    if generated["wanted"] != wanted or generated["seed"] != FLAGS.seed:
+    seed, counts = generated.get("seed"), generated.get("wanted")
+    if (seed, counts) != (FLAGS.seed, wanted):
         raise UsageError(
-            f"{builder.data_path} was generated with seed {generated['seed']} "
-            f"and the counts {generated['wanted']}. Ask for the same, remove "
-            "the folder, or take another --data_dir."
+            f"{builder.data_path} was generated with seed {seed} and the "
+            f"counts {counts}. Ask for the same, remove the folder, or take "
+            "another --data_dir."
         )
 
 

@@ -1,4 +1,5 @@
 import multiprocessing
+import os
 import threading
 
 import pytest
@@ -95,6 +96,16 @@ def test_a_path_that_is_no_pattern(tmp_path, monkeypatch, name):
 def test_a_path_that_is_plain_already(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert plain_path("run 1") == tmp_path / "run 1"
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_it_is_on_the_disk_first_if_that_is_asked(tmp_path, monkeypatch, sync):
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    with whole_file(tmp_path / "a", sync=sync) as partial:
+        partial.write_text("new")
+    assert (tmp_path / "a").read_text() == "new"
+    assert len(synced) == sync
 
 
 def test_a_lock_is_held_by_one(tmp_path):

@@ -18,7 +18,7 @@ LOCK_FILE = ".lock"
 
 
 @contextlib.contextmanager
-def whole_file(path):
+def whole_file(path, sync=True):
     """Writes a file that is there under its name only when it is whole.
 
     It is written beside its place, on the disk before it is renamed, and
@@ -27,6 +27,9 @@ def whole_file(path):
 
     Args:
         path: The file. Its folder has to be there.
+        sync: Whether to wait until it is on the disk. Without, a loss of power
+            may leave a damaged file under its name: for the many small ones
+            whose reader notices and makes them again.
 
     Yields:
         Path to write to, with the suffix of `path`.
@@ -47,8 +50,9 @@ def whole_file(path):
     try:
         with named_in_errors(path):
             yield partial
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
+            if sync:
+                with partial.open("rb") as file:
+                    os.fsync(file.fileno())
             partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -1,8 +1,13 @@
+import functools
+import json
+import types
+
 import pytest
 
 from tests.data_generators.files import MODULES
 from tests.data_generators.files import tree
 from tpt_keras.data_generators import official_text
+from tpt_keras.data_generators import problem_shards
 from tpt_keras.data_generators.prepared_data import dataset_builder
 from tpt_keras.data_generators.prepared_data import prepare_dataset
 from tpt_keras.data_generators.prepared_data import problem_source
@@ -44,6 +49,37 @@ def test_the_problems_are_those_of_one_machine(text_dir, tmp_path, monkeypatch):
         MODULES, tmp_path, 600, 100, seed=3
     )
     assert len(rounds) == count
+
+
+def test_what_the_generator_raises(tmp_path, monkeypatch):
+    from tpt_keras.data_generators import beam_generation
+
+    module = "numbers__is_prime"
+
+    def generate():
+        beam_generation.generate_modules_with_beam([module], tmp_path, 3, 1)
+
+    def functions(draw):
+        return lambda split: {module: functools.partial(draw, iter(range(999)))}
+
+    def draw_nothing(calls):
+        raise AssertionError("impossible")
+
+    def draw(calls):
+        if (call := next(calls)) == 7:
+            raise AssertionError
+        return types.SimpleNamespace(question=f"Is {call} prime?", answer=1)
+
+    monkeypatch.setattr(
+        problem_shards, "problem_functions", functions(draw_nothing)
+    )
+    with pytest.raises(UsageError, match=f"module {module} .*impossible"):
+        generate()
+    monkeypatch.setattr(problem_shards, "problem_functions", functions(draw))
+    generate()
+    report = json.loads((tmp_path / f"{module}.json").read_text())
+    assert report["raised"] == 4  # one in each split's shard
+    assert report["examples"]["interpolate"] == 1
 
 
 def options():

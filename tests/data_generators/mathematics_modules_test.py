@@ -16,7 +16,7 @@ from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics_modules import load_modules
 from tpt_keras.data_generators.mathematics_modules import problem_functions
 from tpt_keras.data_generators.mathematics_modules import select_modules
-from tpt_keras.data_generators.problem_shards import draw_problems
+from tpt_keras.data_generators.problem_shards import draw_shard
 from tpt_keras.errors import UsageError
 
 # They draw one to four problems a second.
@@ -36,7 +36,7 @@ def test_every_module_draws_problems_of_the_vocabulary(split):
     tokenizer = CharacterTokenizer()
     for module in problem_functions(split):
         count = 1 if module in SLOWEST else 4
-        problems = draw_problems(module, split, shard=0, seed=1, count=count)
+        problems = draw_shard(module, split, 0, seed=1, count=count).problems
         assert len(problems) == count
         for question, answer in problems:
             assert question
@@ -72,7 +72,7 @@ def test_the_names_are_the_stock_datasets():
 
 def test_a_harder_split_has_longer_numbers():
     def mean_digits(split, module="arithmetic__add_or_sub"):
-        problems = draw_problems(module, split, 0, seed=0)
+        problems = draw_shard(module, split, 0, seed=0).problems
         return np.mean([sum(map(str.isdigit, q)) for q, _ in problems])
 
     digits = [mean_digits(split) for split in TRAIN_SPLITS]

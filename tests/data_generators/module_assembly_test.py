@@ -2,6 +2,7 @@ import json
 import pathlib
 import random
 import tempfile
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -33,8 +34,9 @@ def draw(path, module, split, shard, seed, universe):
     problems = [
         (f"question {rng.randrange(universe)}", "1") for _ in range(SHARD_SIZE)
     ]
+    content = {"problems": problems, "raised": shard % 3}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(problems))
+    path.write_text(json.dumps(content))
 
 
 def assemble(counts, folder, universe, choose=lambda count: 0, in_flight=1):
@@ -50,18 +52,29 @@ def assemble(counts, folder, universe, choose=lambda count: 0, in_flight=1):
         draw(*assembly.drawing(*task), universe)
         assembly.add_shard(*task, seconds=0.5)
     assert assembly.next_shard() is None
+    # Nothing is drawn for a module that is whole.
+    assert not running
     assert len(asked) == len(set(asked))
     return assembly, asked
+
+
+def problems_of(assembly):
+    """What was taken, read from the shards."""
+    return {
+        split: [tuple(problem) for problem in assembly.problems(split)]
+        for split in assembly.counts
+    }
 
 
 @given(COUNTS, st.integers(5, 80))
 def test_what_an_assembly_holds(counts, universe):
     with tempfile.TemporaryDirectory() as folder:
         assembly, asked = assemble(counts, folder, universe)
-    questions = {
-        split: [question for question, _ in problems]
-        for split, problems in assembly.problems.items()
-    }
+        questions = {
+            split: [question for question, _ in problems]
+            for split, problems in problems_of(assembly).items()
+        }
+    assert assembly.examples == {s: len(q) for s, q in questions.items()}
     training = [q for split in TRAIN_SPLITS for q in questions[split]]
     assert len(training) == len(set(training))
     for split in EVALUATION_SPLITS:
@@ -90,29 +103,38 @@ def test_what_an_assembly_holds(counts, universe):
 def test_the_order_of_arrival_does_not_matter(counts, universe, in_flight, rng):
     with tempfile.TemporaryDirectory() as folder:
         one_by_one, _ = assemble(counts, folder, universe)
+        expected = problems_of(one_by_one)
     with tempfile.TemporaryDirectory() as folder:
         shuffled, _ = assemble(
             counts, folder, universe, rng.randrange, in_flight
         )
-    assert shuffled.problems == one_by_one.problems
+        assert problems_of(shuffled) == expected
     assert shuffled.dropped == one_by_one.dropped
+    assert shuffled.raised == one_by_one.raised
 
 
 @given(COUNTS, st.integers(5, 80), st.data())
 def test_it_goes_on_from_the_shards_that_are_there(counts, universe, data):
     with tempfile.TemporaryDirectory() as folder:
         whole, asked = assemble(counts, folder, universe)
-        kept = set(data.draw(st.lists(st.sampled_from(asked))) if asked else [])
+        expected = problems_of(whole)
+        tasks = st.sets(st.sampled_from(asked)) if asked else st.just(set())
+        kept, cut = data.draw(tasks), data.draw(tasks)
         for task in set(asked) - kept:
             whole.drawing(*task)[0].unlink()
+        for task in cut & kept:
+            path = whole.drawing(*task)[0]
+            path.write_bytes(path.read_bytes()[: data.draw(st.integers(0, 9))])
         # What a killed process was writing.
         for split in SPLITS:
             name = f"{PARTIAL}1-{split}-000000.json"
             (pathlib.Path(folder) / name).write_text("[")
         again, asked_again = assemble(counts, folder, universe)
-    assert not kept & set(asked_again)
-    assert again.problems == whole.problems
+        assert problems_of(again) == expected
+    # What is damaged is drawn again, what is not is not.
+    assert kept & set(asked_again) == kept & cut
     assert again.dropped == whole.dropped
+    assert again.raised == whole.raised
 
 
 def test_what_was_dropped_is_counted(tmp_path):
@@ -127,7 +149,7 @@ def test_what_was_dropped_is_counted(tmp_path):
     counts = {"interpolate": 3, "train_easy": 4}
     assembly = ModuleAssembly(MODULE, counts, tmp_path, seed=0)
     assert assembly.is_complete
-    assert assembly.problems == {
+    assert problems_of(assembly) == {
         "interpolate": [("a", "1"), ("b", "1"), ("c", "1")],
         "train_easy": [("d", "1"), ("e", "1"), ("f", "1"), ("g", "1")],
     }
@@ -141,8 +163,7 @@ def test_a_module_of_few_questions_stops(tmp_path):
     assert asked.count(("train_easy", 0)) == 1
     assert sum(split == "train_easy" for split, _ in asked) == 2 * MAX_DRAWS
     # Every question was met: what interpolate has not is left for training.
-    assert len(assembly.problems["interpolate"]) == 4
-    assert len(assembly.problems["train_easy"]) == 1
+    assert assembly.examples == {"interpolate": 4, "train_easy": 1}
     assert assembly.dropped["also_in_evaluation"] > 0
     assert assembly.dropped["duplicates"] > 0
 
@@ -168,4 +189,23 @@ def test_nothing_is_wanted(tmp_path):
     assembly = ModuleAssembly(MODULE, {"interpolate": 0}, tmp_path, seed=0)
     assert assembly.is_complete
     assert assembly.next_shard() is None
-    assert assembly.problems == {"interpolate": []}
+    assert problems_of(assembly) == {"interpolate": []}
+
+
+def test_it_holds_a_hash_of_each_problem_and_no_more(tmp_path):
+    questions = [[f"{number:0200d}", "1"] for number in range(100)]
+    counts = {"train_easy": 20_000}
+    for shard in range(200):
+        for question in questions:
+            question[0] = f"{shard:03d}{question[0][3:]}"
+        path = tmp_path / f"train_easy-{shard:06d}.json"
+        path.write_text(json.dumps(questions))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module_assembly, "PROBLEMS_PER_SHARD", 100)
+        tracemalloc.start()
+        assembly = ModuleAssembly(MODULE, counts, tmp_path, seed=0)
+        size, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert assembly.is_complete
+    assert assembly.examples == counts
+    assert size < 150 * 20_000

@@ -1,9 +1,16 @@
+import errno
 import hashlib
 import io
+import os
+import pathlib
+import shutil
 import tarfile
+import tempfile
 
 import keras
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.data_generators.files import MODULES
 from tests.data_generators.files import tree
@@ -13,6 +20,11 @@ from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.official_archive import find_text_dir
 from tpt_keras.data_generators.prepared_data import prepare_dataset
 from tpt_keras.errors import UsageError
+from tpt_keras.files import LOCK_FILE
+from tpt_keras.files import PARTIAL
+from tpt_keras.files import folder_lock
+
+SMALL = "numbers__is_prime"
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +67,8 @@ def test_from_the_archive(archive, text_dir, tmp_path, as_text):
     assert texts(folder) == texts(text_dir)
     # Only what was asked for was unpacked.
     assert set(tree(tmp_path / "data" / "official")) == {
-        f"{official_text.FOLDER}/{path}" for path in texts(text_dir)
+        LOCK_FILE,
+        *(f"{official_text.FOLDER}/{path}" for path in texts(text_dir)),
     }
 
 
@@ -138,6 +151,114 @@ def test_an_archive_with_damage(archive, tmp_path, place):
     assert f"{path} is no whole tar archive" in message
 
 
+@pytest.fixture(scope="module")
+def small_archives(tmp_path_factory):
+    """The bytes of small archives, by their suffix; the files in them."""
+    folder = tmp_path_factory.mktemp("small")
+    root = folder / official_text.FOLDER
+    for split in SPLITS:
+        if path := official_text.text_path(root, split, SMALL):
+            official_text.write_problems(
+                path, [(f"Is {n} prime ({split})?", "1") for n in range(40)]
+            )
+    archives = {}
+    for suffix in ("tar", "tar.gz", "tar.bz2", "tar.xz"):
+        path = folder / f"a.{suffix}"
+        compression = suffix.removeprefix("tar").removeprefix(".")
+        with tarfile.open(path, f"w:{compression}") as tar:
+            tar.add(root, arcname=root.name)
+        archives[suffix] = path.read_bytes()
+    return archives, tree(root)
+
+
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.bz2", "tar.xz"])
+@given(st.data())
+def test_an_archive_with_any_damage(small_archives, suffix, data):
+    archives, expected = small_archives
+    content = bytearray(archives[suffix])
+    place = st.integers(0, len(content) - 1)
+    for where in data.draw(st.lists(place, max_size=3, unique=True)):
+        content[where] ^= data.draw(st.integers(1, 255))
+    if data.draw(st.booleans()):
+        del content[data.draw(place) :]
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        path = folder / f"a.{suffix}"
+        path.write_bytes(content)
+        root = folder / "data" / "official" / official_text.FOLDER
+        message = None
+        try:
+            find_text_dir(folder / "data", [SMALL], path)
+        except UsageError as error:
+            message = str(error)
+        unpacked = tree(root)
+    if message is not None:
+        assert message.startswith(f"{path} ")
+        assert "\n" not in message
+        assert unpacked == {}
+    elif suffix == "tar":
+        # A plain archive tells damage of its headers alone.
+        assert unpacked.keys() == expected.keys()
+    else:
+        assert unpacked == expected
+
+
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.bz2", "tar.xz"])
+def test_every_compression(small_archives, tmp_path, suffix):
+    archives, expected = small_archives
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(archives[suffix])
+    folder = find_text_dir(tmp_path, [SMALL], path)
+    assert tree(folder / official_text.FOLDER) == expected
+
+
+def test_an_archive_that_lacks_a_file(small_archives, tmp_path):
+    path = tmp_path / "a.tar.xz"
+    path.write_bytes(small_archives[0]["tar.xz"])
+    message = refusal(tmp_path / "data", [SMALL, "numbers__gcd"], path)
+    assert f"{path} lacks" in message
+    assert "/numbers__gcd.txt" in message
+    assert not list(tmp_path.rglob("*.txt"))
+
+
+def test_a_full_disk(small_archives, tmp_path, monkeypatch):
+    def copyfileobj(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "a.tar.bz2"
+    path.write_bytes(small_archives[0]["tar.bz2"])
+    monkeypatch.setattr(shutil, "copyfileobj", copyfileobj)
+    # Not the archive's fault.
+    with pytest.raises(OSError, match="No space left"):
+        find_text_dir(tmp_path / "data", [SMALL], path)
+
+
+def test_one_process_unpacks(small_archives, tmp_path, monkeypatch):
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(small_archives[0]["tar.gz"])
+    copyfileobj, messages = shutil.copyfileobj, []
+
+    def meanwhile(*args):
+        messages.append(refusal(tmp_path, [SMALL], path))
+        copyfileobj(*args)
+
+    monkeypatch.setattr(shutil, "copyfileobj", meanwhile)
+    folder = find_text_dir(tmp_path, [SMALL], path)
+    assert tree(folder / official_text.FOLDER) == small_archives[1]
+    assert f"unpacks an archive in the folder '{folder}'" in messages[0]
+
+
+def test_what_a_killed_process_left_is_removed(small_archives, tmp_path):
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(small_archives[0]["tar.gz"])
+    root = tmp_path / "official" / official_text.FOLDER
+    left = root / "train-easy" / f"{PARTIAL}1-numbers__gcd.txt"
+    left.parent.mkdir(parents=True)
+    left.write_text("half")
+    find_text_dir(tmp_path, [SMALL], path)
+    assert tree(root) == small_archives[1]
+
+
 def test_another_archive(tmp_path):
     path = tmp_path / "other.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
@@ -175,6 +296,13 @@ def test_a_download_is_told_in_plain_lines(
     # Not the bar that Keras would draw.
     assert capsys.readouterr().out == f"Downloading {archive.as_uri()}.\n"
     assert keras.utils.is_interactive_logging_enabled()
+
+
+def test_one_process_downloads(tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.utils, "get_file", None)
+    with folder_lock(tmp_path / "downloads", "downloads"):
+        message = refusal(tmp_path, MODULES)
+    assert "Another process downloads the archive" in message
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.data_generators.files import copy_texts
 from tests.data_generators.files import text_path
 from tests.data_generators.files import text_problems
 from tpt_keras.data_generators import prepared_data
+from tpt_keras.data_generators.mathematics_dataset import MathematicsDataset
 from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.prepared_data import DATASETS
@@ -190,9 +191,10 @@ def test_a_damaged_description(copied_dir, content):
     (folder / "dataset_info.json").write_bytes(content)
     with pytest.raises(UsageError) as error:
         problem_source(copied_dir, MODULE, ["interpolate"])
-    assert str(error.value) == (
-        f"The file {folder}/dataset_info.json is damaged. Remove the folder "
-        f"{folder}. Make it with tpt_keras prepare_data "
+    message = str(error.value)
+    assert f"dataset in {folder} is damaged (" in message
+    assert message.endswith(
+        "Remove this folder. Make it with tpt_keras prepare_data "
         f"--modules={MODULE} --data_dir={copied_dir} "
         "--dataset=mathematics_dataset."
     )
@@ -204,7 +206,7 @@ def test_a_damaged_description_of_the_stock_dataset(stock_dir, tmp_path):
     cut_off(folder / "dataset_info.json")
     with pytest.raises(UsageError) as error:
         problem_source(copied_dir, MODULE, ["train"], "math_dataset")
-    assert f"{folder}/dataset_info.json is damaged" in str(error.value)
+    assert f"dataset in {folder} is damaged (" in str(error.value)
     assert "--dataset=math_dataset" in str(error.value)
 
 
@@ -257,6 +259,31 @@ def test_the_release_is_kept_apart_too(text_dir, tmp_path):
     assert question not in [q for q, _ in read_all(source)]
 
 
+def test_one_process_prepares_a_dataset(text_dir, tmp_path, monkeypatch):
+    split_generators = MathematicsDataset._split_generators
+    messages = []
+
+    def meanwhile(self, dl_manager):
+        if not messages:
+            with pytest.raises(UsageError) as error:
+                prepare_dataset(MODULE, tmp_path, text_dir)
+            messages.append(str(error.value))
+            # Another is another matter.
+            prepare_dataset(MODULES[2], tmp_path, text_dir)
+        return split_generators(self, dl_manager)
+
+    monkeypatch.setattr(MathematicsDataset, "_split_generators", meanwhile)
+    prepare_dataset(MODULE, tmp_path, text_dir)
+    folder = tmp_path / "mathematics_dataset" / MODULE
+    assert f"prepares a dataset in the folder '{folder}'" in messages[0]
+    for module in (MODULE, MODULES[2]):
+        assert len(problem_source(tmp_path, module, TRAIN_SPLITS)) == 600
+    assert names_below(tmp_path) == [
+        str(tmp_path / "mathematics_dataset" / module / "1.0.0")
+        for module in sorted((MODULE, MODULES[2]))
+    ]
+
+
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_a_half_written_dataset_is_made_anew(text_dir, tmp_path, dataset):
     builder = prepare_dataset(MODULE, tmp_path, text_dir, dataset)
@@ -269,7 +296,7 @@ def test_a_half_written_dataset_is_made_anew(text_dir, tmp_path, dataset):
 
 def names_below(data_dir):
     """What there is of datasets under its final name, or half-written."""
-    return [str(path) for path in data_dir.glob("*/*__*/*")]
+    return sorted(str(path) for path in data_dir.glob("*/*__*/[!.]*"))
 
 
 def assert_prepared(data_dir, dataset):

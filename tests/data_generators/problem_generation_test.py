@@ -1,4 +1,6 @@
+import concurrent.futures
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -6,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 from hypothesis import given
@@ -15,24 +18,76 @@ from tests.data_generators.files import MODULES
 from tests.data_generators.files import tree
 from tpt_keras.data_generators import official_text
 from tpt_keras.data_generators import problem_generation
+from tpt_keras.data_generators import problem_shards
 from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
+from tpt_keras.data_generators.module_assembly import ModuleAssembly
 from tpt_keras.data_generators.problem_generation import generate_modules
+from tpt_keras.data_generators.problem_generation import lock_unfinished
+from tpt_keras.data_generators.problem_generation import modules_at_once
 from tpt_keras.data_generators.problem_generation import report_path
 from tpt_keras.data_generators.problem_generation import split_counts
+from tpt_keras.data_generators.problem_shards import draw_shard
+from tpt_keras.errors import UsageError
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 # A quick one, and one that takes a while for a shard.
 INTERRUPTED = ("numbers__is_prime", "algebra__linear_1d_composed")
 GENERATE = f"""
 import pathlib, sys
+from tpt_keras.data_generators.module_assembly import ModuleAssembly
 from tpt_keras.data_generators.problem_generation import generate_modules
+from tpt_keras.data_generators.problem_generation import lock_unfinished
+from tpt_keras.data_generators.problem_generation import modules_at_once
 
 if __name__ == "__main__":
     generate_modules(
         {INTERRUPTED!r}, pathlib.Path(sys.argv[1]), 900, 60, num_workers=2
     )
 """
+
+
+# SHA-256 of each module's texts of `text_dir`, as 0.2.0 made them.
+DIGESTS = {
+    "numbers__place_value": (
+        "484fb6e6f40cc032f5f1c73b9c62ef701237f4afd273f61e42c3ba2c6169a5e4"
+    ),
+    "measurement__conversion": (
+        "3630585a7d16c58eaccbfcaa3b7841d888dccd48d73b238207a1c744a7ecaf44"
+    ),
+    "numbers__is_prime": (
+        "78d225a6add884fac30a0d9ec038c64b751c62497e9500364900828914037e05"
+    ),
+}
+
+
+class HereExecutor:
+    """A pool of no processes, for what a test replaces in this one."""
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def shutdown(self, cancel_futures):
+        pass
+
+    def submit(self, function, *args):
+        future = concurrent.futures.Future()
+        try:
+            future.set_result(function(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture
+def here(monkeypatch):
+    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", HereExecutor)
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**6))
@@ -63,6 +118,7 @@ def test_what_is_generated(text_dir):
         assert report["wanted"] == report["examples"] == wanted
         assert report["seed"] == 3
         assert set(report["dropped"]) == {"duplicates", "also_in_evaluation"}
+        assert report["raised"] == 0
         questions = {}
         for split, count in wanted.items():
             path = official_text.text_path(root, split, module)
@@ -84,6 +140,14 @@ def test_what_is_generated(text_dir):
     assert report["dropped"]["duplicates"] > 0
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_a_seed_gives_what_it_always_gave(text_dir, module):
+    digest = hashlib.sha256()
+    for path in sorted(text_dir.glob(f"*/*/{module}*.txt")):
+        digest.update(path.read_bytes())
+    assert digest.hexdigest() == DIGESTS[module]
+
+
 @pytest.mark.slow
 def test_the_number_of_workers_does_not_matter(text_dir, tmp_path, capsys):
     root = tmp_path / "new" / "folder"
@@ -98,6 +162,7 @@ def test_the_number_of_workers_does_not_matter(text_dir, tmp_path, capsys):
         assert "100 interpolate" in line
         assert " duplicates, " in line
         assert " also_in_evaluation" in line
+        assert line.endswith("; raised 0")
 
 
 def test_lines_say_how_far_it_is(tmp_path, monkeypatch, capsys):
@@ -108,7 +173,7 @@ def test_lines_say_how_far_it_is(tmp_path, monkeypatch, capsys):
     *lines, last = capsys.readouterr().out.splitlines()
     assert last.startswith(f"{module}: 200 train_easy")
     drawn = [
-        line.partition(" of 720 problems of 1 modules")[0] for line in lines
+        line.partition(f" of 720 problems of {module}.")[0] for line in lines
     ]
     counts = [int(number) for number in drawn]
     assert counts == sorted(counts)
@@ -124,6 +189,118 @@ def test_a_finished_module_is_left_alone(text_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(problem_generation, "ModuleAssembly", None)
     generate_modules(MODULES, root, 600, 100, seed=3)
     assert before == {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+
+
+def test_it_goes_on_from_shards_of_0_2_0_and_from_damaged_ones(
+    here, text_dir, tmp_path
+):
+    module = "numbers__is_prime"
+    shards = tmp_path / "shards" / module
+    shards.mkdir(parents=True)
+    old = draw_shard(module, "interpolate", 0, seed=3).problems
+    (shards / "interpolate-000000.json").write_text(json.dumps(old))
+    for number, content in enumerate(("", '[["What is', "null")):
+        path = shards / f"train_easy-{number:06d}.json"
+        path.write_text(content)
+    generate_modules([module], tmp_path, 600, 100, seed=3)
+    expected = tree(text_dir / official_text.FOLDER)
+    assert tree(tmp_path) == {
+        path: content for path, content in expected.items() if module in path
+    }
+
+
+def test_what_the_generator_raised_is_told(here, tmp_path, monkeypatch, capsys):
+    module = "numbers__is_prime"
+    calls = iter(range(10**6))
+
+    def draw():
+        # Shards take 400 problems: every tenth call raises an error.
+        if (call := next(calls)) % 10 == 5:
+            raise AssertionError
+        return types.SimpleNamespace(question=f"Is {call} prime?", answer="1")
+
+    monkeypatch.setattr(
+        problem_shards, "problem_functions", lambda split: {module: draw}
+    )
+    generate_modules([module], tmp_path, 300, 100)
+    report = json.loads(report_path(tmp_path, module).read_text())
+    assert 44 <= report["raised"] <= 45
+    assert sum(report["examples"].values()) == 400
+    assert f"; raised {report['raised']}\n" in capsys.readouterr().out
+
+
+def test_a_module_that_raises_nothing_but_errors(here, tmp_path, monkeypatch):
+    broken = "numbers__is_prime"
+
+    def draw():
+        raise AssertionError("impossible")
+
+    monkeypatch.setattr(
+        problem_shards, "problem_functions", lambda split: {broken: draw}
+    )
+    with pytest.raises(UsageError) as error:
+        generate_modules([broken], tmp_path, 60, 10)
+    assert f"module {broken} (" in str(error.value)
+    assert "AssertionError: impossible" in str(error.value)
+    assert not report_path(tmp_path, broken).exists()
+
+
+def test_one_process_generates_a_module(here, text_dir, tmp_path):
+    busy, free = MODULES[0], "numbers__is_prime"
+    with lock_unfinished([busy], tmp_path) as unfinished:
+        assert unfinished == [busy]
+        with pytest.raises(UsageError) as error:
+            generate_modules([free, busy], tmp_path, 600, 100, seed=3)
+        assert f"generates problems in the folder '{tmp_path}" in (
+            str(error.value)
+        )
+        assert busy in str(error.value)
+        assert "\n" not in str(error.value)
+        assert not list(tmp_path.glob("*.json"))
+        # Another module is another matter.
+        generate_modules([free], tmp_path, 60, 10, seed=3)
+        with lock_unfinished([free], tmp_path) as unfinished:
+            assert unfinished == []
+    with lock_unfinished([busy, free], tmp_path) as unfinished:
+        assert unfinished == [busy]
+
+
+@given(st.integers(1, 10**8), st.integers(1, 10**7))
+def test_modules_at_once(train_examples, evaluation_examples):
+    modules = modules_at_once(train_examples, evaluation_examples)
+    problems = train_examples + 2 * evaluation_examples
+    assert modules == 2 or modules * problems <= 10**7
+    assert (modules + 1) * problems > 10**7
+
+
+def test_memory_does_not_grow_with_the_workers(here, tmp_path, monkeypatch):
+    alive, most = set(), []
+
+    class Assembly(ModuleAssembly):
+        def __init__(self, module, *args):
+            super().__init__(module, *args)
+            alive.add(module)
+            most.append(len(alive))
+
+    write_module = problem_generation.write_module
+
+    def written(root, assembly):
+        write_module(root, assembly)
+        alive.remove(assembly.module)
+
+    def write_shard(path, module, split, shard, seed):
+        problems = [(f"{split} {shard} {n}", "1") for n in range(100)]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(problems))
+
+    monkeypatch.setattr(problem_generation, "ModuleAssembly", Assembly)
+    monkeypatch.setattr(problem_generation, "write_module", written)
+    monkeypatch.setattr(problem_generation, "write_shard", write_shard)
+    monkeypatch.setattr(problem_generation, "_PROBLEMS_IN_MEMORY", 2000)
+    modules = [f"numbers__{number}" for number in range(12)]
+    generate_modules(modules, tmp_path, 400, 50, num_workers=64)
+    assert len(most) == 12
+    assert max(most) == 2000 // 500
 
 
 def start(script, folder):

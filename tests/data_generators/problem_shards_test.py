@@ -5,28 +5,34 @@ import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 import types
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sympy.core import random as sympy_random
 
 from tpt_keras.data_generators import problem_shards
-from tpt_keras.data_generators.problem_shards import draw_problems
+from tpt_keras.data_generators.problem_shards import Shard
+from tpt_keras.data_generators.problem_shards import draw_shard
+from tpt_keras.data_generators.problem_shards import read_shard
 from tpt_keras.data_generators.problem_shards import write_shard
+from tpt_keras.errors import UsageError
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 GCD = "numbers__gcd_composed"
 DRAW_EVERYTHING = """
 import json, sys
 from tpt_keras.data_generators import mathematics_modules
-from tpt_keras.data_generators.problem_shards import draw_problems
+from tpt_keras.data_generators.problem_shards import draw_shard
 
 modules = list(mathematics_modules.MODULES)
 if sys.argv[1] == "backwards":
     modules.reverse()
 print(json.dumps({
-    module: draw_problems(module, "train_hard", 5, seed=2, count=3)
+    module: draw_shard(module, "train_hard", 5, seed=2, count=3)
     for module in modules
 }))
 """
@@ -54,14 +60,15 @@ def test_a_shard_is_the_same_in_every_process():
 
 
 def test_a_shard_does_not_depend_on_other_draws():
-    first = draw_problems(GCD, "interpolate", 3, seed=1, count=10)
-    draw_problems("numbers__is_prime", "train_easy", 0, seed=1, count=7)
+    first = draw_shard(GCD, "interpolate", 3, seed=1, count=10)
+    draw_shard("numbers__is_prime", "train_easy", 0, seed=1, count=7)
     random.random()
     np.random.random()
     sympy_random.rng.random()
-    assert draw_problems(GCD, "interpolate", 3, seed=1, count=10) == first
+    assert draw_shard(GCD, "interpolate", 3, seed=1, count=10) == first
     # Of a shorter shard as of a longer one.
-    assert draw_problems(GCD, "interpolate", 3, seed=1, count=4) == first[:4]
+    shorter = draw_shard(GCD, "interpolate", 3, seed=1, count=4)
+    assert shorter.problems == first.problems[:4]
 
 
 @pytest.mark.parametrize(
@@ -77,13 +84,15 @@ def test_a_shard_does_not_depend_on_other_draws():
     ],
 )
 def test_shards_differ(module, split, shard, seed):
-    first = draw_problems(GCD, "interpolate", 3, seed=1, count=10)
-    other = draw_problems(module, split, shard, seed, count=10)
-    assert len({q for q, _ in first} & {q for q, _ in other}) < 3
+    first = draw_shard(GCD, "interpolate", 3, seed=1, count=10)
+    other = draw_shard(module, split, shard, seed, count=10)
+    questions = [{q for q, _ in shard.problems} for shard in (first, other)]
+    assert len(set.intersection(*questions)) < 3
 
 
 def test_problems_that_are_too_long_are_drawn_again(monkeypatch):
-    lengths = iter([(161, 1), (160, 30), (160, 31), (200, 90), (1, 1)])
+    # An answer is a number: 10 ** 30 has 31 digits.
+    lengths = iter([(161, 1), (160, 29), (160, 30), (200, 90), (1, 1)])
 
     def draw():
         question, answer = next(lengths)
@@ -92,22 +101,78 @@ def test_problems_that_are_too_long_are_drawn_again(monkeypatch):
     monkeypatch.setattr(
         problem_shards, "problem_functions", lambda split: {"m": draw}
     )
-    # An answer is a number: 10 ** 30 has 31 digits.
-    with pytest.raises(StopIteration):
-        draw_problems("m", "interpolate", 0, 0, count=2)
-    lengths = iter([(161, 1), (160, 29), (160, 30), (200, 90), (1, 1)])
-    assert draw_problems("m", "interpolate", 0, 0, count=2) == [
-        ("q" * 160, "1" + "0" * 29),
-        ("q", "10"),
-    ]
+    assert draw_shard("m", "interpolate", 0, 0, count=2) == Shard(
+        [("q" * 160, "1" + "0" * 29), ("q", "10")]
+    )
+
+
+def draw_from(monkeypatch, events):
+    """Has the generator give answers, or raise errors, one after another."""
+    events = iter(events)
+
+    def draw():
+        event = next(events)
+        if isinstance(event, BaseException):
+            raise event
+        return types.SimpleNamespace(question="q", answer=event)
+
+    monkeypatch.setattr(
+        problem_shards, "problem_functions", lambda split: {"m": draw}
+    )
+
+
+class Unprintable:
+    def __str__(self):
+        raise ZeroDivisionError
+
+
+def test_a_problem_that_raises_an_error_is_drawn_again(monkeypatch):
+    errors = [AssertionError(), ValueError("no"), RecursionError()]
+    draw_from(monkeypatch, [*errors, 1, Unprintable(), 2, KeyError("x"), 3])
+    drawn = draw_shard("m", "interpolate", 0, 0, count=2)
+    assert drawn == Shard([("q", "1"), ("q", "2")], raised=4)
+
+
+def test_a_real_problem_that_raises_an_error():
+    # 9,000 training problems of seed 7 could not be made for it.
+    where = ("comparison__kth_biggest_composed", "train_easy", 25, 7)
+    first = draw_shard(*where)
+    assert len(first.problems) == problem_shards.PROBLEMS_PER_SHARD
+    assert first.raised == 1
+    draw_shard(GCD, "interpolate", 3, seed=1, count=3)
+    assert draw_shard(*where) == first
+
+
+def test_a_module_that_raises_nothing_but_errors(monkeypatch):
+    draw_from(monkeypatch, [1, *[ValueError("two\nlines")] * 200])
+    with pytest.raises(UsageError) as error:
+        draw_shard("m", "interpolate", 0, 0)
+    message = str(error.value)
+    assert "module m (interpolate)" in message
+    assert "100 times in a row" in message
+    assert "ValueError: two" in message
+    assert "\n" not in message
+    # A problem between, even one that is too long, and it goes on.
+    errors = [ValueError()] * 99
+    draw_from(monkeypatch, [*errors, "1" * 31, *errors, 1, *errors, 2])
+    assert draw_shard("m", "interpolate", 0, 0, count=2).raised == 3 * 99
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])
+def test_what_is_not_the_seeds_fault_is_raised(monkeypatch, error):
+    draw_from(monkeypatch, [1, error, 2])
+    with pytest.raises(type(error)):
+        draw_shard("m", "interpolate", 0, 0, count=2)
 
 
 def test_write_shard(tmp_path):
     path = tmp_path / "new" / "interpolate-000003.json"
     write_shard(str(path), GCD, "interpolate", 3, 1)
-    problems = [tuple(problem) for problem in json.loads(path.read_text())]
-    assert problems == draw_problems(GCD, "interpolate", 3, seed=1)
-    assert len(problems) == problem_shards.PROBLEMS_PER_SHARD
+    shard = read_shard(path)
+    drawn = draw_shard(GCD, "interpolate", 3, seed=1)
+    assert list(map(tuple, shard.problems)) == drawn.problems
+    assert shard.raised == drawn.raised == 0
+    assert len(shard.problems) == problem_shards.PROBLEMS_PER_SHARD
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -127,4 +192,40 @@ def test_a_shard_is_whole_or_not_there(tmp_path, monkeypatch):
     # What it left is not taken for a shard.
     assert not list(tmp_path.glob("*.json"))
     write_shard(path, GCD, "interpolate", 3, 1)
-    assert len(json.loads(path.read_text())) == 100
+    assert len(read_shard(path).problems) == 100
+
+
+def test_a_shard_of_0_2_0_is_read(tmp_path):
+    path = tmp_path / "shard.json"
+    path.write_text('[["What is 1 + 1?", "2"], ["What is 1 - 1?", "0"]]')
+    assert read_shard(path) == Shard(
+        [["What is 1 + 1?", "2"], ["What is 1 - 1?", "0"]]
+    )
+
+
+SHARD = Shard([["Let f(x) = -x.", "2"], ["What is 1 - 1?", "0"]], 1)
+
+
+@given(st.data())
+def test_a_damaged_shard_is_refused(data):
+    whole = json.dumps(SHARD._asdict()).encode()
+    place = data.draw(st.integers(0, len(whole) - 1))
+    damaged = data.draw(
+        st.sampled_from([whole[:place], whole[:place].ljust(len(whole), b"\0")])
+        | st.binary(min_size=1, max_size=1).map(
+            lambda byte: whole[:place] + byte + whole[place + 1 :]
+        )
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "shard.json"
+        path.write_bytes(damaged)
+        try:
+            shard = read_shard(path)
+        except ValueError:
+            return
+    # A character may be another, but nothing is missing.
+    assert [[type(part) for part in pair] for pair in shard.problems] == (
+        [[str, str]] * 2
+    )
+    assert len(damaged) == len(whole)
+    assert isinstance(shard.raised, int)

@@ -2,17 +2,24 @@ import errno
 import os
 import pathlib
 import shutil
+import signal
+import subprocess
 import sys
+import time
 
 import keras
 import pytest
 import tensorflow as tf
 
 from tests.conftest import MODULE
+from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
+from tests.experiments.command import run_alone
 from tpt_keras.data_generators import official_text
 from tpt_keras.data_generators.prepared_data import dataset_builder
+from tpt_keras.data_generators.problem_generation import lock_unfinished
 from tpt_keras.files import PARTIAL
+from tpt_keras.files import folder_lock
 
 COUNTS = ("--train_examples=90", "--evaluation_examples=20", "--num_workers=1")
 
@@ -138,10 +145,118 @@ def test_a_damaged_file(prepare, data_dir, texts, dataset, damage, parts):
         f"--dataset={dataset}",
     )
     assert_ended_in_one_line(prepare(*arguments), *parts)
-    assert not list(data_dir.glob(f"{dataset}/*__*/*"))
+    assert not list(data_dir.glob(f"{dataset}/*__*/[!.]*"))
     path.write_bytes(whole)
     assert prepare(*arguments).status == 0
     assert is_prepared(data_dir, dataset)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "name"),
+    [
+        ("mathematics_dataset", "dataset_info.json"),
+        ("mathematics_dataset", "features.json"),
+        ("mathematics_dataset", "metadata.json"),
+        ("math_dataset", "dataset_info.json"),
+        ("math_dataset", "features.json"),
+    ],
+)
+def test_a_damaged_description(prepare, data_dir, texts, dataset, name):
+    # As a report says that it was generated, which the metadata holds.
+    (texts / f"{MODULE}.json").write_text('{"seed": 0, "wanted": {}}')
+    arguments = (
+        "--source=official",
+        f"--archive={texts}",
+        f"--dataset={dataset}",
+    )
+    assert prepare(*arguments).status == 0
+    folder = data_dir / dataset / MODULE
+    path = folder / "1.0.0" / name
+    whole = path.read_bytes()
+    for damaged in (
+        b"",
+        whole[: len(whole) // 2],
+        whole[:-1],
+        bytes(len(whole)),
+        whole[:9] + b"\xff" + whole[9:],
+    ):
+        path.write_bytes(damaged)
+        assert_refused(
+            prepare(*arguments),
+            f"in {path.parent} is damaged",
+            "Remove this folder",
+            f"prepare_data --modules={MODULE} --data_dir={data_dir}",
+        )
+    shutil.rmtree(folder)
+    assert prepare(*arguments).status == 0
+    assert is_prepared(data_dir, dataset)
+
+
+def test_a_description_of_another_shape(prepare, data_dir, texts):
+    (texts / f"{MODULE}.json").write_text('{"seed": 0, "wanted": {}}')
+    arguments = ("--source=official", f"--archive={texts}")
+    assert prepare(*arguments).status == 0
+    path = data_dir / "mathematics_dataset" / MODULE / "1.0.0"
+    text = (path / "dataset_info.json").read_text()
+    for old, new in (('"1.0.0"', '"1.0.1"'), ('"splits"', '"spl"')):
+        (path / "dataset_info.json").write_text(text.replace(old, new))
+        assert_refused(prepare(*arguments), f"in {path} is damaged")
+    (path / "dataset_info.json").write_text(text)
+    (path / "metadata.json").write_text('{"generated": {"sead": 0}}')
+    assert_refused(prepare(*COUNTS), path, "generated with seed None")
+
+
+def test_a_damaged_report(prepare, data_dir, texts):
+    report = texts / f"{MODULE}.json"
+    report.write_text('{"seed": ')
+    arguments = ("--source=official", f"--archive={texts}")
+    assert_ended_in_one_line(prepare(*arguments), report, "Remove it")
+    assert not is_prepared(data_dir)
+
+
+def test_while_another_process_does_the_same(prepare, data_dir, texts):
+    generated = data_dir.joinpath(
+        "generated-seed0-train90-evaluation20", official_text.FOLDER
+    )
+    with lock_unfinished([MODULE], generated):
+        assert_refused(
+            prepare(*COUNTS), "Another process generates", generated, MODULE
+        )
+        # The same texts from elsewhere are another matter.
+        folder = data_dir / "mathematics_dataset" / MODULE
+        arguments = ("--source=official", f"--archive={texts}")
+        with folder_lock(folder, "prepares"):
+            result = prepare(*arguments)
+            assert_refused(result, "Another process prepares", folder)
+        assert prepare(*arguments).status == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not hasattr(signal, "SIGSTOP"), reason="stops a process for a while"
+)
+def test_two_processes_at_once(data_dir):
+    """The one that was first ends well, and the other says so in one line."""
+    arguments = (f"--modules={MODULE}", f"--data_dir={data_dir}", *COUNTS)
+    first = subprocess.Popen(
+        [sys.executable, "-m", "experiments.prepare_data", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not list(data_dir.glob("generated*/*/shards/*/*.json")):
+            assert first.poll() is None
+            time.sleep(0.01)
+        first.send_signal(signal.SIGSTOP)
+        second = run_alone("prepare_data", *arguments)
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(120) == 0
+    finally:
+        first.kill()
+        first.wait()
+    assert_ended_in_one_line(second, "Another process generates", MODULE)
+    assert is_prepared(data_dir)
 
 
 def full_disk(*args, **kwargs):
@@ -163,7 +278,7 @@ def test_a_full_disk_while_the_dataset_is_written(
         patch.setattr(tf.io.TFRecordWriter, "write", failure)
         result = prepare(*arguments)
     assert_ended_in_one_line(result, "No space left", "Make room")
-    assert not list(data_dir.glob("mathematics_dataset/*__*/*"))
+    assert not list(data_dir.glob("mathematics_dataset/*__*/[!.]*"))
     assert prepare(*arguments).status == 0
     assert is_prepared(data_dir)
 

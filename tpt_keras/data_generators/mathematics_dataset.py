@@ -9,6 +9,7 @@ from tpt_keras.data_generators.mathematics_modules import MODULES
 from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.problem_generation import report_path
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import command
 
 _CITATION = """
@@ -76,7 +77,7 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
         root = pathlib.Path(dl_manager.manual_dir) / official_text.FOLDER
         report = report_path(root, self.builder_config.name)
         if report.exists():
-            self.info.metadata["generated"] = json.loads(report.read_text())
+            self.info.metadata["generated"] = _read_report(report)
         paths = {
             split: official_text.text_path(
                 root, split, self.builder_config.name
@@ -106,6 +107,16 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
                 _keyed_examples, excluded
             )
         return _keyed_examples(path, excluded)
+
+
+def _read_report(path):
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UsageError(
+            f"The file {path} is damaged. Remove it: python -m "
+            "experiments.prepare_data then generates its module again."
+        ) from error
 
 
 def _evaluation(paths):

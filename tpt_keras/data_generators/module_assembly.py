@@ -1,11 +1,11 @@
 import hashlib
-import json
 import math
 
 from tpt_keras.data_generators.mathematics_modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.official_text import split_module
 from tpt_keras.data_generators.problem_shards import PROBLEMS_PER_SHARD
+from tpt_keras.data_generators.problem_shards import read_shard
 
 # A split is left short when so many times the wanted problems were drawn:
 # some modules know only a few thousand different questions.
@@ -20,6 +20,8 @@ class ModuleAssembly:
     taken in order, whichever was drawn first, so that the result depends on
     the seed alone.
 
+    The problems stay in the shards' files: in memory is a hash of each.
+
     Args:
         module: Name of a training module.
         counts: Dict of split to the number of unique problems wanted.
@@ -30,8 +32,9 @@ class ModuleAssembly:
     def __init__(self, module, counts, shard_dir, seed):
         self.module = module
         self.seed = seed
-        self.problems = {split: [] for split in counts}
+        self.examples = dict.fromkeys(counts, 0)  # taken, so far
         self.dropped = dict.fromkeys(("duplicates", "also_in_evaluation"), 0)
+        self.raised = 0
         self.seconds = 0.0  # of drawing, so far
         self.counts = counts
         self._shard_dir = shard_dir
@@ -40,7 +43,8 @@ class ModuleAssembly:
             for split in EVALUATION_SPLITS + TRAIN_SPLITS
             if counts.get(split)
         ]
-        self._merged = dict.fromkeys(self._order, 0)
+        # For each merged shard, which of its problems were taken.
+        self._taken = {split: [] for split in counts}
         self._arrived = {
             split: {
                 int(path.stem.rpartition("-")[2])
@@ -57,6 +61,17 @@ class ModuleAssembly:
     @property
     def is_complete(self):
         return not self._order
+
+    def problems(self, split):
+        """Yields a split's problems, as pairs of question and answer.
+
+        Args:
+            split: One of the counts' splits.
+        """
+        for shard, taken in enumerate(self._taken[split]):
+            problems = read_shard(self._shard_path(split, shard)).problems
+            for index in taken:
+                yield problems[index]
 
     def drawing(self, split, shard):
         """What `problem_shards.write_shard` needs to draw a shard."""
@@ -75,13 +90,15 @@ class ModuleAssembly:
         """The next shard to draw, as `(split, shard)`, or None."""
         for split in self._order:
             wanted = math.ceil(self.counts[split] / PROBLEMS_PER_SHARD)
+            merged = len(self._taken[split])
             if split == self._order[0]:
                 # Some of what was drawn was dropped.
-                missing = self.counts[split] - len(self.problems[split])
-                wanted = self._merged[split] + math.ceil(
-                    missing / PROBLEMS_PER_SHARD
+                missing = self.counts[split] - self.examples[split]
+                wanted = min(
+                    merged + math.ceil(missing / PROBLEMS_PER_SHARD),
+                    MAX_DRAWS * wanted,
                 )
-            for shard in range(self._merged[split], wanted):
+            for shard in range(merged, wanted):
                 if shard not in self._asked[split]:
                     self._asked[split].add(shard)
                     return split, shard
@@ -99,35 +116,48 @@ class ModuleAssembly:
             if self._is_full(split):
                 self._order.pop(0)
                 continue
-            shard = self._merged[split]
+            shard = len(self._taken[split])
             if shard not in self._arrived[split]:
                 return
-            path = self._shard_path(split, shard)
-            for question, answer in json.loads(path.read_text()):
-                self._take(split, question, answer)
-            self._merged[split] += 1
+            try:
+                drawn = read_shard(self._shard_path(split, shard))
+            except ValueError:
+                # Cut off, by a loss of power: to be drawn again.
+                self._arrived[split].remove(shard)
+                self._asked[split].remove(shard)
+                return
+            self.raised += drawn.raised
+            self._taken[split].append(
+                bytes(
+                    index
+                    for index, (question, _) in enumerate(drawn.problems)
+                    if self._take(split, question)
+                )
+            )
 
     def _is_full(self, split):
-        wanted = self.counts[split]
-        enough_shards = MAX_DRAWS * math.ceil(wanted / PROBLEMS_PER_SHARD)
+        wanted = math.ceil(self.counts[split] / PROBLEMS_PER_SHARD)
         return (
-            len(self.problems[split]) >= wanted
-            or self._merged[split] >= enough_shards
+            self.examples[split] >= self.counts[split]
+            or len(self._taken[split]) >= MAX_DRAWS * wanted
         )
 
-    def _take(self, split, question, answer):
-        if len(self.problems[split]) >= self.counts[split]:
-            return
+    def _take(self, split, question):
+        """Whether a question is taken, or else dropped or not needed."""
+        if self.examples[split] >= self.counts[split]:
+            return False
         # Eight bytes a question: millions of them have to fit.
         key = hashlib.blake2b(question.encode(), digest_size=8).digest()
         is_training = split in TRAIN_SPLITS
         seen = self._seen["train" if is_training else split]
         if key in seen:
             self.dropped["duplicates"] += 1
-        elif is_training and any(
+            return False
+        if is_training and any(
             key in self._seen[evaluation] for evaluation in EVALUATION_SPLITS
         ):
             self.dropped["also_in_evaluation"] += 1
-        else:
-            seen.add(key)
-            self.problems[split].append((question, answer))
+            return False
+        seen.add(key)
+        self.examples[split] += 1
+        return True

@@ -1,6 +1,7 @@
 """The released archive of the Mathematics Dataset."""
 
-import gzip
+import contextlib
+import lzma
 import pathlib
 import shutil
 import sys
@@ -13,6 +14,9 @@ import tqdm
 from tpt_keras.data_generators import official_text
 from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.errors import UsageError
+from tpt_keras.files import PARTIAL
+from tpt_keras.files import folder_lock
+from tpt_keras.files import whole_file
 
 URL = (
     "https://storage.googleapis.com/mathematics-dataset/"
@@ -34,7 +38,8 @@ def find_text_dir(data_dir, modules, archive=None):
         A path.
 
     Raises:
-        UsageError: If there is no such archive, or it is not the right one.
+        UsageError: If there is no such archive, it is damaged or not the right
+            one, or another process is at it.
     """
     if archive is None:
         archive = _download(data_dir)
@@ -50,7 +55,8 @@ def find_text_dir(data_dir, modules, archive=None):
     if not archive.is_file():
         raise UsageError(f"There is no archive {str(archive)!r}.")
     text_dir = pathlib.Path(data_dir) / "official"
-    _unpack(archive, text_dir, modules)
+    with folder_lock(text_dir, "unpacks an archive"):
+        _unpack(archive, text_dir / official_text.FOLDER, modules)
     return text_dir
 
 
@@ -59,14 +65,18 @@ def _download(data_dir):
         # Its bar is made of control characters, wherever it is written to.
         print(f"Downloading {URL}.")
         keras.utils.disable_interactive_logging()
+    folder = pathlib.Path(data_dir) / "downloads"
     try:
-        return keras.utils.get_file(
-            URL.rpartition("/")[2],
-            URL,
-            file_hash=SHA256,
-            cache_dir=data_dir,
-            cache_subdir="downloads",
-        )
+        with folder_lock(folder, "downloads the archive"):
+            return keras.utils.get_file(
+                URL.rpartition("/")[2],
+                URL,
+                file_hash=SHA256,
+                cache_dir=data_dir,
+                cache_subdir=folder.name,
+            )
+    except UsageError:
+        raise
     except Exception as error:  # what Keras raises, whatever went wrong
         raise UsageError(
             f"The download of {URL} failed ({error}). Name a copy of yours "
@@ -77,9 +87,8 @@ def _download(data_dir):
         keras.utils.enable_interactive_logging()
 
 
-def _unpack(archive, text_dir, modules):
+def _unpack(archive, root, modules):
     """Unpacks the modules' files, all of them whole or none."""
-    root = text_dir / official_text.FOLDER
     wanted = {
         f"{official_text.FOLDER}/{path.relative_to(root)}": path
         for module in modules
@@ -89,33 +98,58 @@ def _unpack(archive, text_dir, modules):
     }
     if not wanted:
         return
-    unpacked = {}
-    try:
-        with (
-            tarfile.open(archive) as tar,
-            tqdm.tqdm(tar, desc=f"Unpacking {archive.name}") as members,
-        ):
-            for member in members:
-                path = wanted.get(member.name.removeprefix("./"))
-                if path is None or not member.isfile():
-                    continue
-                path.parent.mkdir(parents=True, exist_ok=True)
-                partial = path.with_suffix(".partial")
-                with partial.open("wb") as file:
-                    shutil.copyfileobj(tar.extractfile(member), file)
-                unpacked[partial] = path
-            # To the end, where the checksum is: tarfile takes damage for it.
-            while tar.fileobj.read(1 << 20):
-                pass
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise UsageError(
-            f"{archive} is no whole tar archive "
-            f"({str(error).splitlines()[0]}). Fetch it again: {URL}."
-        ) from error
-    for partial, path in unpacked.items():
-        partial.replace(path)
-    if not unpacked:
-        raise UsageError(
-            f"{archive} holds no {official_text.FOLDER} with these modules: it "
-            f"is another archive. The right one is {URL}."
-        )
+    for left in root.glob(f"*/{PARTIAL}*"):
+        left.unlink()  # by a process that was killed
+    # Files get their names when all was read, and nothing was damaged.
+    with contextlib.ExitStack() as stack:
+        try:
+            missing = _copy_members(archive, wanted, stack)
+        except (tarfile.TarError, lzma.LZMAError, zlib.error) as error:
+            raise _damaged(archive, error) from error
+        except (EOFError, OSError) as error:
+            if getattr(error, "errno", None):
+                raise  # the disk's, where bz2 and gzip give no number
+            raise _damaged(archive, error) from error
+        if missing:
+            raise UsageError(
+                f"{archive} lacks {min(missing)}: it is cut off or another "
+                f"archive. The right one is {URL}."
+            )
+
+
+def _copy_members(archive, wanted, stack):
+    """Copies members into files that `stack` makes whole.
+
+    Args:
+        archive: The archive.
+        wanted: Dict of member names to paths.
+        stack: A `contextlib.ExitStack`.
+
+    Returns:
+        Names of those that are not in the archive.
+    """
+    partials = {}
+    with (
+        tarfile.open(archive) as tar,
+        tqdm.tqdm(tar, desc=f"Unpacking {archive.name}") as members,
+    ):
+        for member in members:
+            name = member.name.removeprefix("./")
+            if name not in wanted or not member.isfile():
+                continue
+            if name not in partials:
+                wanted[name].parent.mkdir(parents=True, exist_ok=True)
+                partials[name] = stack.enter_context(whole_file(wanted[name]))
+            with partials[name].open("wb") as file:
+                shutil.copyfileobj(tar.extractfile(member), file)
+        # To the end, where the checksum is: tarfile takes damage for it.
+        while tar.fileobj.read(1 << 20):
+            pass
+    return wanted.keys() - partials.keys()
+
+
+def _damaged(archive, error):
+    reason = str(error).partition("\n")[0] or type(error).__name__
+    return UsageError(
+        f"{archive} is no whole tar archive ({reason}). Fetch it again: {URL}."
+    )

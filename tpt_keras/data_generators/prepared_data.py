@@ -1,6 +1,7 @@
 """The datasets of a data folder: where they are, and how they are made."""
 
 import errno
+import json
 import pathlib
 import shutil
 
@@ -18,6 +19,7 @@ from tpt_keras.data_generators.problem_source import ProblemSource
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.errors import command
+from tpt_keras.files import folder_lock
 
 # Every dataset's own name of a split; the stock one joins the difficulties and
 # has no extrapolation.
@@ -65,20 +67,27 @@ def dataset_builder(
     folder = pathlib.Path(data_dir) / dataset / module
     try:
         if dataset == "math_dataset":
-            return tfds.builder(f"math_dataset/{module}", data_dir=data_dir)
-        return MathematicsDataset(
-            config=module, data_dir=data_dir, with_beam=with_beam
-        )
+            builder = tfds.builder(f"math_dataset/{module}", data_dir=data_dir)
+        else:
+            builder = MathematicsDataset(
+                config=module, data_dir=data_dir, with_beam=with_beam
+            )
+        # tfds reads one of them at once and the others some time.
+        for path in builder.data_path.glob("*.json"):
+            json.loads(path.read_bytes())
     except OSError:
         raise
     except Exception as error:  # of all kinds: what reads JSON, and assertions
         info = next(folder.glob("*/dataset_info.json"), None)
         if info is None:
             raise
+        reason = str(error).rpartition("\n")[2]
         raise UsageError(
-            f"The file {info} is damaged. Remove the folder {info.parent}. "
+            f"The description (*.json) of the dataset in {info.parent} is "
+            f"damaged ({reason}). Remove this folder. "
             + _make_again([module], data_dir, dataset)
         ) from error
+    return builder
 
 
 def problem_source(data_dir, module, splits, dataset="mathematics_dataset"):
@@ -189,20 +198,31 @@ def prepare_dataset(
 
     Returns:
         The builder, prepared.
+
+    Raises:
+        UsageError: If a name is unknown, a file is missing or damaged, or
+            another process prepares the dataset.
     """
-    builder = dataset_builder(
-        module, data_dir, dataset, with_beam=beam_options is not None
-    )
+    described = (module, data_dir, dataset, beam_options is not None)
+    folder = dataset_builder(*described).data_path.parent
+    with folder_lock(folder, "prepares a dataset"):
+        # Another process may have prepared it just now.
+        builder = dataset_builder(*described)
+        _prepare(builder, text_dir, beam_options)
+    return builder
+
+
+def _prepare(builder, text_dir, beam_options):
     if not builder.is_prepared():
         # tfds takes a folder for prepared that merely exists.
         shutil.rmtree(builder.data_path, ignore_errors=True)
     config = tfds.download.DownloadConfig(
         manual_dir=text_dir, beam_options=beam_options
     )
-    if dataset == "math_dataset":
+    if builder.name == "math_dataset":
         # Its own code, but with the archive that is there already.
         builder._make_download_manager = lambda **_: LocalDownloadManager(
-            text_dir, module
+            text_dir, builder.builder_config.name
         )
     try:
         builder.download_and_prepare(download_config=config)
@@ -212,7 +232,6 @@ def prepare_dataset(
     # Finds the records' places now rather than when training starts.
     for name in builder.info.splits:
         ProblemSource(builder.info.splits[name].filepaths)
-    return builder
 
 
 def _raise_cause(error):

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -18,10 +19,13 @@ from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.module_assembly import ModuleAssembly
 from tpt_keras.data_generators.problem_shards import write_shard
+from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
 
 # Between lines that say how far it is, where no bar does.
 _SECONDS_PER_LINE = 60
+# Each takes about 100 bytes. Four modules of the paper's two million.
+_PROBLEMS_IN_MEMORY = 10_000_000
 
 
 def split_counts(module, train_examples, evaluation_examples):
@@ -60,7 +64,8 @@ def generate_modules(
 
     Finished shards are kept in `root` until their module is whole, so that an
     interrupted run goes on where it was. A finished module leaves
-    `<module>.json`, with what was asked for and what was dropped.
+    `<module>.json`, with what was asked for, what was dropped and how often the
+    generator raised an error.
 
     Args:
         modules: Names of training modules.
@@ -69,17 +74,28 @@ def generate_modules(
         evaluation_examples: Problems of each module's evaluation splits.
         seed: Seed; the result depends on nothing else.
         num_workers: Number of processes.
+
+    Raises:
+        UsageError: If another process generates one of the modules, or the
+            generator of one does nothing but raise errors.
     """
-    waiting = unfinished_assemblies(
-        modules, root, train_examples, evaluation_examples, seed
-    )
-    active = []
-    bars = {}
     next_line = time.monotonic() + _SECONDS_PER_LINE
     with contextlib.ExitStack() as stack:
+        unfinished = stack.enter_context(lock_unfinished(modules, root))
+        waiting = assemblies(
+            unfinished, root, train_examples, evaluation_examples, seed
+        )
+        # A slow module takes one of these places, not all.
+        places = min(
+            num_workers + 2,
+            modules_at_once(train_examples, evaluation_examples),
+        )
         all_modules = stack.enter_context(
             tqdm.tqdm(
-                total=len(waiting), desc="modules", unit=" modules", leave=False
+                total=len(unfinished),
+                desc="modules",
+                unit=" modules",
+                leave=False,
             )
         )
         pool = stack.enter_context(
@@ -92,31 +108,48 @@ def generate_modules(
         )
         # After an error there is no need to draw what was asked for.
         stack.callback(pool.shutdown, cancel_futures=True)
+        active = {}  # assemblies and their bars
         running = {}
-        while waiting or active:
-            # A slow module takes one of these places, not all.
-            while waiting and len(active) < num_workers + 2:
-                active.append(waiting.pop(0))
-                bars[active[-1].module] = stack.enter_context(
-                    _progress_bar(active[-1])
-                )
+        while True:
+            new = itertools.islice(waiting, places - len(active))
+            active |= {a: stack.enter_context(_progress_bar(a)) for a in new}
+            if not active:
+                break
             _fill(pool, running, active, 2 * num_workers)
-            for assembly in [a for a in active if a.is_complete]:
-                active.remove(assembly)
-                bars.pop(assembly.module).close()
-                write_module(root, assembly)
-                all_modules.update()
+            all_modules.update(_finish(root, active))
             if running:
-                _collect(running, bars)
+                _collect(running, active)
                 if all_modules.disable and time.monotonic() >= next_line:
                     next_line = time.monotonic() + _SECONDS_PER_LINE
-                    _say_how_far(active, len(waiting))
+                    _say_how_far(active)
 
 
-def unfinished_assemblies(
-    modules, root, train_examples, evaluation_examples, seed
-):
-    """Assemblies of those modules that have no report yet.
+@contextlib.contextmanager
+def lock_unfinished(modules, root):
+    """Keeps other processes from generating the same modules.
+
+    Args:
+        modules: See `generate_modules`.
+        root: See `generate_modules`.
+
+    Yields:
+        Names of those modules that have no report yet.
+
+    Raises:
+        UsageError: If another process generates one of them.
+    """
+    with contextlib.ExitStack() as stack:
+        for module in modules:
+            if not report_path(root, module).exists():
+                stack.enter_context(
+                    folder_lock(_shard_dir(root, module), "generates problems")
+                )
+        # What has one now was finished by another process meanwhile.
+        yield [m for m in modules if not report_path(root, m).exists()]
+
+
+def assemblies(modules, root, train_examples, evaluation_examples, seed):
+    """Starts to put modules together, each when it is asked for.
 
     Args:
         modules: See `generate_modules`.
@@ -125,19 +158,34 @@ def unfinished_assemblies(
         evaluation_examples: See `generate_modules`.
         seed: See `generate_modules`.
 
-    Returns:
-        List of `ModuleAssembly`.
+    Yields:
+        A `ModuleAssembly` of each module.
     """
-    return [
-        ModuleAssembly(
+    for module in modules:
+        yield ModuleAssembly(
             module,
             split_counts(module, train_examples, evaluation_examples),
-            root / "shards" / module,
+            _shard_dir(root, module),
             seed,
         )
-        for module in modules
-        if not report_path(root, module).exists()
-    ]
+
+
+def modules_at_once(train_examples, evaluation_examples):
+    """How many modules' problems fit into memory.
+
+    Args:
+        train_examples: See `generate_modules`.
+        evaluation_examples: See `generate_modules`.
+
+    Returns:
+        A number, at least two: while one ends, the other gives work.
+    """
+    problems = train_examples + len(EVALUATION_SPLITS) * evaluation_examples
+    return max(2, _PROBLEMS_IN_MEMORY // problems)
+
+
+def _shard_dir(root, module):
+    return root / "shards" / module
 
 
 def report_path(root, module):
@@ -167,33 +215,24 @@ def _progress_bar(assembly):
     )
 
 
-def _say_how_far(active, num_waiting):
+def _say_how_far(active):
     """What bars would show, for output that is no terminal."""
-    drawn = sum(_num_drawn(assembly) for assembly in active)
+    drawn = sum(sum(assembly.examples.values()) for assembly in active)
     wanted = sum(sum(assembly.counts.values()) for assembly in active)
-    print(
-        f"{drawn:,} of {wanted:,} problems of {len(active)} modules; "
-        f"{num_waiting} more modules wait."
-    )
+    modules = ", ".join(assembly.module for assembly in active)
+    print(f"{drawn:,} of {wanted:,} problems of {modules}.")
 
 
-def _num_drawn(assembly):
-    return sum(map(len, assembly.problems.values()))
-
-
-def _fill(pool, running, assemblies, most):
+def _fill(pool, running, active, most):
     """Gives the pool work, of the modules that had least of its time first."""
-    for assembly in sorted(assemblies, key=lambda a: a.seconds):
+    for assembly in sorted(active, key=lambda a: a.seconds):
         while len(running) < most:
             task = assembly.next_shard()
             if task is None:
                 break
-            split, shard = task
             with deaf_children():
-                future = pool.submit(
-                    _draw_shard, *assembly.drawing(split, shard)
-                )
-            running[future] = (assembly, split, shard)
+                future = pool.submit(_draw_shard, *assembly.drawing(*task))
+            running[future] = (assembly, *task)
 
 
 def _draw_shard(*drawing):
@@ -202,15 +241,24 @@ def _draw_shard(*drawing):
     return time.monotonic() - start
 
 
-def _collect(running, bars):
+def _collect(running, active):
     done, _ = concurrent.futures.wait(
         running, return_when=concurrent.futures.FIRST_COMPLETED
     )
     for future in done:
         assembly, split, shard = running.pop(future)
         assembly.add_shard(split, shard, future.result())
-        bar = bars[assembly.module]
-        bar.update(_num_drawn(assembly) - bar.n)
+        bar = active[assembly]
+        bar.update(sum(assembly.examples.values()) - bar.n)
+
+
+def _finish(root, active):
+    """Writes the modules that are complete; their number."""
+    complete = [assembly for assembly in active if assembly.is_complete]
+    for assembly in complete:
+        active.pop(assembly).close()
+        write_module(root, assembly)
+    return len(complete)
 
 
 def write_module(root, assembly):
@@ -222,23 +270,25 @@ def write_module(root, assembly):
     """
     module = assembly.module
     for split in SPLITS:
-        if assembly.problems.get(split):
+        if assembly.examples.get(split):
             official_text.write_problems(
                 official_text.text_path(root, split, module),
-                assembly.problems[split],
+                assembly.problems(split),
             )
     report = {
         "seed": assembly.seed,
-        "examples": {s: len(p) for s, p in assembly.problems.items()},
+        "examples": assembly.examples,
         "wanted": assembly.counts,
         "dropped": assembly.dropped,
+        "raised": assembly.raised,
     }
     with whole_file(report_path(root, module)) as partial:
         partial.write_text(json.dumps(report, indent=2))
-    shutil.rmtree(root / "shards" / module, ignore_errors=True)
+    shutil.rmtree(_shard_dir(root, module), ignore_errors=True)
     tqdm.tqdm.write(
         f"{module}: "
         + ", ".join(f"{n} {split}" for split, n in report["examples"].items())
         + "; dropped "
         + ", ".join(f"{n} {why}" for why, n in report["dropped"].items())
+        + f"; raised {assembly.raised}"
     )
