@@ -176,6 +176,17 @@ def test_starts_from_the_weights_of_another(
     assert "Starting" not in capsys.readouterr().out
 
 
+def test_starts_from_another_when_the_disk_was_full_at_first(
+    finished, tmp_path, model_config, training, unfitted
+):
+    checkpoints = tmp_path / "model" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "ckpt-1.index").touch()
+    starting = dataclasses.replace(training, init_from=str(finished))
+    model = train(model_config, starting, tmp_path / "model", options=OPTIONS)
+    assert_same_weights(model, load_model(finished, best=True))
+
+
 def test_starts_from_no_other_architecture(
     finished, tmp_path, model_config, training
 ):

@@ -100,8 +100,8 @@ def _way_out(path):
     if path.name == BEST_MODEL_FILE:
         return "Take the last model in its place (without --best)."
     again = (
-        "If it was trained here, the same experiments.train makes it again "
-        "from the last checkpoint"
+        f"If it was trained here, {command('train')} with the same flags makes "
+        "it again from the last checkpoint"
     )
     if path.with_name(BEST_MODEL_FILE).is_file():
         return f"{again}; or take the best model (--best)."

@@ -171,15 +171,6 @@ def is_finished(model_dir, config):
     )
 
 
-def has_checkpoints(model_dir):
-    """Whether a training has left checkpoints to go on from.
-
-    Args:
-        model_dir: Its folder.
-    """
-    return any((pathlib.Path(model_dir) / CHECKPOINTS).glob("ckpt-*.index"))
-
-
 def set_model_aside(model_dir, name):
     """Gives a finished model, if there is one, another name.
 

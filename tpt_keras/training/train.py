@@ -35,6 +35,7 @@ from tpt_keras.training.training_data import data_fingerprints
 from tpt_keras.training.training_data import module_mix
 from tpt_keras.training.training_data import training_batches
 from tpt_keras.training.training_state import TrainingState
+from tpt_keras.training.training_state import checkpoint_names
 from tpt_keras.training.transformer_trainer import TransformerTrainer
 from tpt_keras.visualization.learning_curves import draw_learning_curves
 
@@ -129,7 +130,7 @@ def _finished_model(model_dir, record):
     try:
         model = load_model(model_dir)
     except UsageError as error:
-        if not model_folder.has_checkpoints(model_dir):
+        if not checkpoint_names(model_dir / model_folder.CHECKPOINTS):
             raise
         print(f"{error} It is made again.")
         return None
@@ -139,7 +140,8 @@ def _finished_model(model_dir, record):
 
 def _initial_weights(model_config, config, model_dir):
     """The weights to start with, or `None` for new ones, or to go on."""
-    if not config.init_from or model_folder.has_checkpoints(model_dir):
+    checkpoints = model_dir / model_folder.CHECKPOINTS
+    if not config.init_from or checkpoint_names(checkpoints):
         return None
     folder = pathlib.Path(config.init_from)
     best = (folder / BEST_MODEL_FILE).is_file()

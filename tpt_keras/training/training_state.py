@@ -54,7 +54,7 @@ class TrainingState:
         self._is_chief = is_chief(self._strategy)
         if self._is_chief:
             if _list_is_damaged(folder):
-                # What it lists is found without it, see `_checkpoint_names`.
+                # What it lists is found without it, see `checkpoint_names`.
                 (self._folder / "checkpoint").unlink()
             self._manager = tf.train.CheckpointManager(
                 self._checkpoint, plain_path(folder), max_to_keep=keep
@@ -91,7 +91,7 @@ class TrainingState:
             UsageError: If there are checkpoints, all damaged, or if a worker
                 cannot read the chief's.
         """
-        names = _checkpoint_names(self._folder) if self._is_chief else []
+        names = checkpoint_names(self._folder) if self._is_chief else []
         restored = next(filter(self._restores, reversed(names)), None)
         # The same for all, whatever they see of the folder meanwhile.
         number = _number(restored) if restored else -len(names)
@@ -139,9 +139,19 @@ def _list_is_damaged(folder):
     return False
 
 
-def _checkpoint_names(folder):
-    """Names of all checkpoints, the oldest first."""
-    listed = tf.train.get_checkpoint_state(folder)
+def checkpoint_names(folder):
+    """Names of all checkpoints of a training.
+
+    Args:
+        folder: Their folder, there or not.
+
+    Returns:
+        List, the oldest first.
+    """
+    folder = pathlib.Path(folder)
+    listed = None
+    if not _list_is_damaged(folder):
+        listed = tf.train.get_checkpoint_state(folder)
     if listed is not None:
         paths = map(pathlib.Path, listed.all_model_checkpoint_paths)
         return [path.name for path in paths]
