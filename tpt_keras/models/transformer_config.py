@@ -1,3 +1,4 @@
+import collections.abc
 import dataclasses
 import numbers
 
@@ -16,7 +17,7 @@ _TAKEN = {
     int: numbers.Integral,
     float: numbers.Real,
     str: str,
-    tuple: (tuple, list, str),
+    tuple: collections.abc.Iterable,
 }
 
 
@@ -38,7 +39,8 @@ class TransformerConfig:
             uniform, biases zero. `"released"`: what the authors' code does,
             whose TP-Attention keeps PyTorch's default, uniform within
             `1 / sqrt(fan_in)`, biases included.
-        vocabulary: The symbols, each at its token id.
+        vocabulary: The symbols, each at its token id; see
+            `CharacterTokenizer`.
         vocabulary_size: Rows of the embedding. Defaults to the number of
             symbols; a larger size leaves rows unused.
         max_question_length: Longest question taken, in characters.
