@@ -16,7 +16,7 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
     Args:
         distribution: One of `DISTRIBUTIONS`. Defaults to `"mirrored"` where
             there is more than one device, `"multi_worker_mirrored"` where
-            TF_CONFIG names more than one worker, and `"none"` elsewhere.
+            there is a TF_CONFIG, and `"none"` elsewhere.
         num_gpus: How many of the GPUs to use. Defaults to all.
         logical_cpus: Number of devices to cut the processor into, to try a
             distribution out without GPUs.
