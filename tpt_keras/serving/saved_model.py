@@ -3,6 +3,7 @@ import json
 import tensorflow as tf
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import command
 from tpt_keras.files import plain_path
 from tpt_keras.serving.answer import Answer
 from tpt_keras.serving.answer import finite_or_none
@@ -86,8 +87,8 @@ class SavedModel:
         reason = " ".join(str(error).split())[:200]
         return UsageError(
             f"The SavedModel {str(self.path)!r} {problem}: it is damaged, or "
-            "another program's. Copy it again, or export it anew with python "
-            f"-m experiments.export. ({type(error).__name__}: {reason})"
+            "another program's. Copy it again, or export it anew with "
+            f"{command('export')}. ({type(error).__name__}: {reason})"
         )
 
 
