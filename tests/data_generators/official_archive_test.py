@@ -3,6 +3,7 @@ import hashlib
 import io
 import os
 import pathlib
+import random
 import shutil
 import tarfile
 import tempfile
@@ -209,6 +210,30 @@ def test_an_archive_with_any_damage(small_archives, suffix, data):
         assert unpacked == expected
 
 
+@pytest.mark.parametrize("suffix", ["tar.bz2", "tar.xz"])
+@pytest.mark.parametrize("place", [0.5, 0.9])
+def test_damage_after_a_whole_block(tmp_path, suffix, place):
+    # Found while a file is copied, not when the archive is opened.
+    root = tmp_path / official_text.FOLDER
+    numbers = random.Random(0)
+    for split in ("train_easy", "interpolate"):
+        official_text.write_problems(
+            official_text.text_path(root, split, SMALL),
+            [(str(numbers.getrandbits(400)), "1") for _ in range(1500)],
+        )
+    path = tmp_path / f"a.{suffix}"
+    compression = suffix.partition(".")[2]
+    level = {"compresslevel" if compression == "bz2" else "preset": 1}
+    with tarfile.open(path, f"w:{compression}", **level) as tar:
+        tar.add(root, arcname=root.name)
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1
+    path.write_bytes(content)
+    message = refusal(tmp_path / "data", [SMALL], path)
+    assert f"{path} is no whole tar archive" in message
+    assert not list((tmp_path / "data").rglob("*.txt"))
+
+
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.bz2", "tar.xz"])
 def test_every_compression(small_archives, tmp_path, suffix):
     archives, expected = small_archives
@@ -258,7 +283,7 @@ def test_what_a_killed_process_left_is_removed(small_archives, tmp_path):
     path = tmp_path / "a.tar.gz"
     path.write_bytes(small_archives[0]["tar.gz"])
     root = tmp_path / "official" / official_text.FOLDER
-    left = root / "train-easy" / f"{PARTIAL}1-numbers__gcd.txt"
+    left = root / "train-easy" / f"{PARTIAL}01234567-{SMALL}.txt"
     left.parent.mkdir(parents=True)
     left.write_text("half")
     find_text_dir(tmp_path, [SMALL], path)

@@ -29,6 +29,7 @@ from tpt_keras.data_generators.problem_generation import report_path
 from tpt_keras.data_generators.problem_generation import split_counts
 from tpt_keras.data_generators.problem_shards import draw_shard
 from tpt_keras.errors import UsageError
+from tpt_keras.files import PARTIAL
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 # A quick one, and one that takes a while for a shard.
@@ -202,6 +203,10 @@ def test_it_goes_on_from_shards_of_0_2_0_and_from_damaged_ones(
     for number, content in enumerate(("", '[["What is', "null")):
         path = shards / f"train_easy-{number:06d}.json"
         path.write_text(content)
+    # What a killed process was writing.
+    left = tmp_path / "train-easy" / f"{PARTIAL}01234567-{module}.txt"
+    left.parent.mkdir()
+    left.write_text("half")
     generate_modules([module], tmp_path, 600, 100, seed=3)
     expected = tree(text_dir / official_text.FOLDER)
     assert tree(tmp_path) == {

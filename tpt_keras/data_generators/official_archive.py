@@ -14,8 +14,8 @@ import tqdm
 from tpt_keras.data_generators import official_text
 from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.errors import UsageError
-from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock
+from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
 
 URL = (
@@ -98,8 +98,8 @@ def _unpack(archive, root, modules):
     }
     if not wanted:
         return
-    for left in root.glob(f"*/{PARTIAL}*"):
-        left.unlink()  # by a process that was killed
+    for path in wanted.values():
+        remove_partial(path)
     # Files get their names when all was read, and nothing was damaged.
     with contextlib.ExitStack() as stack:
         try:

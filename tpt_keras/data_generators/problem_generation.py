@@ -20,6 +20,7 @@ from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.module_assembly import ModuleAssembly
 from tpt_keras.data_generators.problem_shards import write_shard
 from tpt_keras.files import folder_lock
+from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
 
 # Between lines that say how far it is, where no bar does.
@@ -271,10 +272,9 @@ def write_module(root, assembly):
     module = assembly.module
     for split in SPLITS:
         if assembly.examples.get(split):
-            official_text.write_problems(
-                official_text.text_path(root, split, module),
-                assembly.problems(split),
-            )
+            path = official_text.text_path(root, split, module)
+            remove_partial(path)
+            official_text.write_problems(path, assembly.problems(split))
     report = {
         "seed": assembly.seed,
         "examples": assembly.examples,
