@@ -2,6 +2,7 @@ import inspect
 import json
 import pathlib
 import tempfile
+import warnings
 
 import keras
 import numpy as np
@@ -84,6 +85,8 @@ class LayerTestCase(parameterized.TestCase):
             self._check_mixed_precision(case, expected_mixed_dtype)
         with self.subTest("training"):
             self._check_training(case, untrained_weights)
+        with self.subTest("quantization"):
+            self._check_quantization(case)
         if takes_keras_masks:
             with self.subTest("masks"):
                 self._check_masks(case)
@@ -211,6 +214,32 @@ class LayerTestCase(parameterized.TestCase):
                 continue
             new = keras.ops.convert_to_numpy(weight)
             self.assertGreater(np.max(np.abs(new - old)), 1e-6, weight.path)
+
+    def _check_quantization(self, case):
+        """Quantized and saved, it gives nearly, then exactly, the same."""
+        model = case.functional_model()
+        inputs = list(case.inputs)
+        expected = keras.ops.convert_to_numpy(model(inputs))
+        with warnings.catch_warnings():
+            # Keras names the layers that are nothing to quantize.
+            warnings.filterwarnings("ignore", "Layer .* does not have a")
+            model.quantize("int8")
+        for layer in _with_sublayers(model):
+            if isinstance(layer, keras.layers.EinsumDense):
+                self.assertEqual(layer.quantization_mode, "int8", layer.path)
+        quantized = keras.ops.convert_to_numpy(model(inputs))
+        self.assert_all_close(
+            quantized, expected, atol=0.05 * np.max(np.abs(expected)), rtol=0.05
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "model.keras"
+            model.save(path)
+            loaded = keras.saving.load_model(path)
+        self.assert_all_equal(loaded(inputs), quantized)
+        self.assertEqual(
+            loaded.layers[-1].get_config()["dtype"],
+            model.layers[-1].get_config()["dtype"],
+        )
 
     def _check_masks(self, case):
         """The first input's mask comes out, and no masked symbol has a say."""

@@ -1,13 +1,44 @@
 import math
+import pathlib
+import tempfile
 
 import keras
 import numpy as np
 from absl.testing import parameterized
+from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.layers import Projection
 
 RNG = np.random.default_rng(5)
+VECTORS = RNG.normal(size=(2, 5, 8)).astype("float32")
+HEADS = RNG.normal(size=(2, 5, 2, 3)).astype("float32")
+MAPS = [
+    ("into_heads", {"output_shape": (2, 3)}, VECTORS),
+    ("out_of_heads", {"output_shape": 4, "num_input_axes": 2}, HEADS),
+]
+
+
+def make_model(init_kwargs, inputs):
+    symbolic = keras.Input((None, *inputs.shape[2:]))
+    layer = Projection(bias_initializer="random_normal", **init_kwargs)
+    return keras.Model(symbolic, layer(symbolic)), layer
+
+
+def saved_and_loaded(model):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "model.keras"
+        model.save(path)
+        return keras.saving.load_model(path)
+
+
+def fit(model, inputs):
+    """Two large steps: the first moves only the second of the adapters."""
+    is_jax = keras.backend.backend() == "jax"
+    model.compile(keras.optimizers.Adam(0.1), "mse", jit_compile=is_jax)
+    target = RNG.normal(size=model(inputs).shape)
+    for _ in range(2):
+        model.train_on_batch(inputs, target)
 
 
 class ProjectionTest(LayerTestCase):
@@ -104,3 +135,163 @@ class ProjectionTest(LayerTestCase):
         self.assertIsInstance(
             layer.kernel.constraint, keras.constraints.MaxNorm
         )
+
+    def test_input_of_another_size(self):
+        layer = Projection((2, 3))
+        layer.build((None, None, 8))
+        with self.assertRaisesRegex(ValueError, "incompatible with the layer"):
+            layer(np.ones((2, 5, 7), "float32"))
+        self.assertEqual(tuple(layer(np.ones((2, 8))).shape), (2, 2, 3))
+        self.assertEqual(tuple(layer(np.ones((2, 1, 4, 8))).shape[1:3]), (1, 4))
+
+    def test_activation(self):
+        layer = Projection(3, activation="relu")
+        output = ops.convert_to_numpy(layer(VECTORS))
+        layer.activation = keras.activations.linear
+        self.assert_all_equal(
+            output, np.maximum(ops.convert_to_numpy(layer(VECTORS)), 0.0)
+        )
+
+
+class LoRATest(LayerTestCase):
+    @parameterized.named_parameters(MAPS)
+    def test_trains_the_adapters_alone(self, init_kwargs, inputs):
+        model, layer = make_model(init_kwargs, inputs)
+        expected = ops.convert_to_numpy(model(inputs))
+        layer.enable_lora(2)
+        self.assertEqual(
+            [weight.name for weight in layer.trainable_weights],
+            ["bias", "lora_kernel_a", "lora_kernel_b"],
+        )
+        self.assertLen(layer.non_trainable_weights, 1)
+        self.assert_all_close(model(inputs), expected)
+        before = {w.path: ops.convert_to_numpy(w) for w in layer.weights}
+        fit(model, inputs)
+        for weight in layer.weights:
+            moved = np.any(before[weight.path] != ops.convert_to_numpy(weight))
+            self.assertEqual(moved, weight.name != "kernel", weight.path)
+
+    @parameterized.named_parameters(MAPS)
+    def test_is_saved_merged(self, init_kwargs, inputs):
+        model, layer = make_model(init_kwargs, inputs)
+        layer.enable_lora(2)
+        fit(model, inputs)
+        expected = model(inputs)
+        loaded = saved_and_loaded(model)
+        self.assertEqual(loaded.layers[-1].lora_rank, 2)
+        self.assert_all_close(loaded(inputs), expected)
+        # The weights fit a layer without LoRA, too.
+        plain, _ = make_model(init_kwargs, inputs)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "lora.weights.h5"
+            model.save_weights(path)
+            plain.load_weights(path)
+        self.assert_all_close(plain(inputs), expected)
+
+    def test_is_scaled_by_alpha(self):
+        layer = Projection((2, 3), use_bias=False)
+        layer.build(VECTORS.shape)
+        (kernel,) = layer.get_weights()
+        layer.enable_lora(2, lora_alpha=6, b_initializer="random_normal")
+        a, b = (
+            ops.convert_to_numpy(w)
+            for w in (layer.lora_kernel_a, layer.lora_kernel_b)
+        )
+        self.assert_all_close(
+            layer(VECTORS),
+            np.einsum("abx,xhd->abhd", VECTORS, kernel + 3.0 * (a @ b)),
+        )
+
+    def test_refusals(self):
+        layer = Projection(3)
+        with self.assertRaisesRegex(ValueError, "isn't yet built"):
+            layer.enable_lora(2)
+        layer.build((None, 4))
+        layer.enable_lora(2)
+        with self.assertRaisesRegex(ValueError, "already enabled"):
+            layer.enable_lora(2)
+        layer = Projection(3, kernel_constraint="unit_norm")
+        layer.build((None, 4))
+        with self.assertRaisesRegex(ValueError, "kernel constraints"):
+            layer.enable_lora(2)
+
+
+class QuantizationTest(LayerTestCase):
+    @parameterized.product(
+        case=MAPS, mode_and_error=[("int8", 1e-4), ("int4", 3e-2)]
+    )
+    def test_quantize(self, case, mode_and_error):
+        _, init_kwargs, inputs = case
+        mode, error = mode_and_error
+        model, layer = make_model(init_kwargs, inputs)
+        expected = ops.convert_to_numpy(model(inputs))
+        layer.quantize(mode)
+        self.assertEqual(layer.quantization_mode, mode)
+        self.assertEqual(
+            keras.backend.standardize_dtype(
+                layer.non_trainable_weights[0].dtype
+            ),
+            "int8",
+        )
+        quantized = ops.convert_to_numpy(model(inputs))
+        self.assertBetween(np.mean((quantized - expected) ** 2), 1e-9, error)
+        self.assert_all_equal(saved_and_loaded(model)(inputs), quantized)
+        # The leading axes are of no account.
+        self.assert_all_equal(
+            layer(inputs[:, None, :, None])[:, 0, :, 0], quantized
+        )
+
+    def test_quantized_as_keras_does(self):
+        keras_layer = keras.layers.EinsumDense(
+            "abx,xhd->abhd", (None, 2, 3), bias_axes="hd"
+        )
+        keras_layer.build(VECTORS.shape)
+        layer = Projection((2, 3))
+        layer.build(VECTORS.shape)
+        layer.set_weights(keras_layer.get_weights())
+        for each in (keras_layer, layer):
+            each.quantize("int8")
+        self.assert_all_close(layer(VECTORS), keras_layer(VECTORS))
+
+    @parameterized.named_parameters(MAPS)
+    def test_adapters_of_a_quantized_map(self, init_kwargs, inputs):
+        model, layer = make_model(init_kwargs, inputs)
+        layer.quantize("int8")
+        expected = ops.convert_to_numpy(model(inputs))
+        layer.enable_lora(2)
+        self.assert_all_close(model(inputs), expected)
+        fit(model, inputs)
+        trained = ops.convert_to_numpy(model(inputs))
+        self.assertGreater(np.max(np.abs(trained - expected)), 0.05)
+        # Merged and quantized once more.
+        self.assert_all_close(
+            saved_and_loaded(model)(inputs), trained, atol=0.05
+        )
+
+    def test_float8_trains(self):
+        model, layer = make_model({"output_shape": 3}, VECTORS)
+        expected = ops.convert_to_numpy(model(VECTORS))
+        layer.quantize("float8")
+        self.assert_all_close(model(VECTORS), expected, atol=0.3)
+        fit(model, VECTORS)
+        self.assertNotEqual(float(layer.inputs_scale), 1.0)
+
+    def test_refusals(self):
+        layer = Projection(3)
+        with self.assertRaisesRegex(ValueError, "isn't yet built"):
+            layer.quantize("int8")
+        layer.build((None, 4))
+        with self.assertRaisesRegex(ValueError, "Invalid quantization mode"):
+            layer.quantize("int5")
+        layer.quantize("int8")
+        with self.assertRaisesRegex(ValueError, "already quantized"):
+            layer.quantize("int8")
+
+        class Special(Projection):
+            pass
+
+        special = Special(3)
+        special.build((None, 4))
+        # What a subclass computes, Keras cannot know.
+        with self.assertRaises(NotImplementedError):
+            special.quantize("int8")

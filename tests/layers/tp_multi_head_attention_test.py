@@ -425,3 +425,307 @@ class TPMultiHeadAttentionTest(LayerTestCase):
         sizes = {"num_heads": 2, "key_dim": 3, "value_dim": 4, name: size}
         with self.assertRaisesRegex(ValueError, f"`{name}` must be a positive"):
             TPMultiHeadAttention(**sizes)
+
+
+def shaped(*dims, features):
+    """Batch 3, some lengths, some features."""
+    return RNG.normal(size=(3, *dims, features)).astype("float32")
+
+
+def attention_mask(*shape):
+    """A random mask that lets every query attend somewhere."""
+    mask = RNG.random(shape) < 0.5
+    mask[..., 0] = True
+    return mask
+
+
+# Query's lengths, value's lengths, the mask's shape, attention axes, arguments.
+HIGH_RANKS = [
+    # As Keras tests its own layer.
+    ("mask2", (3, 4), (3, 2), (4, 2), 2, {}),
+    ("mask3", (3, 4), (3, 2), (3, 4, 2), (2,), {}),
+    ("mask4", (3, 4), (3, 2), (3, 3, 4, 2), (2,), {}),
+    ("two_axes", (3, 4), (3, 2), (3, 3, 4, 3, 2), (1, 2), {}),
+    ("two_of_three", (5, 3, 4), (5, 3, 2), (3, 4, 3, 2), (2, 3), {}),
+    (
+        "two_of_three_full_mask",
+        (5, 3, 4),
+        (5, 3, 2),
+        (3, 5, 3, 4, 3, 2),
+        (2, 3),
+        {},
+    ),
+    ("all_axes", (4, 2, 3), (1, 1, 5), None, None, {}),
+    (
+        "all_axes_projected",
+        (2, 3),
+        (1, 5),
+        None,
+        None,
+        {"output_shape": (3, 2)},
+    ),
+    # And more.
+    ("first_axis", (3, 4), (5, 4), (3, 4, 3, 5), 1, {}),
+    ("negative_axis", (3, 4), (3, 2), (4, 2), -2, {}),
+    ("axes_turned_round", (3, 4), (2, 5), None, (2, 1), {}),
+    ("first_and_last", (2, 3, 4), (4, 3, 2), None, (1, 3), {"value_dim": 5}),
+    ("head_mask", (3, 4), (3, 2), (3, 3, 2, 4, 2), 2, {"use_bias": False}),
+    ("broadcast_mask", (3, 4), (3, 2), (1, 1, 4, 2), 2, {"output_shape": 9}),
+]
+
+
+class HighRankTest(LayerTestCase):
+    """Inputs with more axes than batch, length and features."""
+
+    @parameterized.named_parameters(HIGH_RANKS)
+    def test_unbound_equals_keras(
+        self, target_dims, source_dims, mask_shape, axes, init_kwargs
+    ):
+        query = shaped(*target_dims, features=8)
+        value = shaped(*source_dims, features=6)
+        key = shaped(*source_dims, features=7)
+        masks = {}
+        if mask_shape is not None:
+            masks["attention_mask"] = attention_mask(*mask_shape)
+        init_kwargs = {"attention_axes": axes, **init_kwargs}
+        keras_layer = make_keras_layer(**init_kwargs)
+        expected, expected_scores = keras_layer(
+            query, value, key, return_attention_scores=True, **masks
+        )
+        layer = like(keras_layer, query, value, key, **init_kwargs)
+        output, scores = layer(
+            query, value, key, return_attention_scores=True, **masks
+        )
+        self.assert_all_close(output, expected)
+        self.assert_all_close(scores, expected_scores)
+        shapes = [query.shape, value.shape, key.shape]
+        for each in (shapes, map(list, shapes)):
+            self.assertEqual(
+                layer.compute_output_shape(*each), tuple(expected.shape)
+            )
+        # And where no length is known before the call.
+        inputs = [
+            keras.Input((*[None] * len(target_dims), x.shape[-1]))
+            for x in (query, value, key)
+        ]
+        outputs = layer(*inputs, return_attention_scores=True, **masks)
+        self.assertEqual(
+            [len(x.shape) for x in outputs],
+            [len(expected.shape), len(expected_scores.shape)],
+        )
+        outputs = keras.Model(inputs, outputs).predict_on_batch(
+            [query, value, key]
+        )
+        self.assert_all_close(outputs[0], expected)
+        self.assert_all_close(outputs[1], expected_scores)
+
+    def test_layer(self):
+        self.run_layer_test(
+            TPMultiHeadAttention,
+            {"num_heads": 2, "key_dim": 3, "attention_axes": 2},
+            inputs=[shaped(2, 4, features=8), shaped(2, 4, features=8)],
+            call_kwargs={"use_causal_mask": True},
+            expected_output_shape=(3, 2, 4, 8),
+            expected_weight_count=4 * 8 * 6 + 4 * 6 + 6 * 8 + 8,
+            untrained_weights=["key/bias"],
+            takes_keras_masks=False,
+        )
+
+    @parameterized.product(
+        binding=["hadamard", "tensor"], masks=["none", "causal", "padding"]
+    )
+    def test_every_row_is_a_sequence(self, binding, masks):
+        query, value = shaped(2, 4, features=8), shaped(2, 5, features=6)
+        layer = TPMultiHeadAttention(2, 3, binding=binding, attention_axes=2)
+        plain = TPMultiHeadAttention(2, 3, binding=binding)
+        layer.build(query.shape, value.shape)
+        plain.build(query[:, 0].shape, value[:, 0].shape)
+        plain.set_weights(layer.get_weights())
+        kwargs, row_kwargs = {}, [{}, {}]
+        if masks == "causal":
+            kwargs = {"use_causal_mask": True}
+            row_kwargs = [kwargs, kwargs]
+        elif masks == "padding":
+            kwargs = {
+                "query_mask": attention_mask(3, 2, 4),
+                "value_mask": attention_mask(3, 2, 5),
+            }
+            row_kwargs = [
+                {name: mask[:, row] for name, mask in kwargs.items()}
+                for row in range(2)
+            ]
+        output = layer(query, value, **kwargs)
+        for row in range(2):
+            self.assert_all_close(
+                output[:, row],
+                plain(query[:, row], value[:, row], **row_kwargs[row]),
+            )
+
+    def test_all_axes_are_one_sequence(self):
+        # Keras cannot merge the masks of inputs with several attention axes.
+        query, value = shaped(2, 4, features=8), shaped(3, 2, features=6)
+        query_mask, value_mask = (
+            attention_mask(3, 2, 4),
+            attention_mask(3, 3, 2),
+        )
+        layer = TPMultiHeadAttention(2, 3)
+        output = layer(
+            query, value, query_mask=query_mask, value_mask=value_mask
+        )
+        plain = TPMultiHeadAttention(2, 3)
+        flat = query.reshape(3, 8, 8), value.reshape(3, 6, 6)
+        plain.build(*(x.shape for x in flat))
+        plain.set_weights(layer.get_weights())
+        expected = plain(
+            *flat,
+            query_mask=query_mask.reshape(3, 8),
+            value_mask=value_mask.reshape(3, 6),
+        )
+        self.assert_all_close(
+            ops.reshape(output, (3, 8, 8)), ops.convert_to_numpy(expected)
+        )
+
+    def test_takes_keras_masks_as_keras_does(self):
+        ids = RNG.integers(1, 6, (3, 2, 5))
+        ids[:, 0, 3:] = 0
+        ids[1, 1, 4:] = 0
+        embedding = keras.layers.Embedding(
+            6, 8, embeddings_initializer="normal", mask_zero=True
+        )
+
+        def run(layer):
+            inputs = keras.Input((None, None), dtype="int32")
+            x = embedding(inputs)
+            outputs = keras.Model(inputs, layer(x, x))(ids)
+            return ops.convert_to_numpy(outputs)[ids != 0]
+
+        keras_layer = make_keras_layer(attention_axes=2)
+        expected = run(keras_layer)
+        x = ops.convert_to_numpy(embedding(ids))
+        layer = like(keras_layer, x, x, attention_axes=2)
+        self.assert_all_close(run(layer), expected)
+        # The masks did something.
+        unmasked = ops.convert_to_numpy(layer(x, x))[ids != 0]
+        self.assertGreater(np.max(np.abs(unmasked - expected)), 1e-4)
+
+    @parameterized.parameters({"use_causal_mask": True}, {"sliding_window": 2})
+    def test_order_needs_a_single_axis(self, **kwargs):
+        call_kwargs = {"use_causal_mask": kwargs.pop("use_causal_mask", False)}
+        layer = TPMultiHeadAttention(2, 3, **kwargs)
+        x = shaped(2, 4, features=8)
+        with self.assertRaisesRegex(ValueError, "single attention axis"):
+            layer(x, x, **call_kwargs)
+
+
+class DropInTest(LayerTestCase):
+    """What a user of Keras's layer passes and gets."""
+
+    @parameterized.product(
+        sliding_window=[1, 2, 9],
+        use_causal_mask=[False, True],
+        masks=[{}, {"attention_mask": ATTENTION_MASK}],
+    )
+    def test_sliding_window(self, sliding_window, use_causal_mask, masks):
+        keras_layer = make_keras_layer(sliding_window=sliding_window)
+        kwargs = {"use_causal_mask": use_causal_mask, **masks}
+        _, expected = keras_layer(
+            QUERY, VALUE, return_attention_scores=True, **kwargs
+        )
+        layer = like(keras_layer, QUERY, VALUE, sliding_window=sliding_window)
+        _, scores = layer(QUERY, VALUE, return_attention_scores=True, **kwargs)
+        # Where nothing may be attended to is nobody's business.
+        sees = self._may_see(sliding_window, use_causal_mask, masks)
+        keep = np.broadcast_to(sees.any(-1)[:, None], expected.shape[:-1])
+        self.assert_all_close(
+            ops.convert_to_numpy(scores)[keep],
+            ops.convert_to_numpy(expected)[keep],
+        )
+
+    def _may_see(self, sliding_window, use_causal_mask, masks):
+        rows, columns = np.indices((4, 5))
+        sees = np.abs(rows - columns) < sliding_window
+        sees = sees & (CAUSAL_MASK | (not use_causal_mask))
+        return sees & masks.get("attention_mask", np.ones((2, 4, 5), "bool"))
+
+    @parameterized.parameters(
+        ("float64", 1e-5),
+        ("float16", 5e-3),
+        ("bfloat16", 5e-2),
+        ("mixed_float16", 5e-3),
+        ("mixed_bfloat16", 5e-2),
+    )
+    def test_dtype_policies(self, dtype, tolerance):
+        if dtype == "float64" and keras.backend.backend() == "jax":
+            self.skipTest("JAX has no float64 unless it is told to")
+        keras_layer = make_keras_layer(dtype=dtype)
+        expected, expected_scores = keras_layer(
+            QUERY, VALUE, return_attention_scores=True, use_causal_mask=True
+        )
+        layer = like(keras_layer, QUERY, VALUE, dtype=dtype)
+        output, scores = layer(
+            QUERY, VALUE, return_attention_scores=True, use_causal_mask=True
+        )
+        for actual, other in ((output, expected), (scores, expected_scores)):
+            self.assertEqual(
+                keras.backend.standardize_dtype(actual.dtype),
+                keras.backend.standardize_dtype(other.dtype),
+            )
+            self.assert_all_close(
+                ops.cast(actual, "float32"),
+                ops.cast(other, "float32"),
+                atol=tolerance,
+                rtol=tolerance,
+            )
+
+    @parameterized.named_parameters(
+        ("features", (2, 4, 8), (2, 2, 7), (2,)),
+        ("lengths", (2, 4, 8), (2, 2, 8), (2, 1, 7)),
+        ("high_rank", (2, 4, 2, 3, 8), (2, 1, 1, 5, 8), (2, 1, 15, 5, 2)),
+        ("ranks", (2, 4, 8), (2, 4, 2, 8), (2, 4, 2, 8)),
+        ("no_length", (2, 8), (2, 8), (2, 8)),
+    )
+    def test_shapes_that_do_not_match(self, *shapes):
+        layer = TPMultiHeadAttention(4, 2)
+        for compute in (
+            lambda: layer.compute_output_shape(*shapes),
+            lambda: layer.build(*shapes),
+            lambda: layer(*map(np.ones, shapes)),
+        ):
+            with self.assertRaisesRegex(ValueError, "must be equal"):
+                compute()
+
+    def test_lengths_that_do_not_match_in_a_later_call(self):
+        layer = TPMultiHeadAttention(2, 3)
+        layer(QUERY, VALUE, KEY)
+        with self.assertRaisesRegex(ValueError, "must be equal.*2, 3, 7"):
+            layer(QUERY, VALUE, KEY[:, :3])
+
+    def test_other_axes_must_be_equal(self):
+        layer = TPMultiHeadAttention(2, 3, attention_axes=2)
+        with self.assertRaisesRegex(ValueError, "not attended over must be"):
+            layer(shaped(2, 4, features=8), shaped(3, 4, features=8))
+
+    @parameterized.parameters(0, 3, 4, 5, -1, -4, -5, [(1, 1)], [(1, -3)])
+    def test_attention_axes_that_make_no_sense(self, axes):
+        layer = TPMultiHeadAttention(2, 3, attention_axes=axes)
+        x = shaped(2, 4, features=8)
+        with self.assertRaisesRegex(ValueError, "`attention_axes` must be"):
+            layer(x, x)
+
+    @parameterized.parameters("flash_attention", "use_gate")
+    def test_arguments_that_are_refused(self, name):
+        with self.assertRaisesRegex(ValueError, f"does not take `{name}`"):
+            TPMultiHeadAttention(2, 3, **{name: True})
+        # Where Keras would not use them either, they are no matter.
+        TPMultiHeadAttention(2, 3, **{name: False})
+
+    def test_takes_the_config_of_a_keras_layer(self):
+        keras_layer = make_keras_layer(attention_axes=2, value_dim=5)
+        x = shaped(2, 4, features=8)
+        expected = keras_layer(x, x)
+        layer = TPMultiHeadAttention.from_config(
+            {**keras_layer.get_config(), "binding": "none"}
+        )
+        layer.build(x.shape, x.shape)
+        layer.set_weights(keras_layer.get_weights())
+        self.assert_all_close(layer(x, x), expected)

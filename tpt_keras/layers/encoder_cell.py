@@ -4,6 +4,7 @@ import random
 import keras
 from keras import ops
 
+from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.feed_forward import FeedForward
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
 
@@ -191,6 +192,7 @@ class EncoderCell(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
+            "dtype": dtype_config(self),
             "intermediate_dim": self.intermediate_dim,
             "num_heads": self.num_heads,
             "binding": self.binding,

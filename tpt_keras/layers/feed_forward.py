@@ -1,5 +1,6 @@
 import keras
 
+from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.projection import Projection
 
 
@@ -84,6 +85,7 @@ class FeedForward(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
+            "dtype": dtype_config(self),
             "intermediate_dim": self.intermediate_dim,
             "activation": keras.activations.serialize(self.activation),
             "dropout": self.dropout,

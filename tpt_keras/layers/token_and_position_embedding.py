@@ -3,6 +3,7 @@ import math
 import keras
 from keras import ops
 
+from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.projection import Projection
 
 
@@ -162,6 +163,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
+            "dtype": dtype_config(self),
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
             "bind_embeddings": self.bind_embeddings,

@@ -3,10 +3,17 @@ import math
 import keras
 from keras import ops
 
+from tpt_keras.layers.attention_axes import FoldedAxes
+from tpt_keras.layers.attention_axes import resolve_attention_axes
+from tpt_keras.layers.attention_axes import scores_shape
+from tpt_keras.layers.attention_masks import distance_mask
+from tpt_keras.layers.attention_masks import mask_to_bias
+from tpt_keras.layers.attention_masks import merge_masks
 from tpt_keras.layers.binding import bind
 from tpt_keras.layers.binding import bound_dim
 from tpt_keras.layers.binding import check_binding
 from tpt_keras.layers.binding import has_role
+from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.projection import Projection
 
 
@@ -14,9 +21,10 @@ from tpt_keras.layers.projection import Projection
 class TPMultiHeadAttention(keras.layers.Layer):
     """TP-Attention: multi-head attention that binds fillers to roles.
 
-    A drop-in for `keras.layers.MultiHeadAttention`. Besides query, key and
-    value every head computes a role `r` from the query's side and binds to it
-    what it retrieved, the filler, before the output map (equations 1 to 4 of
+    A drop-in for `keras.layers.MultiHeadAttention`, all of whose arguments it
+    takes but `flash_attention` and `use_gate`. Besides query, key and value
+    every head computes a role `r` from the query's side and binds to it what
+    it retrieved, the filler, before the output map (equations 1 to 4 of
     Schlag et al., 2019):
 
         filler = softmax(q k^T / sqrt(key_dim)) v
@@ -49,10 +57,16 @@ class TPMultiHeadAttention(keras.layers.Layer):
         kernel_constraint: Constraint on the kernels.
         bias_constraint: Constraint on the biases.
         seed: Seed of the dropout.
+        attention_axes: Axis or axes over which is attended, where there are
+            more than one between the first, the batch, and the last, the
+            features. Defaults to all of them.
+        sliding_window: If given, a position sees those that are fewer steps
+            away than this.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
-        query: Tensor `(batch, target_length, hidden_dim)`.
+        query: Tensor `(batch, target_length, hidden_dim)`, or with more axes
+            in place of the length: `(batch, ..., hidden_dim)`.
         value: Tensor `(batch, source_length, hidden_dim)`.
         key: Tensor `(batch, source_length, hidden_dim)`. Defaults to `value`.
         query_mask: Boolean `(batch, target_length)`; like the other two masks
@@ -60,7 +74,9 @@ class TPMultiHeadAttention(keras.layers.Layer):
         value_mask: Boolean `(batch, source_length)`.
         key_mask: Boolean `(batch, source_length)`.
         attention_mask: Boolean `(batch, target_length, source_length)`, true
-            where a query may attend; missing axes broadcast.
+            where a query may attend; missing axes broadcast. With more axes
+            `(batch, others..., targets..., sources...)`, where the others are
+            those that are not attended over.
         return_attention_scores: Whether to also return the attention weights.
         training: Whether to apply dropout.
         use_causal_mask: Whether a position sees none after itself.
@@ -68,10 +84,13 @@ class TPMultiHeadAttention(keras.layers.Layer):
     Returns:
         The output `(batch, target_length, hidden_dim)`; with
         `return_attention_scores=True` also the attention weights
-        `(batch, num_heads, target_length, source_length)`.
+        `(batch, num_heads, target_length, source_length)`, or with more axes
+        `(batch, others..., num_heads, targets..., sources...)`.
 
     Raises:
-        ValueError: If `binding` is unknown, or a size is not positive.
+        ValueError: If `binding` is unknown, a size is not positive,
+            `flash_attention` or `use_gate` is asked for, or the inputs'
+            lengths do not match.
 
     Example:
 
@@ -101,14 +120,23 @@ class TPMultiHeadAttention(keras.layers.Layer):
         kernel_constraint=None,
         bias_constraint=None,
         seed=None,
+        attention_axes=None,
+        sliding_window=None,
         **kwargs,
     ):
+        for name in ("flash_attention", "use_gate"):
+            if kwargs.pop(name, None):
+                raise ValueError(
+                    f"`TPMultiHeadAttention` does not take `{name}`. Leave it "
+                    "out, or use `keras.layers.MultiHeadAttention`."
+                )
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         value_dim = key_dim if value_dim is None else value_dim
         for name, size in (
             ("num_heads", num_heads),
             ("key_dim", key_dim),
             ("value_dim", value_dim),
+            ("sliding_window", 1 if sliding_window is None else sliding_window),
         ):
             if not isinstance(size, int) or size <= 0:
                 raise ValueError(
@@ -130,10 +158,15 @@ class TPMultiHeadAttention(keras.layers.Layer):
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
         self.seed = seed
+        if isinstance(attention_axes, int):
+            attention_axes = (attention_axes,)
+        self.attention_axes = tuple(attention_axes) if attention_axes else None
+        self.sliding_window = sliding_window
         self.supports_masking = True
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
+        self._resolve_axes(query_shape, value_shape, key_shape)
         key_heads = (self.num_heads, self.key_dim)
         value_heads = (self.num_heads, self.value_dim)
         bound_heads = (self.num_heads, bound_dim(self.value_dim, self.binding))
@@ -186,15 +219,46 @@ class TPMultiHeadAttention(keras.layers.Layer):
         training=None,
         use_causal_mask=False,
     ):
+        key = value if key is None else key
+        axes = self._resolve_axes(query.shape, value.shape, key.shape)
+        folded = None
+        if len(query.shape) > 3:
+            folded = FoldedAxes(
+                axes, self.num_heads, ops.shape(query), ops.shape(value)
+            )
+            query, value, key = map(folded.fold, (query, value, key))
+            query_mask, value_mask, key_mask = map(
+                folded.fold_padding_mask, (query_mask, value_mask, key_mask)
+            )
+            attention_mask = folded.fold_attention_mask(attention_mask)
         key_heads, value_heads = self.project_keys_and_values(value, key)
-        mask = _merge_masks(query_mask, value_mask, key_mask, attention_mask)
-        if use_causal_mask:
-            causal_mask = _causal_mask(ops.shape(query)[1], ops.shape(value)[1])
-            mask = causal_mask if mask is None else mask & causal_mask
+        mask = merge_masks(query_mask, value_mask, key_mask, attention_mask)
+        if use_causal_mask or self.sliding_window is not None:
+            if len(axes) > 1:
+                raise ValueError(
+                    "A causal mask and a sliding window need a single "
+                    f"attention axis. Received: attention_axes={axes}"
+                )
+            near = distance_mask(
+                ops.shape(query)[1],
+                ops.shape(value)[1],
+                use_causal_mask,
+                self.sliding_window,
+            )
+            mask = near if mask is None else mask & near
         output, scores = self.attend(
             query, key_heads, value_heads, mask, training=training
         )
+        if folded is not None:
+            output = folded.unfold(output)
+            scores = folded.unfold_scores(scores)
         return (output, scores) if return_attention_scores else output
+
+    def _resolve_axes(self, query_shape, value_shape, key_shape=None):
+        key_shape = value_shape if key_shape is None else key_shape
+        return resolve_attention_axes(
+            self.attention_axes, query_shape, value_shape, key_shape
+        )
 
     def project_keys_and_values(self, value, key=None):
         """Keys and values as `attend` wants them, computed once to be kept.
@@ -240,7 +304,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
             # Added, not selected: an addition needs no backward pass.
             # With the operator: TensorFlow's `ops.add` of Keras takes an
             # operand with a single axis for a bias of the last one.
-            scores = scores + _mask_to_bias(mask)
+            scores = scores + mask_to_bias(mask)
         weights = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
         filler = ops.einsum(
             "bhts,bhsd->bthd",
@@ -255,9 +319,8 @@ class TPMultiHeadAttention(keras.layers.Layer):
         return query_mask
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
-        if self._output_shape:
-            return (*query_shape[:-1], *self._output_shape)
-        return query_shape
+        self._resolve_axes(query_shape, value_shape, key_shape)
+        return (*query_shape[:-1], *(self._output_shape or query_shape[-1:]))
 
     def compute_output_spec(
         self,
@@ -272,14 +335,16 @@ class TPMultiHeadAttention(keras.layers.Layer):
         training=None,
         use_causal_mask=False,
     ):
+        key = value if key is None else key
+        shapes = (query.shape, value.shape, key.shape)
         output = keras.KerasTensor(
-            self.compute_output_shape(query.shape, value.shape),
-            dtype=self.compute_dtype,
+            self.compute_output_shape(*shapes), dtype=self.compute_dtype
         )
         if not return_attention_scores:
             return output
+        axes = self._resolve_axes(*shapes)
         scores = keras.KerasTensor(
-            (query.shape[0], self.num_heads, query.shape[1], value.shape[1]),
+            scores_shape(axes, self.num_heads, query.shape, value.shape),
             dtype=self.compute_dtype,
         )
         return output, scores
@@ -287,6 +352,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
+            "dtype": dtype_config(self),
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
@@ -316,48 +382,6 @@ class TPMultiHeadAttention(keras.layers.Layer):
                 self.bias_constraint
             ),
             "seed": self.seed,
+            "attention_axes": self.attention_axes,
+            "sliding_window": self.sliding_window,
         }
-
-
-def _merge_masks(query_mask, value_mask, key_mask, attention_mask):
-    """The conjunction of the given masks, or None; as Keras merges them."""
-    # All get the heads' axis, as an attention mask of rank 4 has it.
-    masks = []
-    if query_mask is not None:
-        masks.append(ops.expand_dims(ops.cast(query_mask, "bool"), (1, 3)))
-    for mask in (value_mask, key_mask):
-        if mask is not None:
-            masks.append(ops.expand_dims(ops.cast(mask, "bool"), (1, 2)))
-    if attention_mask is not None:
-        attention_mask = ops.cast(attention_mask, "bool")
-        if len(attention_mask.shape) == 3:
-            attention_mask = ops.expand_dims(attention_mask, 1)
-        masks.append(attention_mask)
-    if not masks:
-        return None
-    merged = masks[0]
-    for mask in masks[1:]:
-        merged = ops.logical_and(merged, mask)
-    return merged
-
-
-def _causal_mask(target_length, source_length):
-    """Boolean `(1, target_length, source_length)`."""
-    rows = ops.reshape(ops.arange(target_length), (1, -1, 1))
-    columns = ops.reshape(ops.arange(source_length), (1, 1, -1))
-    return ops.greater_equal(rows, columns)
-
-
-def _mask_to_bias(mask):
-    """Zero where `mask` is true, so low elsewhere that the weight is zero.
-
-    Args:
-        mask: Boolean `(batch, target_length, source_length)`, or of rank 4
-            with the heads as its second axis.
-
-    Returns:
-        float32 tensor `(batch, 1 or num_heads, target_length, source_length)`.
-    """
-    if len(mask.shape) == 3:
-        mask = ops.expand_dims(mask, 1)
-    return ops.where(mask, 0.0, -1e9)

@@ -14,6 +14,7 @@ from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers import DecoderCell
 from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import TokenAndPositionEmbedding
+from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.transformer_config import TransformerConfig
 
@@ -353,7 +354,10 @@ class Transformer(keras.Model):
 
     def _generate_compiled(self, token_ids):
         """`generate` as a compiled function of arrays, on every backend."""
-        if not hasattr(self, "_predict_generator"):
+        # LoRA and quantization exchange variables under what was compiled.
+        variables = tuple(map(id, self.variables))
+        if variables != getattr(self, "_generator_variables", None):
+            self._generator_variables = variables
             # Kept as a bound method: Keras would track the generator itself,
             # which holds this model, as one of this model's layers.
             self._predict_generator = _Generator(self).predict_on_batch
@@ -403,7 +407,7 @@ class Transformer(keras.Model):
         return {
             **super().get_config(),
             "config": dataclasses.asdict(self.config),
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "dtype": dtype_config(self),
         }
 
     @classmethod

@@ -143,9 +143,15 @@ def check_graph(saved_model_dir):
 
 
 def _with_precision(model, precision):
-    if model.dtype_policy.name == precision:
+    if model.compute_dtype == model.variable_dtype == precision:
         return model
     converted = type(model)(model.config, name=model.name, dtype=precision)
+    if len(converted.weights) != len(model.weights):
+        raise UsageError(
+            "The precision of a model that was quantized, or that LoRA is "
+            f"enabled in, cannot be changed to {precision}. Load it anew, for "
+            "saving merges LoRA, or quantize a model of that precision."
+        )
     converted.set_weights(model.get_weights())
     return converted
 

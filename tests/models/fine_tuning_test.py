@@ -1,0 +1,189 @@
+"""Adapters, quantized weights and saved models of a whole Transformer."""
+
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tpt_keras.layers import Projection
+from tpt_keras.models import Transformer
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
+QUESTIONS = ["What is 1 + 1?", "Solve 2*x = 4 for x."]
+ATTENTION_MAPS = {"query", "key", "value", "role", "attention_output"}
+MAPS = (
+    {"embedding/role"}
+    | {
+        f"{cell}/{attention}/{name}"
+        for cell, attention in (
+            ("encoder_cell_0", "self_attention"),
+            ("decoder_cell_0", "self_attention"),
+            ("decoder_cell_0", "cross_attention"),
+        )
+        for name in ATTENTION_MAPS
+    }
+    | {
+        f"{cell}/feed_forward/{name}"
+        for cell in ("encoder_cell_0", "decoder_cell_0")
+        for name in ("intermediate", "output")
+    }
+)
+# Keras names every layer that has nothing to quantize.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Layer .* does not have a `quantize` method"
+)
+
+
+def make_model():
+    keras.utils.set_random_seed(5)
+    return Transformer.from_preset(
+        "tp_transformer_tiny",
+        num_layers=1,
+        hidden_dim=16,
+        intermediate_dim=32,
+        num_heads=2,
+        max_answer_length=4,
+    )
+
+
+@pytest.fixture
+def model():
+    return make_model()
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    rng = np.random.default_rng(5)
+    return {
+        "encoder_token_ids": rng.integers(3, 72, (4, 9)).astype("int32"),
+        "decoder_token_ids": rng.integers(3, 72, (4, 5)).astype("int32"),
+    }
+
+
+def maps(model):
+    """The maps of a model by their paths in it."""
+    return {
+        layer.path.removeprefix(f"{model.name}/"): layer
+        for layer in model._flatten_layers()
+        if hasattr(layer, "enable_lora")
+    }
+
+
+def logits(model, inputs):
+    return ops.convert_to_numpy(model(inputs))
+
+
+def enable_lora(model):
+    for layer in maps(model).values():
+        layer.enable_lora(2)
+
+
+def train(model, inputs):
+    model.compile(
+        keras.optimizers.Adam(0.05),
+        "mse",
+        # Compiling takes longer than two steps do.
+        run_eagerly=keras.backend.backend() == "tensorflow",
+    )
+    target = np.zeros((4, 5, 72), "float32")
+    for _ in range(2):
+        model.train_on_batch(inputs, target)
+
+
+def saved_and_loaded(model, tmp_path):
+    model.save(tmp_path / "model.keras")
+    return keras.saving.load_model(tmp_path / "model.keras", compile=False)
+
+
+@pytest.fixture(scope="module")
+def quantized_model():
+    # Once: for every map Keras has Python search all of its memory.
+    model = make_model()
+    model.quantize("int8")
+    return model
+
+
+def test_quantization_reaches_every_map(
+    model, quantized_model, inputs, tmp_path
+):
+    expected = logits(model, inputs)
+    model = quantized_model
+    assert set(maps(model)) == MAPS
+    assert {layer.quantization_mode for layer in maps(model).values()} == {
+        "int8"
+    }
+    quantized = logits(model, inputs)
+    error = np.mean((quantized - expected) ** 2)
+    assert 0.0 < error < 1e-3 * np.mean(expected**2)
+    loaded = saved_and_loaded(model, tmp_path)
+    np.testing.assert_array_equal(logits(loaded, inputs), quantized)
+    # And a second time, from what was loaded.
+    loaded = saved_and_loaded(loaded, tmp_path)
+    np.testing.assert_array_equal(logits(loaded, inputs), quantized)
+    assert loaded.get_config() == model.get_config()
+
+
+def test_adapters_reach_every_map(model, inputs, tmp_path):
+    expected = logits(model, inputs)
+    enable_lora(model)
+    np.testing.assert_allclose(logits(model, inputs), expected, atol=1e-5)
+    before = [(w, ops.convert_to_numpy(w)) for w in model.weights]
+    train(model, inputs)
+    for weight, value in before:
+        has_moved = np.any(ops.convert_to_numpy(weight) != value)
+        # No gradient reaches what is added to all logits of a softmax.
+        if not weight.path.endswith("key/bias"):
+            assert has_moved == (weight.name != "kernel"), weight.path
+    trained = logits(model, inputs)
+    assert np.max(np.abs(trained - expected)) > 0.1
+    loaded = saved_and_loaded(model, tmp_path)
+    assert not any(layer.lora_enabled for layer in maps(loaded).values())
+    np.testing.assert_allclose(logits(loaded, inputs), trained, atol=1e-5)
+
+
+def test_adapters_of_a_quantized_model(quantized_model, inputs, tmp_path):
+    model = saved_and_loaded(quantized_model, tmp_path)
+    quantized = logits(model, inputs)
+    enable_lora(model)
+    np.testing.assert_allclose(logits(model, inputs), quantized, atol=1e-5)
+    train(model, inputs)
+    trained = logits(model, inputs)
+    assert np.max(np.abs(trained - quantized)) > 0.1
+    loaded = saved_and_loaded(model, tmp_path)
+    error = np.mean((logits(loaded, inputs) - trained) ** 2)
+    assert error < 1e-2 * np.mean(trained**2)
+
+
+def test_answers_follow_the_layers(model):
+    """What `solve` compiled for other layers is compiled anew."""
+    embeddings = ops.convert_to_numpy(model.embedding.embeddings)
+    seven = 50.0 * embeddings[model.tokenizer.token_ids["7"]]
+
+    def answers_sevens():
+        return [answer[:3] for answer in model.solve(QUESTIONS)] == ["777"] * 2
+
+    assert not answers_sevens()
+    generator = model._predict_generator
+    # Where the weights alone are others, nothing is compiled anew.
+    bias = model.decoder_cells[0].output_layer_norm.beta
+    bias.assign(seven)
+    assert answers_sevens()
+    bias.assign(0.0 * seven)
+    assert not answers_sevens()
+    assert model._predict_generator is generator
+    # Adapters that map whatever the feed-forward holds to sevens.
+    layer = model.decoder_cells[0].feed_forward.output_dense
+    layer.enable_lora(1, a_initializer="ones")
+    layer.lora_kernel_b.assign(seven[None])
+    assert answers_sevens()
+
+
+def test_loads_a_model_of_version_0_2_0():
+    with np.load(GOLDEN / "saved_by_0_2_0_io.npz") as arrays:
+        golden = dict(arrays)
+    expected = golden.pop("logits")
+    model = keras.saving.load_model(GOLDEN / "saved_by_0_2_0.keras")
+    np.testing.assert_allclose(logits(model, golden), expected, atol=1e-5)
+    assert all(type(layer) is Projection for layer in maps(model).values())

@@ -1,0 +1,170 @@
+"""Attention over any axes of its inputs, as attention over a single one.
+
+The axes that are attended over are moved behind the others; then both kinds
+are folded, so that `(batch, ..., features)` becomes
+`(batch * others, length, features)`.
+"""
+
+import math
+
+from keras import ops
+
+
+def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
+    """The axes to attend over, counted from the front.
+
+    Args:
+        attention_axes: Tuple of axes, or `None` for all but the first and the
+            last.
+        query_shape: Shape `(batch, ..., features)`.
+        value_shape: Shape of the same rank.
+        key_shape: The value's shape; its features may be others.
+
+    Returns:
+        Tuple of positive integers.
+
+    Raises:
+        ValueError: If attention over these axes makes no sense.
+    """
+    rank = len(query_shape)
+    received = (
+        f"Received: query_shape={tuple(query_shape)}, "
+        f"value_shape={tuple(value_shape)}, key_shape={tuple(key_shape)}, "
+        f"attention_axes={attention_axes}"
+    )
+    if not _fit(value_shape[1:-1], key_shape[1:-1]):
+        raise ValueError(
+            "The lengths of `value` and `key`, all axes but the last, must be "
+            f"equal. {received}"
+        )
+    if rank < 3 or len(value_shape) != rank:
+        raise ValueError(
+            "The ranks of `query`, `value` and `key` must be equal and at "
+            f"least 3. {received}"
+        )
+    if attention_axes is None:
+        return tuple(range(1, rank - 1))
+    axes = tuple(axis + rank if axis < 0 else axis for axis in attention_axes)
+    if len(set(axes)) < len(axes) or not set(axes) <= set(range(1, rank - 1)):
+        raise ValueError(
+            "`attention_axes` must be different axes, neither the first nor "
+            f"the last. {received}"
+        )
+    others = [axis for axis in range(1, rank - 1) if axis not in axes]
+    if not _fit(
+        *([s[axis] for axis in others] for s in (query_shape, value_shape))
+    ):
+        raise ValueError(
+            "The axes of `query` and `value` that are not attended over must "
+            f"be equal. {received}"
+        )
+    return axes
+
+
+def scores_shape(attention_axes, num_heads, query_shape, value_shape):
+    """`(batch, others..., num_heads, targets..., sources...)`."""
+    return (
+        *_pick(query_shape, _leading_axes(attention_axes, len(query_shape))),
+        num_heads,
+        *_pick(query_shape, attention_axes),
+        *_pick(value_shape, attention_axes),
+    )
+
+
+class FoldedAxes:
+    """Folds inputs of rank 4 and more to rank 3, and unfolds what comes out.
+
+    Args:
+        attention_axes: Tuple of positive integers.
+        num_heads: Number of attention heads.
+        query_shape: Shape of the query, tensors where it is not known.
+        value_shape: Shape of the value.
+    """
+
+    def __init__(self, attention_axes, num_heads, query_shape, value_shape):
+        rank = len(query_shape)
+        self._num_axes = len(attention_axes)
+        # The order of all axes but the last.
+        self._order = (*_leading_axes(attention_axes, rank), *attention_axes)
+        self._query_shape = query_shape
+        self._scores_shape = scores_shape(
+            attention_axes, num_heads, query_shape, value_shape
+        )
+
+    def fold(self, sequences):
+        """`(batch, ..., features)` as `(batch * others, length, features)`."""
+        rank = len(sequences.shape)
+        sequences = ops.transpose(sequences, (*self._order, rank - 1))
+        shape = ops.shape(sequences)
+        num_leading = rank - 1 - self._num_axes
+        return ops.reshape(
+            sequences,
+            (
+                math.prod(shape[:num_leading]),
+                math.prod(shape[num_leading:-1]),
+                shape[-1],
+            ),
+        )
+
+    def fold_padding_mask(self, mask):
+        """`(batch, ...)` as `(batch * others, length)`, or None."""
+        if mask is None:
+            return None
+        return ops.squeeze(self.fold(ops.expand_dims(mask, -1)), -1)
+
+    def fold_attention_mask(self, mask):
+        """A mask of the scores' axes, of which the others and the heads may be
+        missing, as `(batch * others, 1 or num_heads, target_length,
+        source_length)`, or None.
+        """
+        if mask is None:
+            return None
+        heads_axis = -2 * self._num_axes - 1
+        while len(mask.shape) < len(self._scores_shape):
+            mask = ops.expand_dims(mask, heads_axis)
+        shape = list(self._scores_shape)
+        shape[heads_axis] = mask.shape[heads_axis]
+        targets = shape[heads_axis + 1 : heads_axis + 1 + self._num_axes]
+        folded_shape = (
+            math.prod(shape[:heads_axis]),
+            shape[heads_axis],
+            math.prod(targets),
+            math.prod(shape[-self._num_axes :]),
+        )
+        return ops.reshape(ops.broadcast_to(mask, shape), folded_shape)
+
+    def unfold(self, outputs):
+        """`(batch * others, target_length, ...)` as `(batch, ..., ...)`."""
+        num_axes = len(self._order)
+        outputs = ops.reshape(
+            outputs,
+            (
+                *_pick(self._query_shape, self._order),
+                *ops.shape(outputs)[2:],
+            ),
+        )
+        last_axes = range(num_axes, len(outputs.shape))
+        inverse = sorted(range(num_axes), key=self._order.__getitem__)
+        return ops.transpose(outputs, (*inverse, *last_axes))
+
+    def unfold_scores(self, scores):
+        """`(batch * others, num_heads, target_length, source_length)` with
+        the shape `scores_shape`.
+        """
+        return ops.reshape(scores, self._scores_shape)
+
+
+def _leading_axes(attention_axes, rank):
+    return [axis for axis in range(rank - 1) if axis not in attention_axes]
+
+
+def _pick(shape, axes):
+    return tuple(shape[axis] for axis in axes)
+
+
+def _fit(sizes, other_sizes):
+    """Whether sizes are equal, as far as they are known."""
+    return len(sizes) == len(other_sizes) and all(
+        size == other or size is None or other is None
+        for size, other in zip(sizes, other_sizes)
+    )

@@ -1,0 +1,74 @@
+"""Masks of attention: boolean, true where a query may attend."""
+
+from keras import ops
+
+
+def merge_masks(query_mask, value_mask, key_mask, attention_mask):
+    """The conjunction of the given masks, or None; as Keras merges them.
+
+    Args:
+        query_mask: Boolean `(batch, target_length)`, or None.
+        value_mask: Boolean `(batch, source_length)`, or None.
+        key_mask: Boolean `(batch, source_length)`, or None.
+        attention_mask: Boolean `(batch, target_length, source_length)`, or of
+            rank 4 with the heads as its second axis, or None.
+
+    Returns:
+        Boolean, broadcastable to `(batch, num_heads, target_length,
+        source_length)`, or None.
+    """
+    # All get the heads' axis, as an attention mask of rank 4 has it.
+    masks = []
+    if query_mask is not None:
+        masks.append(ops.expand_dims(ops.cast(query_mask, "bool"), (1, 3)))
+    for mask in (value_mask, key_mask):
+        if mask is not None:
+            masks.append(ops.expand_dims(ops.cast(mask, "bool"), (1, 2)))
+    if attention_mask is not None:
+        attention_mask = ops.cast(attention_mask, "bool")
+        if len(attention_mask.shape) == 3:
+            attention_mask = ops.expand_dims(attention_mask, 1)
+        masks.append(attention_mask)
+    if not masks:
+        return None
+    merged = masks[0]
+    for mask in masks[1:]:
+        merged = ops.logical_and(merged, mask)
+    return merged
+
+
+def distance_mask(target_length, source_length, is_causal, sliding_window):
+    """Which positions are near enough to be seen, and not in the future.
+
+    Args:
+        target_length: Number of queries.
+        source_length: Number of keys.
+        is_causal: Whether a position sees none after itself.
+        sliding_window: A position sees those that are fewer steps away than
+            this, or all where it is `None`.
+
+    Returns:
+        Boolean `(1, target_length, source_length)`.
+    """
+    rows = ops.reshape(ops.arange(target_length), (1, -1, 1))
+    columns = ops.reshape(ops.arange(source_length), (1, 1, -1))
+    mask = ops.greater_equal(rows, columns) if is_causal else None
+    if sliding_window is None:
+        return mask
+    is_near = ops.less(ops.abs(rows - columns), sliding_window)
+    return is_near if mask is None else ops.logical_and(mask, is_near)
+
+
+def mask_to_bias(mask):
+    """Zero where `mask` is true, so low elsewhere that the weight is zero.
+
+    Args:
+        mask: Boolean `(batch, target_length, source_length)`, or of rank 4
+            with the heads as its second axis.
+
+    Returns:
+        float32 tensor `(batch, 1 or num_heads, target_length, source_length)`.
+    """
+    if len(mask.shape) == 3:
+        mask = ops.expand_dims(mask, 1)
+    return ops.where(mask, 0.0, -1e9)
