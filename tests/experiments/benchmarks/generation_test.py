@@ -26,7 +26,7 @@ def test_a_tiny_run(run, tmp_path):
     )
     assert result.status == 0, result
     results = json.loads(path.read_text())
-    assert 0 < results["cpu_seconds"]
+    assert results["cpu_seconds"] > 0
     assert f"{results['seconds']:.0f} s, " in result.stdout
     # TensorFlow is in the main process alone.
     worker = results["other_megabytes"][0]
