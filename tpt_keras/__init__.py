@@ -6,7 +6,7 @@ alone costs nothing.
 
 import importlib
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "PRESETS": "tpt_keras.models",
