@@ -1,7 +1,6 @@
-"""Preparing generated data: time, and the most memory of every process.
+"""Times generating data, and measures the memory.
 
-    python -m experiments.benchmarks.generation \
-        --modules=arithmetic__add_or_sub --train_examples=2000000
+    python -m experiments.benchmarks.generation --train_examples=2000000
 
 Runs `prepare_data` in a temporary folder, and reads from `/proc`, while it
 runs, how much memory each of its processes ever had resident.
@@ -18,8 +17,10 @@ import time
 
 from absl import flags
 
-from experiments import _cli
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import command
+
+from .. import _cli
 
 FLAGS = flags.FLAGS
 
@@ -58,7 +59,7 @@ def measure(arguments):
     """Runs `prepare_data`; seconds and megabytes."""
     start = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "-m", "experiments.prepare_data", *arguments],
+        [sys.executable, "-m", f"{_cli.__package__}.prepare_data", *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -75,7 +76,7 @@ def measure(arguments):
     if process.returncode:
         raise UsageError(
             "prepare_data ended with an error. Run it alone to see it: "
-            f"python -m experiments.prepare_data {' '.join(arguments)}"
+            f"{command('prepare_data')} {' '.join(arguments)}"
         )
     cpu = os.times()
     return {

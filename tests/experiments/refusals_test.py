@@ -169,7 +169,7 @@ def test_a_damaged_description(read_with, place_value_data, tmp_path, name):
     path.write_bytes(path.read_bytes()[:-100])
     result = read_with(name, data_dir, MODULE)
     assert_refused(
-        result, f"{path} is damaged", f"{path.parent}", "prepare_data"
+        result, f"dataset in {path.parent} is damaged", "prepare_data"
     )
 
 

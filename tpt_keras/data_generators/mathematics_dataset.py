@@ -114,8 +114,8 @@ def _read_report(path):
         return json.loads(path.read_bytes())
     except ValueError as error:
         raise UsageError(
-            f"The file {path} is damaged. Remove it: python -m "
-            "experiments.prepare_data then generates its module again."
+            f"The file {path} is damaged. Remove it: {command('prepare_data')} "
+            "then generates its module again."
         ) from error
 
 

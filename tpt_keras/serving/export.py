@@ -92,6 +92,8 @@ def export(
     try:
         with folder_lock(export_dir, "exports"):
             return _write_version(model, answering, export_dir)
+    except PermissionError:
+        raise  # no room would help
     except _DISK_ERRORS as error:
         # TensorFlow names the operation and its own temporary file first.
         reason = str(error).rpartition("; ")[2].partition(" [Op:")[0]
