@@ -119,6 +119,7 @@ def test_the_stock_dataset_has_no_extrapolation(stock_dir):
     )
 
 
+@pytest.mark.slow
 def test_a_training_from_the_stock_dataset(
     stock_dir, tmp_path, tiny_config, tiny_training
 ):

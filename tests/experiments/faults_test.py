@@ -62,6 +62,7 @@ def arguments_of(name, trained_model_dir, place_value_data, folder):
     }[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["compare", "export", "train"])
 def test_a_disk_that_is_full(
     run, trained_model_dir, place_value_data, tmp_path, name

@@ -31,9 +31,12 @@ MAPS = (
     }
 )
 # Keras names every layer that has nothing to quantize.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Layer .* does not have a `quantize` method"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(
+        "ignore:Layer .* does not have a `quantize` method"
+    ),
+]
 
 
 def make_model():

@@ -254,6 +254,7 @@ class TransformerTest(LayerTestCase):
         self.assert_all_close(changed[:, :2], expected[:, :2])
         self.assertGreater(np.max(np.abs(changed - expected)), 0.01)
 
+    @pytest.mark.slow
     @parameterized.parameters(
         *((binding, None) for binding in BINDINGS),
         ("hadamard", "mixed_bfloat16"),

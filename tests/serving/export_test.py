@@ -46,6 +46,7 @@ def test_answers_as_the_model_does(served, untrained_model, batch_size):
     assert served.ask(questions) == (expected, ["OK"] * batch_size)
 
 
+@pytest.mark.slow
 def test_a_trained_model_answers_as_it_does(summing_served, summing_model):
     expected = summing_model.solve(list(SUMS))
     right = [answer == sum_ for answer, sum_ in zip(expected, SUMS.values())]
@@ -588,6 +589,7 @@ def full_disk(num_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+@pytest.mark.slow
 def test_a_full_disk(tmp_path, untrained_model, monkeypatch):
     """Where TensorFlow writes, and where we do."""
     line = r"written to '[^']*': [^\n;]*File too large.*\. Make room there"

@@ -108,6 +108,7 @@ def answers_alone(served):
     return answers
 
 
+@pytest.mark.slow
 @settings(
     deadline=None,
     max_examples=100,

@@ -27,6 +27,7 @@ def quantized(tmp_path_factory):
     return load_model(folder)
 
 
+@pytest.mark.slow
 def test_stock_server_can_run_a_quantized_model(quantized, tmp_path):
     # `export` itself refuses a graph that such a server cannot run.
     version = export(quantized, tmp_path)

@@ -55,6 +55,7 @@ def test_what_cannot_be_batched_is_not(toys):
     assert toys[0].run("token_ids", inputs)["logits"].shape == (17, 3)
 
 
+@pytest.mark.slow
 def test_an_exported_model(version):
     """With its warm-up requests, and every signature that it has."""
     model = ServedModel(version, max_batch_size=64)

@@ -40,6 +40,7 @@ def interpolation(trainer, data_dir, **kwargs):
     return {k: v for k, v in result.items() if k not in ("module", "split")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [7, 60])
 def test_counts_every_problem_once(trainer, place_value_data, batch_size):
     """The accuracy is what counting the model's own answers gives."""
@@ -101,6 +102,7 @@ def test_is_refused(trainer, place_value_data, modules, splits, message):
         evaluate(trainer, modules, splits, place_value_data)
 
 
+@pytest.mark.slow
 def test_no_file_stays_open(trainer, place_value_data):
     """A training evaluates hundreds of times."""
     splits = ["interpolate", "extrapolate"]

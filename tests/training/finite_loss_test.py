@@ -116,6 +116,7 @@ def test_stops_at_once(tmp_path, tiny_config, tiny_training, poison, step):
     assert_whole_checkpoint(tmp_path, step=4, data_step=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps_per_checkpoint", "message"),
     [
@@ -138,6 +139,7 @@ def test_an_absurd_learning_rate(
     assert read_metrics(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_rollback_goes_on_behind_the_batch(
     tmp_path, tiny_config, tiny_training, poison, first_batches, capsys
 ):

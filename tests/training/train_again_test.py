@@ -150,6 +150,7 @@ def test_prolonged_from_between_two_executions(folder, model_config, training):
         train(model_config, longer, folder, options=options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("best", [True, False])
 def test_starts_from_the_weights_of_another(
     folder, tmp_path, model_config, training, unfitted, capsys, best

@@ -209,6 +209,7 @@ def test_the_progress_bar(uninterrupted):
         assert MODULE not in line
 
 
+@pytest.mark.slow
 def test_the_first_loss_is_that_of_the_first_batch(
     tmp_path, tiny_config, tiny_training
 ):
@@ -238,6 +239,7 @@ def test_the_first_loss_is_that_of_the_first_batch(
     assert abs(np.mean([batch.mean() for batch in losses]) - mean) > 1e-3 * mean
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_losses(
     tmp_path, uninterrupted, dropout_config, tiny_training
 ):
@@ -249,6 +251,7 @@ def test_the_same_seed_gives_the_same_losses(
     assert_same_weights(again, model)
 
 
+@pytest.mark.slow
 def test_steps_per_execution_changes_nothing(
     tmp_path, uninterrupted, dropout_config, tiny_training
 ):
@@ -437,6 +440,7 @@ def assert_stopped_at_step_8(model_dir, weights, printed):
             np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_stops_without_improvement_and_keeps_the_best(
     tmp_path, tiny_config, long_training, judged, capsys
 ):

@@ -111,6 +111,7 @@ def assert_same_weights(transformer, expected, tolerance=1e-5):
             assert error <= tolerance * np.max(np.abs(theirs)), ours.path
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_mean_over_the_tokens(tiny_config):
     batch = random_batch(0, rows=6)
     expected = token_losses(new_transformer(tiny_config), batch)
@@ -119,6 +120,7 @@ def test_the_loss_is_the_mean_over_the_tokens(tiny_config):
     assert results["loss"] == pytest.approx(expected.mean(), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("global_clipnorm", [None, 0.1, 100.0])
 def test_the_whole_gradient_is_clipped_and_watched_before(
     tiny_config, global_clipnorm
@@ -183,6 +185,7 @@ def assert_same_means(results, expected):
 MEANS = ("loss", "sequence_accuracy", "token_accuracy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("micro_batches", [1, 3])
 def test_rows_of_padding_count_for_nothing(tiny_config, micro_batches):
     batch = random_batch(0, rows=4)
@@ -199,6 +202,7 @@ def test_rows_of_padding_count_for_nothing(tiny_config, micro_batches):
     assert_same_weights(trainer.transformer, expected.transformer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("micro_batches", [1, 3])
 def test_a_row_of_weight_two_counts_as_two(tiny_config, micro_batches):
     batch = random_batch(0, rows=4)
@@ -301,6 +305,7 @@ def test_an_epoch_sums_examples_and_tokens_and_averages_the_rest(tiny_config):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precisions_train(tiny_config, precision):
     trainer = new_trainer(

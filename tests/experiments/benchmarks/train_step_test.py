@@ -56,6 +56,7 @@ def multiplications(operation):
     return int(np.prod(operation.outputs[0].shape.as_list())) * inner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "preset", ["tp_transformer_tiny", "tp_transformer_c", "transformer"]
 )
@@ -104,6 +105,7 @@ def test_real_batch(train_step):
     assert ((targets == 2).sum(axis=1) == 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("xla", [False, True])
 def test_preset_trainer(train_step, xla):
     trainer = train_step.preset_trainer("tp_transformer_tiny", xla)
