@@ -251,7 +251,7 @@ def run_probe(path, start_step, examples):
         [
             sys.executable,
             "-m",
-            sys.modules["__main__"].__spec__.name,
+            f"{__package__}.input_pipeline",
             f"--probe={path}",
             f"--probe_start_step={start_step}",
             f"--probe_examples={examples}",
