@@ -95,7 +95,7 @@ def test_a_message_and_a_flagfile(run_installed):
     assert_refused(
         result,
         "'x'",
-        "tpt_keras prepare_data --data_dir=x --modules=numbers__place_value",
+        "tpt_keras prepare_data --modules=numbers__place_value --data_dir=x",
     )
 
 
