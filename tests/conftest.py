@@ -1,7 +1,11 @@
 """What several folders of tests need and is slow to make."""
 
+import contextlib
 import dataclasses
+import gc
 import os
+import pathlib
+import sys
 
 import hypothesis
 import pytest
@@ -15,7 +19,32 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Before tqdm is: its bars, which a command shows on a terminal alone.
 os.environ.setdefault("TQDM_DISABLE", "1")
 
+# Before JAX is: most of the time of its tests would go into compiling small
+# programs, which optimizing takes longer than it saves, and which are the same
+# in the next run.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR",
+    str(pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"),
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
 MODULE = "numbers__place_value"
+
+
+def pytest_collection_finish():
+    """Spares the garbage collector what lives as long as the process.
+
+    Keras collects garbage for every layer that it quantizes; going through
+    TensorFlow's modules each time would take 0.2 s.
+    """
+    if "keras" in sys.modules:
+        with contextlib.suppress(ImportError):
+            # As Keras's saving does, on any backend.
+            import tensorflow  # noqa: F401
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

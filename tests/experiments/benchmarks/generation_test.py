@@ -36,6 +36,4 @@ def test_a_tiny_run(run, tmp_path):
 
 def test_prepare_data_refuses(run):
     result = run("benchmarks.generation", "--modules=numbers__nothing")
-    assert_refused(
-        result, "experiments.prepare_data --modules=numbers__nothing"
-    )
+    assert_refused(result, "prepare_data --modules=numbers__nothing")
