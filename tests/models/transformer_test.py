@@ -24,7 +24,7 @@ CONFIG = TransformerConfig(
     hidden_dim=16,
     intermediate_dim=24,
     num_heads=2,
-    num_layers=2,
+    num_layers=1,
     vocabulary=VOCABULARY,
     max_question_length=12,
     max_answer_length=6,
@@ -178,7 +178,7 @@ def search(model, token_ids, *args, **kwargs):
 class TransformerTest(LayerTestCase):
     @parameterized.parameters(*BINDINGS)
     def test_cached_greedy_equals_uncached(self, binding):
-        model = make_answering_model(binding=binding)
+        model = make_answering_model(binding=binding, num_layers=2)
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
         expected = uncached_greedy(model, token_ids, max_length=6)
         decoded = model.generate(token_ids)
@@ -199,7 +199,7 @@ class TransformerTest(LayerTestCase):
 
     @parameterized.parameters(*BINDINGS)
     def test_decode_step_gives_the_models_logits(self, binding):
-        model = make_model(binding=binding)
+        model = make_model(binding=binding, num_layers=2)
         expected = logits(model, INPUTS)
         decoder_token_ids = INPUTS["decoder_token_ids"]
         cache = model.init_cache(INPUTS["encoder_token_ids"], max_length=4)
@@ -254,11 +254,11 @@ class TransformerTest(LayerTestCase):
         self.assert_all_close(changed[:, :2], expected[:, :2])
         self.assertGreater(np.max(np.abs(changed - expected)), 0.01)
 
-    @pytest.mark.slow
     @parameterized.parameters(
         *((binding, None) for binding in BINDINGS),
         ("hadamard", "mixed_bfloat16"),
     )
+    @pytest.mark.slow
     def test_keras_file_gives_identical_logits(self, binding, dtype):
         model = make_model(
             binding=binding,
@@ -283,15 +283,15 @@ class TransformerTest(LayerTestCase):
 
     def test_saving_after_solving(self):
         # What compiles the decoding must not become a part of the model.
-        model = make_model(num_layers=1)
+        model = make_model()
         count = len(model.weights)
         answers = model.solve(QUESTIONS)
         self.assertLen(model.weights, count)
         self.assertEqual(save_and_load(model).solve(QUESTIONS), answers)
 
     def test_solve_sees_new_weights(self):
-        model = make_model(seed=0, num_layers=1)
-        other = make_model(seed=1, num_layers=1)
+        model = make_model(seed=0)
+        other = make_model(seed=1)
         expected = other.solve(QUESTIONS)
         self.assertNotEqual(model.solve(QUESTIONS), expected)
         model.set_weights(other.get_weights())
@@ -326,7 +326,7 @@ class TransformerTest(LayerTestCase):
         # Of ids and padding: bfloat16 has no odd number above 256.
         vocabulary = [chr(code) for code in range(1000, 1300)]
         vocabulary[257], vocabulary[1], vocabulary[2] = VOCABULARY[:3]
-        model = make_model(dtype=dtype, num_layers=1, vocabulary=vocabulary)
+        model = make_model(dtype=dtype, vocabulary=vocabulary)
         ids = np.array([[1, 259, 297, 2], [1, 299, 2, 257]], "int32")
         inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
         floats = {name: x.astype("float32") for name, x in inputs.items()}
@@ -345,7 +345,7 @@ class TransformerTest(LayerTestCase):
 
     @pytest.mark.slow
     def test_trains(self):
-        model = Transformer(CONFIG.replace(num_layers=1))
+        model = Transformer(CONFIG)
         model.compile(
             keras.optimizers.Adam(0.01),
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -421,9 +421,10 @@ class SearchTest(LayerTestCase):
         for row in answers:
             self.assertLen(np.unique(row, axis=0), beam_width)
 
+    @pytest.mark.slow
     def test_a_likely_pad_symbol_is_no_answer(self):
         # Read again, padding would be masked, and in the cache it is not.
-        model = make_model(seed=3, num_layers=1)
+        model = make_model(seed=3)
         set_logit(model, model.tokenizer.pad_id, 9.0)
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
         likeliest = np.argmax(logits(model, INPUTS), axis=-1)
@@ -454,7 +455,7 @@ class SearchTest(LayerTestCase):
 
     @parameterized.parameters(1, 3)
     def test_an_answer_without_end_has_max_answer_length(self, beam_width):
-        model = make_model(num_layers=1)
+        model = make_model()
         set_logit(model, model.tokenizer.end_id, -100.0)
         set_logit(model, model.tokenizer.start_id, -100.0)
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
@@ -480,7 +481,7 @@ class SearchTest(LayerTestCase):
 
     @parameterized.parameters(*BINDINGS)
     def test_cached_beam_equals_uncached(self, binding):
-        model = make_answering_model(binding=binding)
+        model = make_answering_model(binding=binding, num_layers=2)
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
         kwargs = {"beam_width": 3, "length_penalty": 0.6}
         found = search(model, token_ids, max_length=7, **kwargs)
@@ -514,8 +515,9 @@ class SearchTest(LayerTestCase):
         )
 
     @parameterized.parameters(1, 3)
+    @pytest.mark.slow
     def test_padding_of_questions_has_no_influence(self, beam_width):
-        model = make_answering_model(num_layers=1)
+        model = make_answering_model()
         questions = ["1+2", "33+21+0+1"]
         token_ids = model.tokenizer.encode_questions(questions)
         found = search(model, token_ids, beam_width=beam_width)
@@ -531,8 +533,9 @@ class SearchTest(LayerTestCase):
         )
 
     @parameterized.parameters(1, 3)
+    @pytest.mark.slow
     def test_compiles_for_batches_of_any_size(self, beam_width):
-        model = make_answering_model(num_layers=1)
+        model = make_answering_model()
         traced = []
 
         def search_traced(token_ids):
@@ -565,7 +568,7 @@ class SearchTest(LayerTestCase):
         ({"length_penalty": math.inf, "beam_width": 2}, "length_penalty.*inf"),
     )
     def test_arguments_that_make_no_sense(self, kwargs, message):
-        model = make_model(num_layers=1)
+        model = make_model()
         token_ids = model.tokenizer.encode_questions(["1"])
         with self.assertRaisesRegex(UsageError, message):
             model.search(token_ids, **kwargs)
@@ -573,8 +576,9 @@ class SearchTest(LayerTestCase):
             with self.assertRaisesRegex(UsageError, message):
                 model.generate(token_ids, **kwargs)
 
+    @pytest.mark.slow
     def test_mixed_precision(self):
-        model = make_answering_model(num_layers=1, dtype="mixed_bfloat16")
+        model = make_answering_model(dtype="mixed_bfloat16")
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
         found = search(model, token_ids, beam_width=3)
         self.assertEqual(
@@ -588,9 +592,10 @@ class SearchTest(LayerTestCase):
 # Keras sets what JAX will do away with.
 @pytest.mark.filterwarnings("ignore:.*`native_serialization`")
 class ExportTest(LayerTestCase):
+    @pytest.mark.slow
     def test_token_ids_to_logits_of_any_size(self):
         tf = pytest.importorskip("tensorflow")
-        model = make_model(num_layers=1)
+        model = make_model()
         with tempfile.TemporaryDirectory() as folder:
             # Never called, and with its own weights.
             model.export(folder, verbose=False)
@@ -614,7 +619,7 @@ class ExportTest(LayerTestCase):
     def test_a_signature_of_ones_own(self):
         import tensorflow as tf
 
-        model = make_model(num_layers=1)
+        model = make_model()
         specs = {
             name: keras.InputSpec("int32", ids.shape, name=name)
             for name, ids in INPUTS.items()
@@ -635,7 +640,7 @@ class ExportTest(LayerTestCase):
 
 class SolveTest(LayerTestCase):
     def test_answers_in_the_order_of_the_questions(self):
-        model = make_model(num_layers=1)
+        model = make_model()
         answers = model.solve(QUESTIONS)
         self.assertEqual(model.solve(QUESTIONS[::-1]), answers[::-1])
         self.assertEqual(model.solve(QUESTIONS, batch_size=3), answers)
@@ -648,7 +653,7 @@ class SolveTest(LayerTestCase):
         "Elsewhere every shape is compiled.",
     )
     def test_is_traced_at_most_three_times(self):
-        model = make_model(num_layers=1)
+        model = make_model()
         with mock.patch.object(
             Transformer,
             "generate",
@@ -687,11 +692,11 @@ class SolveTest(LayerTestCase):
         with self.assertRaisesRegex(
             UsageError, f"batch_size must be a positive.*{batch_size!r} "
         ):
-            make_model(num_layers=1).solve(["1"], batch_size=batch_size)
+            make_model().solve(["1"], batch_size=batch_size)
 
     def test_characters_of_several_bytes(self):
         vocabulary = ("<pad>", "<start>", "<end>", *"π÷日🙂1")
-        model = make_model(num_layers=1, vocabulary=vocabulary)
+        model = make_model(vocabulary=vocabulary)
         set_logit(model, model.tokenizer.end_id, -100.0)
         set_logit(model, model.tokenizer.start_id, -100.0)
         for answer in model.solve(["π÷日", "日🙂1🙂日", "1"]):
