@@ -41,7 +41,7 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
             raise UsageError(
                 "--distribution=multi_worker_mirrored needs the environment "
                 "variable TF_CONFIG on every machine: the addresses of all "
-                "workers and the index of this one. See BUILD.md."
+                "workers and the index of this one. See docs/training.md."
             )
         return tf.distribute.MultiWorkerMirroredStrategy()
     return tf.distribute.get_strategy()
