@@ -35,7 +35,7 @@ def main():
     if not FLAGS.model_dir:
         raise UsageError("--model_dir is missing: where shall the model go?")
     from tpt_keras.checkpoints import from_reference
-    from tpt_keras.data_generators.vocabulary import SPECIAL_SYMBOLS
+    from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
     from tpt_keras.training import model_folder
 
     model = from_reference(

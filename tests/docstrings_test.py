@@ -14,11 +14,10 @@ from tpt_keras.models import TransformerConfig
 PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 MODULES = sorted(
     ".".join(("tpt_keras", *path.relative_to(PACKAGE).with_suffix("").parts))
-    for folder in ("layers", "models", "decoding")
+    for folder in ("layers", "models", "decoding", "tokenizers")
     for path in (PACKAGE / folder).glob("*.py")
     if ">>>" in path.read_text()
 )
-MODULES.append("tpt_keras.data_generators.character_tokenizer")
 
 
 class ShapeChecker(doctest.OutputChecker):

@@ -9,20 +9,22 @@ import tpt_keras
 
 PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 PURE = {"keras", "numpy", "tpt_keras.errors"}
-VOCABULARY = {
-    "tpt_keras.data_generators.vocabulary",
-    "tpt_keras.data_generators.character_tokenizer",
-}
 # What may be imported where, besides the standard library: a module of a
 # package named here, too.
 ALLOWED = {
     "layers": PURE | {"tpt_keras.layers"},
     "decoding": PURE | {"tpt_keras.decoding"},
     "models": PURE
-    | VOCABULARY
-    | {"tpt_keras.layers", "tpt_keras.decoding", "tpt_keras.models"},
-    "data_generators/vocabulary.py": set(),
-    "data_generators/character_tokenizer.py": PURE | VOCABULARY,
+    | {
+        "tpt_keras.decoding",
+        "tpt_keras.layers",
+        "tpt_keras.models",
+        "tpt_keras.tokenizers",
+    },
+    "tokenizers/__init__.py": {"tpt_keras.tokenizers"},
+    "tokenizers/character_tokenizer.py": PURE | {"tpt_keras.tokenizers"},
+    "tokenizers/graph_tokenizer.py": {"tensorflow", "tpt_keras.tokenizers"},
+    "tokenizers/vocabulary.py": set(),
     "errors.py": set(),
     "files.py": {"filelock", "tpt_keras.errors"},
 }

@@ -9,6 +9,7 @@ import importlib
 __version__ = "0.3.0"
 
 _HOMES = {
+    "CharacterTokenizer": "tpt_keras.tokenizers",
     "PRESETS": "tpt_keras.models",
     "TPMultiHeadAttention": "tpt_keras.layers",
     "Transformer": "tpt_keras.models",
@@ -16,7 +17,7 @@ _HOMES = {
     "UsageError": "tpt_keras.errors",
     "load_model": "tpt_keras.models.load_model",
 }
-_ROOMS = ("checkpoints", "decoding", "layers", "models")
+_ROOMS = ("checkpoints", "decoding", "layers", "models", "tokenizers")
 __all__ = [*_HOMES, *_ROOMS]
 
 

@@ -83,8 +83,8 @@ class _Recorder:
 
 
 def make_batches(source, batch_size):
-    from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
     from tpt_keras.data_generators.problem_batches import ProblemBatches
+    from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
     return ProblemBatches(source, CharacterTokenizer(), batch_size)
 

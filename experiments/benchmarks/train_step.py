@@ -96,7 +96,7 @@ def main():
 
 def real_batch(batch_size):
     """Problems of all modules, of middling and similar lengths."""
-    from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
+    from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
     questions, answers = middling_problems(batch_size)
     tokenizer = CharacterTokenizer()

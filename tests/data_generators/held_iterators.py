@@ -15,8 +15,8 @@ import keras
 import tensorflow as tf
 
 from tests.data_generators.list_source import ListSource
-from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
 from tpt_keras.data_generators.problem_batches import ProblemBatches
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 SECONDS = 60
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpt_keras.data_generators import mathematics_modules
-from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
 from tpt_keras.data_generators.mathematics_modules import EXTRAPOLATION_MODULES
 from tpt_keras.data_generators.mathematics_modules import MODULES
 from tpt_keras.data_generators.mathematics_modules import SPLITS
@@ -18,6 +17,7 @@ from tpt_keras.data_generators.mathematics_modules import problem_functions
 from tpt_keras.data_generators.mathematics_modules import select_modules
 from tpt_keras.data_generators.problem_shards import draw_shard
 from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 # They draw one to four problems a second.
 SLOWEST = (

@@ -11,8 +11,8 @@ from tpt_keras.data_generators import official_text
 from tpt_keras.data_generators.mathematics_modules import EXTRAPOLATION_MODULES
 from tpt_keras.data_generators.mathematics_modules import MODULES
 from tpt_keras.data_generators.mathematics_modules import SPLITS
-from tpt_keras.data_generators.vocabulary import CHARACTERS
 from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.vocabulary import CHARACTERS
 
 TEXT = st.text(CHARACTERS, min_size=1, max_size=40)
 GOOD = b"What is 1 + 1?\n2\nWhat is 2 - 3?\n-1\n"

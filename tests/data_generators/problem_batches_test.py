@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.data_generators.list_source import ListSource
 from tests.data_generators.list_source import numbered_source
 from tpt_keras.data_generators import problem_batches
-from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_batches import similar_length_batches
 from tpt_keras.data_generators.problem_mixture import ProblemMixture
 from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 TOKENIZER = CharacterTokenizer()
 

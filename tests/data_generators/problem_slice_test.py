@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data_generators.list_source import numbered_source
-from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
 from tpt_keras.data_generators.permutation import permute
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_slice import ProblemSlice
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 
 def questions_of(source):

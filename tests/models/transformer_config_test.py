@@ -3,9 +3,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tpt_keras.data_generators.vocabulary import MATHEMATICS_VOCABULARY
 from tpt_keras.errors import UsageError
 from tpt_keras.models import TransformerConfig
+from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
 
 VOCABULARY = ("<pad>", "<start>", "<end>", "a", "b")
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tpt_keras.data_generators.vocabulary import CHARACTERS
-from tpt_keras.data_generators.vocabulary import MAX_QUESTION_LENGTH
-from tpt_keras.data_generators.vocabulary import SPECIAL_SYMBOLS
+from tpt_keras.tokenizers.vocabulary import CHARACTERS
+from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
+from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
 
 KNOWN_QUESTIONS = (
     "What is the units digit of 23?",

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tpt_keras.data_generators.vocabulary import CHARACTERS
-from tpt_keras.data_generators.vocabulary import END
-from tpt_keras.data_generators.vocabulary import PAD
-from tpt_keras.data_generators.vocabulary import START
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 from tpt_keras.serving.question_answering import QuestionAnswering
+from tpt_keras.tokenizers.vocabulary import CHARACTERS
+from tpt_keras.tokenizers.vocabulary import END
+from tpt_keras.tokenizers.vocabulary import PAD
+from tpt_keras.tokenizers.vocabulary import START
 
 
 def ask(answering, questions, method="answer"):

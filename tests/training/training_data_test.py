@@ -6,9 +6,9 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.data_generators.list_source import numbered_source
-from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_mixture import ProblemMixture
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.training import training_data
 from tpt_keras.training.training_config import TrainingConfig
 from tpt_keras.training.training_data import data_fingerprints

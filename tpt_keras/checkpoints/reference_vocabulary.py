@@ -9,12 +9,12 @@ import pickle
 from tpt_keras.checkpoints.inert_pickle import MAX_BYTES
 from tpt_keras.checkpoints.torch_file import ZIP_START
 from tpt_keras.checkpoints.torch_file import TorchFile
-from tpt_keras.data_generators.vocabulary import END
-from tpt_keras.data_generators.vocabulary import PAD
-from tpt_keras.data_generators.vocabulary import SPECIAL_SYMBOLS
-from tpt_keras.data_generators.vocabulary import START
-from tpt_keras.data_generators.vocabulary import UNKNOWN
 from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.vocabulary import END
+from tpt_keras.tokenizers.vocabulary import PAD
+from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
+from tpt_keras.tokenizers.vocabulary import START
+from tpt_keras.tokenizers.vocabulary import UNKNOWN
 
 # torchtext's special symbols in its order, and ours.
 REFERENCE_SYMBOLS = {

@@ -10,9 +10,9 @@ Question and answer alternate. An extrapolation module has a name of its own.
 import pathlib
 
 from tpt_keras.data_generators.mathematics_modules import EXTRAPOLATION_MODULES
-from tpt_keras.data_generators.vocabulary import CHARACTERS
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
+from tpt_keras.tokenizers.vocabulary import CHARACTERS
 
 FOLDER = "mathematics_dataset-v1.0"
 _EXTRAPOLATION_OF = {

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tpt_keras.data_generators.function_dataset import function_dataset
 from tpt_keras.data_generators.permutation import permute
-from tpt_keras.data_generators.vocabulary import SPECIAL_SYMBOLS
 from tpt_keras.errors import UsageError
 
 # Batches that are sorted out together. More of them pad less, and take more
@@ -45,15 +44,6 @@ class ProblemBatches:
         self.batch_size = batch_size
         self.seed = seed
         self._error = None
-        ids = {
-            ord(symbol): token_id
-            for symbol, token_id in tokenizer.token_ids.items()
-            if symbol not in SPECIAL_SYMBOLS
-        }
-        # Of every code point up to the highest that is known; the last row
-        # stands for all above.
-        self._token_of_code = np.full(max(ids, default=0) + 2, -1, "int32")
-        self._token_of_code[list(ids)] = list(ids.values())
 
     def __len__(self):
         """Number of examples of an epoch."""
@@ -207,25 +197,9 @@ class ProblemBatches:
 
     def _encode(self, texts):
         """Padded token ids of UTF-8, start and end symbol included."""
-        texts = [text.decode("utf-8", "replace") for text in texts]
-        lengths = np.fromiter(map(len, texts), "int32")
-        codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
-        above_all = len(self._token_of_code) - 1
-        ids = self._token_of_code[np.minimum(codes, above_all)]
-        if ids.size and ids.min() < 0:
-            # Slow, but says which character it is.
-            for text in texts:
-                self.tokenizer.encode(text)
-        batch = np.full(
-            (len(texts), lengths.max(initial=0) + 2),
-            self.tokenizer.pad_id,
-            dtype="int32",
+        return self.tokenizer.encode_batch(
+            [text.decode("utf-8", "replace") for text in texts]
         )
-        is_character = np.arange(batch.shape[1] - 1) < lengths[:, None]
-        batch[:, 0] = self.tokenizer.start_id
-        batch[:, 1:][is_character] = ids
-        batch[np.arange(len(texts)), lengths + 1] = self.tokenizer.end_id
-        return batch
 
 
 def similar_length_batches(question_lengths, answer_lengths, batch_size, rng):

@@ -13,10 +13,10 @@ import typing
 import numpy as np
 
 from tpt_keras.data_generators.mathematics_modules import problem_functions
-from tpt_keras.data_generators.vocabulary import MAX_ANSWER_LENGTH
-from tpt_keras.data_generators.vocabulary import MAX_QUESTION_LENGTH
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
+from tpt_keras.tokenizers.vocabulary import MAX_ANSWER_LENGTH
+from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
 
 # Small, for the slowest modules draw one or two problems a second.
 PROBLEMS_PER_SHARD = 100

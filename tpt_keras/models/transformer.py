@@ -4,7 +4,6 @@ import math
 import keras
 from keras import ops
 
-from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
 from tpt_keras.decoding.beam_search import beam_search
 from tpt_keras.decoding.beam_search import penalty_divisor
 from tpt_keras.decoding.greedy_search import greedy_search
@@ -17,6 +16,7 @@ from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.transformer_config import TransformerConfig
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 
 @keras.saving.register_keras_serializable("tpt_keras")

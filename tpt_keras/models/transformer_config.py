@@ -2,12 +2,12 @@ import collections.abc
 import dataclasses
 import numbers
 
-from tpt_keras.data_generators.vocabulary import MATHEMATICS_VOCABULARY
-from tpt_keras.data_generators.vocabulary import MAX_ANSWER_LENGTH
-from tpt_keras.data_generators.vocabulary import MAX_QUESTION_LENGTH
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.layers.binding import BINDINGS
+from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.vocabulary import MAX_ANSWER_LENGTH
+from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
 
 INITIALIZATIONS = ("paper", "released")
 

@@ -185,7 +185,7 @@ def _write_version(model, answering, export_dir):
 def _write(model, answering, path):
     archive = keras.export.ExportArchive()
     archive.track(model)
-    archive.track(answering.token_of_character)
+    archive.track(answering.tokenizer.token_of_character)
     questions = tf.TensorSpec((None,), tf.string, name="questions")
     for name, function in (
         ("serving_default", answering.answer),

@@ -2,13 +2,8 @@ import functools
 
 import tensorflow as tf
 
-from tpt_keras.data_generators.vocabulary import SPECIAL_SYMBOLS
-
-OK = "OK"
-EMPTY = "EMPTY"
-TOO_LONG = "TOO_LONG"
-UNKNOWN_CHARACTER = "UNKNOWN_CHARACTER"
-INVALID_UTF8 = "INVALID_UTF8"
+from tpt_keras.tokenizers.graph_tokenizer import OK
+from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
 
 
 class QuestionAnswering(tf.Module):
@@ -40,30 +35,10 @@ class QuestionAnswering(tf.Module):
             beam_width=beam_width,
             length_penalty=length_penalty,
         )
-        self._tokenizer = model.tokenizer
+        self.tokenizer = GraphTokenizer(
+            model.tokenizer, model.config.vocabulary_size
+        )
         self._max_length = model.config.max_question_length
-        characters = {
-            symbol: token_id
-            for symbol, token_id in model.tokenizer.token_ids.items()
-            if symbol not in SPECIAL_SYMBOLS
-        }
-        unknown_id = -1
-        self.token_of_character = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(characters), tf.string),
-                tf.constant(list(characters.values()), tf.int32),
-            ),
-            default_value=unknown_id,
-        )
-        # As the tokenizer decodes: special symbols are nothing.
-        symbols = [
-            symbol if symbol in characters else ""
-            for symbol in model.tokenizer.vocabulary
-        ]
-        symbols += ["\N{REPLACEMENT CHARACTER}"] * (
-            model.config.vocabulary_size - len(symbols)
-        )
-        self._symbols = tf.constant(symbols)
 
     def answer(self, questions):
         """Answers questions.
@@ -93,11 +68,11 @@ class QuestionAnswering(tf.Module):
             `log_probs` and `scores`, `(batch, beam_width)`; and of the strings
             `status`, `(batch,)`.
         """
-        token_ids, status = self._tokenize(questions)
-        found = self._search(token_ids)
-        answers = tf.strings.reduce_join(
-            tf.gather(self._symbols, found["token_ids"]), axis=-1
+        token_ids, status = self.tokenizer.encode_questions(
+            questions, self._max_length
         )
+        found = self._search(token_ids)
+        answers = self.tokenizer.decode(found["token_ids"])
         is_ok = tf.equal(status, OK)[:, tf.newaxis]
         return {
             "answers": tf.where(is_ok, answers, ""),
@@ -105,41 +80,3 @@ class QuestionAnswering(tf.Module):
             "scores": tf.where(is_ok, found["scores"], 0.0),
             "status": status,
         }
-
-    def _tokenize(self, questions):
-        """Token ids `(batch, source_length)` and status `(batch,)`."""
-        is_valid = tf.equal(
-            questions,
-            tf.strings.unicode_transcode(
-                questions, "UTF-8", "UTF-8", errors="ignore"
-            ),
-        )
-        # What cannot be answered is replaced before anything is computed.
-        lengths = tf.strings.length(
-            tf.where(is_valid, questions, ""), unit="UTF8_CHAR"
-        )
-        is_short = lengths <= self._max_length
-        characters = tf.strings.unicode_split(
-            tf.where(is_valid & is_short, questions, ""), "UTF-8"
-        )
-        ids = self.token_of_character[characters]
-        is_known = tf.reduce_all(ids >= 0, axis=-1)
-        status = tf.fill(tf.shape(questions), OK)
-        for is_fine, reason in (
-            (is_known, UNKNOWN_CHARACTER),
-            (lengths > 0, EMPTY),
-            (is_short, TOO_LONG),
-            (is_valid, INVALID_UTF8),
-        ):
-            status = tf.where(is_fine, status, reason)
-        ids = tf.ragged.boolean_mask(ids, ids >= 0)
-        frame = tf.ones_like(questions, tf.int32)[:, tf.newaxis]
-        ids = tf.concat(
-            [
-                frame * self._tokenizer.start_id,
-                ids,
-                frame * self._tokenizer.end_id,
-            ],
-            axis=1,
-        )
-        return ids.to_tensor(self._tokenizer.pad_id), status

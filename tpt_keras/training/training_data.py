@@ -5,13 +5,13 @@ import hashlib
 
 import numpy as np
 
-from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
 from tpt_keras.data_generators.prepared_data import problem_sources
 from tpt_keras.data_generators.prepared_data import train_splits
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_mixture import ProblemMixture
 from tpt_keras.data_generators.problem_slice import ProblemSlice
 from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 # Problems of a module that its fingerprint is made of.
 _FINGERPRINTED = 64

@@ -1,16 +1,18 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpt_keras.data_generators.character_tokenizer import CharacterTokenizer
-from tpt_keras.data_generators.vocabulary import CHARACTERS
-from tpt_keras.data_generators.vocabulary import END
-from tpt_keras.data_generators.vocabulary import MATHEMATICS_VOCABULARY
-from tpt_keras.data_generators.vocabulary import PAD
-from tpt_keras.data_generators.vocabulary import START
-from tpt_keras.data_generators.vocabulary import UNKNOWN
 from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+from tpt_keras.tokenizers.vocabulary import CHARACTERS
+from tpt_keras.tokenizers.vocabulary import END
+from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.vocabulary import PAD
+from tpt_keras.tokenizers.vocabulary import START
+from tpt_keras.tokenizers.vocabulary import UNKNOWN
 
 TOKENIZER = CharacterTokenizer()
 QUESTIONS = st.text(CHARACTERS, min_size=1, max_size=160)
@@ -39,14 +41,28 @@ def test_encode_questions_pads_at_the_end(questions):
         assert TOKENIZER.decode(row) == question
 
 
+@given(st.lists(st.text(CHARACTERS, max_size=160), min_size=1, max_size=5))
+def test_a_batch_is_what_one_by_one_gives(texts):
+    batch = TOKENIZER.encode_batch(texts)
+    assert batch.dtype == "int32"
+    assert batch.shape == (len(texts), max(map(len, texts)) + 2)
+    for row, text in zip(batch, texts):
+        ids = TOKENIZER.encode(text)
+        padding = [TOKENIZER.pad_id] * (len(row) - len(ids))
+        assert row.tolist() == [*ids, *padding]
+
+
 @given(
     st.text(CHARACTERS, max_size=20),
     st.characters(exclude_characters=CHARACTERS),
     st.text(CHARACTERS, max_size=20),
 )
 def test_error_names_character_and_position(before, character, after):
+    text = before + character + after
     with pytest.raises(UsageError) as error:
-        TOKENIZER.encode(before + character + after)
+        TOKENIZER.encode(text)
+    with pytest.raises(UsageError, match=re.escape(str(error.value))):
+        TOKENIZER.encode_batch(["", text, character])
     message = str(error.value)
     assert f"character {character!r} (position {len(before)} of" in message
     assert repr(CHARACTERS) in message

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
+
+MAX_LENGTH = 6
+TOKENIZER = CharacterTokenizer(
+    ("<end>", "<unknown>", *"1+=é÷π日🙂", "<pad>", "<start>")
+)
+IN_GRAPH = GraphTokenizer(TOKENIZER, vocabulary_size=20)
+# Known characters for the most part, and some more than are taken.
+TEXTS = st.lists(
+    st.text("1+=é÷π日🙂", max_size=MAX_LENGTH + 2) | st.text(max_size=4),
+    min_size=1,
+    max_size=5,
+)
+
+
+def reason_to_refuse(text):
+    """The status that the tokenizer's own error stands for."""
+    try:
+        TOKENIZER.encode_questions([text], MAX_LENGTH)
+    except UsageError as error:
+        [status] = [
+            status
+            for part, status in {
+                "is empty": "EMPTY",
+                "Shorten it": "TOO_LONG",
+                "not in the vocabulary": "UNKNOWN_CHARACTER",
+            }.items()
+            if part in str(error)
+        ]
+        return status
+    return "OK"
+
+
+@given(TEXTS)
+def test_encodes_as_the_tokenizer_does(texts):
+    ids, status = IN_GRAPH.encode_questions(
+        tf.constant([text.encode() for text in texts]), MAX_LENGTH
+    )
+    status = [value.decode() for value in status.numpy()]
+    assert status == [reason_to_refuse(text) for text in texts]
+    good = [text for text, state in zip(texts, status) if state == "OK"]
+    if good:
+        expected = TOKENIZER.encode_questions(good, MAX_LENGTH)
+        encoded = ids.numpy()[np.array(status) == "OK"]
+        length = expected.shape[1]
+        np.testing.assert_array_equal(encoded[:, :length], expected)
+        assert np.all(encoded[:, length:] == TOKENIZER.pad_id)
+
+
+@given(st.lists(st.integers(0, 19), min_size=MAX_LENGTH, max_size=MAX_LENGTH))
+def test_decodes_as_the_tokenizer_does(ids):
+    # As models answer: with nothing but padding behind the end.
+    if TOKENIZER.end_id in ids:
+        end = ids.index(TOKENIZER.end_id)
+        ids[end + 1 :] = [TOKENIZER.pad_id] * (MAX_LENGTH - end - 1)
+    decoded = IN_GRAPH.decode(tf.constant([[ids]]))
+    assert decoded.shape == (1, 1)
+    assert decoded.numpy()[0, 0].decode() == TOKENIZER.decode(ids)
+
+
+@pytest.mark.parametrize("damaged", [b"1\xff", b"\xed\xa0\xbd", b"\xe6\x97"])
+def test_bytes_that_are_no_text(damaged):
+    ids, status = IN_GRAPH.encode_questions(
+        tf.constant([damaged, b"1"]), MAX_LENGTH
+    )
+    assert status.numpy().tolist() == [b"INVALID_UTF8", b"OK"]
+    assert ids.numpy()[1].tolist() == [*TOKENIZER.encode("1")]

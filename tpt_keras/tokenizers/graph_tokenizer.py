@@ -1,0 +1,110 @@
+import tensorflow as tf
+
+from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
+
+OK = "OK"
+EMPTY = "EMPTY"
+TOO_LONG = "TOO_LONG"
+UNKNOWN_CHARACTER = "UNKNOWN_CHARACTER"
+INVALID_UTF8 = "INVALID_UTF8"
+
+_UNKNOWN_ID = -1
+
+
+class GraphTokenizer(tf.Module):
+    """A `CharacterTokenizer` of string tensors, for an exported model.
+
+    It raises nothing: every question has a status that says whether, and if
+    not, why not, it can be encoded.
+
+    Args:
+        tokenizer: The `CharacterTokenizer`.
+        vocabulary_size: Number of ids that `decode` takes, those without a
+            symbol included.
+    """
+
+    def __init__(self, tokenizer, vocabulary_size):
+        super().__init__(name="tokenizer")
+        self._tokenizer = tokenizer
+        characters = {
+            symbol: token_id
+            for symbol, token_id in tokenizer.token_ids.items()
+            if symbol not in SPECIAL_SYMBOLS
+        }
+        self.token_of_character = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.constant(list(characters), tf.string),
+                tf.constant(list(characters.values()), tf.int32),
+            ),
+            default_value=_UNKNOWN_ID,
+        )
+        # As the tokenizer decodes: special symbols are nothing.
+        symbols = [
+            symbol if symbol in characters else ""
+            for symbol in tokenizer.vocabulary
+        ]
+        symbols += ["\N{REPLACEMENT CHARACTER}"] * (
+            vocabulary_size - len(symbols)
+        )
+        self._symbols = tf.constant(symbols)
+
+    def encode_questions(self, questions, max_length):
+        """Questions as one padded batch.
+
+        Args:
+            questions: String tensor `(batch,)`.
+            max_length: Most characters that a question may have.
+
+        Returns:
+            Token ids `(batch, longest question + 2)`, int32, of an empty
+            question where it cannot be encoded; and the strings `status`,
+            `(batch,)`.
+        """
+        is_valid = tf.equal(
+            questions,
+            tf.strings.unicode_transcode(
+                questions, "UTF-8", "UTF-8", errors="ignore"
+            ),
+        )
+        # What cannot be answered is replaced before anything is computed.
+        lengths = tf.strings.length(
+            tf.where(is_valid, questions, ""), unit="UTF8_CHAR"
+        )
+        is_short = lengths <= max_length
+        characters = tf.strings.unicode_split(
+            tf.where(is_valid & is_short, questions, ""), "UTF-8"
+        )
+        ids = self.token_of_character[characters]
+        is_known = tf.reduce_all(ids != _UNKNOWN_ID, axis=-1)
+        status = tf.fill(tf.shape(questions), OK)
+        for is_fine, reason in (
+            (is_known, UNKNOWN_CHARACTER),
+            (lengths > 0, EMPTY),
+            (is_short, TOO_LONG),
+            (is_valid, INVALID_UTF8),
+        ):
+            status = tf.where(is_fine, status, reason)
+        ids = tf.ragged.boolean_mask(ids, ids != _UNKNOWN_ID)
+        frame = tf.ones_like(questions, tf.int32)[:, tf.newaxis]
+        ids = tf.concat(
+            [
+                frame * self._tokenizer.start_id,
+                ids,
+                frame * self._tokenizer.end_id,
+            ],
+            axis=1,
+        )
+        return ids.to_tensor(self._tokenizer.pad_id), status
+
+    def decode(self, token_ids):
+        """The strings of answers that are padded behind their end symbol.
+
+        Args:
+            token_ids: int32 tensor `(..., length)`.
+
+        Returns:
+            String tensor `(...)`.
+        """
+        return tf.strings.reduce_join(
+            tf.gather(self._symbols, token_ids), axis=-1
+        )
