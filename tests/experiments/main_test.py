@@ -1,6 +1,7 @@
 """The list of the commands, their help, and how messages name them."""
 
 import ast
+import dataclasses
 import os
 import pathlib
 import sys
@@ -16,6 +17,8 @@ from tests.experiments.command import assert_refused
 from tests.experiments.command import run_alone
 from tests.experiments.command import run_python
 from tpt_keras.errors import command
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.training_config import TrainingConfig
 
 COMMANDS = sorted(
     ".".join(path.relative_to(ROOT / "experiments").with_suffix("").parts)
@@ -80,6 +83,12 @@ def test_help(run, name):
         and isinstance(call.func, ast.Attribute)
         and call.func.attr.startswith("DEFINE_")
     }
+    if name == "train":
+        defined |= {
+            field.name
+            for config_class in (TrainingConfig, RunOptions)
+            for field in dataclasses.fields(config_class)
+        }
     assert shown == defined
     assert max(map(len, lines)) <= 80
 

@@ -46,7 +46,7 @@ def test_modules_must_be_named():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("module_weights", ("abc",), "must be numbers.*abc"),
+        ("module_weights", ("abc",), "takes name=weight.*abc"),
         ("module_weights", (1.0, 2.0), "2 module_weights for 1 modules"),
         ("module_weights", (float("nan"),), "positive and finite.*nan"),
         ("module_weights", (float("inf"),), "positive and finite.*inf"),
@@ -70,6 +70,8 @@ def test_weights_by_name():
     modules = ("a", "b", "c")
     assert parse_module_weights(["c=2", " a = 0.5"], modules) == (0.5, 1.0, 2.0)
     assert parse_module_weights([], modules) == ()
+    config = TrainingConfig(modules, module_weights=["b=3"])
+    assert config.module_weights == (1.0, 3.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ class RunOptions:
             sequence accuracy after which a training ends. `0`: never.
         evaluation_examples: Problems of every module and split that an
             evaluation looks at.
-        profile_steps: First and last step of a profile for TensorBoard.
+        profile_steps: First and last step of a profile for TensorBoard:
+            `100,110`.
 
     Raises:
         UsageError: If a value makes no sense.

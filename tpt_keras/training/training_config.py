@@ -19,8 +19,9 @@ class TrainingConfig:
         modules: Names of the modules to train on.
         data_dir: Folder that `experiments.prepare_data` filled.
         dataset: `"mathematics_dataset"`, or tfds's stock `"math_dataset"`.
-        module_weights: Shares of the modules, one number each, in the order
-            of `modules`. Defaults to the same for all.
+        module_weights: Shares of the modules by name:
+            `numbers__gcd=2,numbers__place_value=0.5`. One that is not named
+            has 1. In Python also one number each, in the order of `modules`.
         train_steps: Number of optimizer steps.
         batch_size: Problems in a batch.
         optimizer: `"adam"` or `"lion"`.
@@ -28,7 +29,7 @@ class TrainingConfig:
         schedule: `"constant"`, or `"cosine"`: down to zero at the last step.
         warmup_steps: Steps over which the learning rate rises from zero.
         beta_1: The optimizer's decay of the first moment.
-        beta_2: Its decay of the second moment.
+        beta_2: The optimizer's decay of the second moment.
         adam_epsilon: Adam's epsilon.
         weight_decay: Share of a weight, times the learning rate, that a step
             takes off it.
@@ -42,16 +43,15 @@ class TrainingConfig:
             or `"mixed_float16"`, the last with loss scaling.
         seed: Seed of weights, order and dropout.
         init_from: Folder of a model to start with the weights of: its best
-            one, or its last one where there is no best. Defaults to new
-            weights.
+            one, or its last one where there is no best. Empty: new weights.
 
     Raises:
         UsageError: If a value makes no sense.
     """
 
     modules: tuple
-    data_dir: str
-    train_steps: int
+    data_dir: str = "data"
+    train_steps: int = 1_000_000
     dataset: str = "mathematics_dataset"
     module_weights: tuple = ()
     batch_size: int = 1024
@@ -75,13 +75,12 @@ class TrainingConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "modules", tuple(self.modules))
-        try:
-            weights = tuple(map(float, self.module_weights))
-        except ValueError:
-            raise UsageError(
-                f"module_weights must be numbers. Received: "
-                f"{', '.join(map(str, self.module_weights))}."
-            ) from None
+        if not self.modules:
+            raise UsageError("modules must name at least one module.")
+        weights = self.module_weights
+        if any(isinstance(weight, str) for weight in weights):
+            weights = parse_module_weights(weights, self.modules)
+        weights = tuple(map(float, weights))
         object.__setattr__(self, "module_weights", weights)
         if weights and len(weights) != len(self.modules):
             raise UsageError(
@@ -93,8 +92,6 @@ class TrainingConfig:
                 f"module_weights must be positive and finite. Received: "
                 f"{', '.join(map(str, weights))}."
             )
-        if not self.modules:
-            raise UsageError("modules must name at least one module.")
         check_names("schedule", [self.schedule], SCHEDULES)
         check_names("optimizer", [self.optimizer], OPTIMIZERS)
         check_names("precision", [self.precision], PRECISIONS)

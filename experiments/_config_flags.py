@@ -1,0 +1,53 @@
+"""Flags that are a dataclass's fields, which alone declares them."""
+
+import dataclasses
+import inspect
+import re
+
+from absl import flags
+
+# Whoever calls `define` is to have the flags, in his help too.
+flags.disclaim_key_flags()
+
+_KINDS = {
+    bool: flags.DEFINE_bool,
+    float: flags.DEFINE_float,
+    int: flags.DEFINE_integer,
+    str: flags.DEFINE_string,
+    tuple: flags.DEFINE_list,
+}
+
+
+def define(config_class, leave_out=()):
+    """Defines a flag for every field: its name, type, default and help.
+
+    Args:
+        config_class: A dataclass whose docstring describes its `Args`.
+        leave_out: Names of fields whose flags are something else.
+    """
+    descriptions = _descriptions(config_class)
+    for field in dataclasses.fields(config_class):
+        if field.name not in leave_out:
+            default = field.default
+            if field.type is tuple:
+                default = list(default)
+            _KINDS[field.type](field.name, default, descriptions[field.name])
+
+
+def values(config_class):
+    """What the flags of a dataclass's fields hold, by name."""
+    return {
+        field.name: flags.FLAGS[field.name].value
+        for field in dataclasses.fields(config_class)
+    }
+
+
+def _descriptions(config_class):
+    """What a docstring in Google's style says of every argument, plainly."""
+    _, _, section = inspect.getdoc(config_class).partition("\nArgs:\n")
+    section = section.partition("\n\n")[0]
+    arguments = re.split(r"^    (\w+): ", section, flags=re.MULTILINE)[1:]
+    return {
+        name: " ".join(text.replace("`", "").split())
+        for name, text in zip(arguments[::2], arguments[1::2])
+    }
