@@ -95,7 +95,7 @@ def make_texts(modules, beam_options):
     from tpt_keras.data_generators.problem_generation import generate_modules
 
     if FLAGS.source == "official":
-        return official_archive.find_text_dir(
+        return official_archive.fetch_official_text(
             FLAGS.data_dir, modules, FLAGS.archive
         )
     text_dir = pathlib.Path(FLAGS.data_dir) / (

@@ -18,7 +18,7 @@ from tests.data_generators.files import tree
 from tpt_keras.data_generators import official_archive
 from tpt_keras.data_generators import official_text
 from tpt_keras.data_generators.mathematics_modules import SPLITS
-from tpt_keras.data_generators.official_archive import find_text_dir
+from tpt_keras.data_generators.official_archive import fetch_official_text
 from tpt_keras.data_generators.prepared_data import prepare_dataset
 from tpt_keras.errors import UsageError
 from tpt_keras.files import LOCK_FILE
@@ -53,7 +53,7 @@ def texts(folder):
 
 def refusal(*arguments, **kwargs):
     with pytest.raises(UsageError) as error:
-        find_text_dir(*arguments, **kwargs)
+        fetch_official_text(*arguments, **kwargs)
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -63,7 +63,7 @@ def test_from_the_archive(archive, text_dir, tmp_path, as_text):
     data_dir = tmp_path / "data"
     if as_text:
         data_dir, archive = str(data_dir), str(archive)
-    folder = find_text_dir(data_dir, MODULES, archive)
+    folder = fetch_official_text(data_dir, MODULES, archive)
     assert folder == tmp_path / "data" / "official"
     assert texts(folder) == texts(text_dir)
     # Only what was asked for was unpacked.
@@ -80,26 +80,26 @@ def test_a_name_with_a_dot_before(text_dir, tmp_path):
             text_dir / official_text.FOLDER,
             arcname=f"./{official_text.FOLDER}",
         )
-    folder = find_text_dir(tmp_path, MODULES, archive)
+    folder = fetch_official_text(tmp_path, MODULES, archive)
     assert texts(folder) == texts(text_dir)
 
 
 def test_more_modules_later(archive, text_dir, tmp_path):
-    folder = find_text_dir(tmp_path, MODULES[:1], archive)
+    folder = fetch_official_text(tmp_path, MODULES[:1], archive)
     first = {path: path.stat().st_mtime_ns for path in folder.rglob("*.txt")}
     assert len(first) == 5
-    assert find_text_dir(tmp_path, MODULES, archive) == folder
+    assert fetch_official_text(tmp_path, MODULES, archive) == folder
     assert texts(folder) == texts(text_dir)
     assert first == {path: path.stat().st_mtime_ns for path in first}
     # With all there, the archive is not read again.
     wrong = tmp_path / "wrong.tar.gz"
     wrong.write_bytes(b"")
-    assert find_text_dir(tmp_path, MODULES, wrong) == folder
+    assert fetch_official_text(tmp_path, MODULES, wrong) == folder
 
 
 def test_from_the_unpacked_folder(text_dir, tmp_path):
     for folder in (text_dir, text_dir / official_text.FOLDER):
-        assert find_text_dir(tmp_path, MODULES, str(folder)) == text_dir
+        assert fetch_official_text(tmp_path, MODULES, str(folder)) == text_dir
     assert list(tmp_path.iterdir()) == []
 
 
@@ -137,7 +137,7 @@ def test_an_archive_that_is_cut_off(archive, text_dir, tmp_path, kept):
         if name.endswith(".txt"):
             name = name.partition(f"{official_text.FOLDER}/")[2]
             assert content == texts(text_dir)[name]
-    folder = find_text_dir(tmp_path / "data", MODULES, archive)
+    folder = fetch_official_text(tmp_path / "data", MODULES, archive)
     assert texts(folder) == texts(text_dir)
 
 
@@ -195,7 +195,7 @@ def test_an_archive_with_any_damage(small_archives, suffix, data):
         root = folder / "data" / "official" / official_text.FOLDER
         message = None
         try:
-            find_text_dir(folder / "data", [SMALL], path)
+            fetch_official_text(folder / "data", [SMALL], path)
         except UsageError as error:
             message = str(error)
         unpacked = tree(root)
@@ -239,7 +239,7 @@ def test_every_compression(small_archives, tmp_path, suffix):
     archives, expected = small_archives
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(archives[suffix])
-    folder = find_text_dir(tmp_path, [SMALL], path)
+    folder = fetch_official_text(tmp_path, [SMALL], path)
     assert tree(folder / official_text.FOLDER) == expected
 
 
@@ -261,7 +261,7 @@ def test_a_full_disk(small_archives, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "copyfileobj", copyfileobj)
     # Not the archive's fault.
     with pytest.raises(OSError, match="No space left"):
-        find_text_dir(tmp_path / "data", [SMALL], path)
+        fetch_official_text(tmp_path / "data", [SMALL], path)
 
 
 def test_one_process_unpacks(small_archives, tmp_path, monkeypatch):
@@ -274,7 +274,7 @@ def test_one_process_unpacks(small_archives, tmp_path, monkeypatch):
         copyfileobj(*args)
 
     monkeypatch.setattr(shutil, "copyfileobj", meanwhile)
-    folder = find_text_dir(tmp_path, [SMALL], path)
+    folder = fetch_official_text(tmp_path, [SMALL], path)
     assert tree(folder / official_text.FOLDER) == small_archives[1]
     assert f"unpacks an archive in the folder '{folder}'" in messages[0]
 
@@ -286,7 +286,7 @@ def test_what_a_killed_process_left_is_removed(small_archives, tmp_path):
     left = root / "train-easy" / f"{PARTIAL}01234567-{SMALL}.txt"
     left.parent.mkdir(parents=True)
     left.write_text("half")
-    find_text_dir(tmp_path, [SMALL], path)
+    fetch_official_text(tmp_path, [SMALL], path)
     assert tree(root) == small_archives[1]
 
 
@@ -307,7 +307,7 @@ def test_a_download(archive, text_dir, tmp_path, monkeypatch):
         return str(archive)
 
     monkeypatch.setattr(keras.utils, "get_file", get_file)
-    folder = find_text_dir(tmp_path, MODULES)
+    folder = fetch_official_text(tmp_path, MODULES)
     assert texts(folder) == texts(text_dir)
     ((name, origin, kwargs),) = asked
     assert name == "mathematics_dataset-v1.0.tar.gz"
@@ -322,7 +322,7 @@ def test_a_download_is_told_in_plain_lines(
     monkeypatch.setattr(official_archive, "URL", archive.as_uri())
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     monkeypatch.setattr(official_archive, "SHA256", digest)
-    folder = find_text_dir(tmp_path, MODULES)
+    folder = fetch_official_text(tmp_path, MODULES)
     assert texts(folder) == texts(text_dir)
     # Not the bar that Keras would draw.
     assert capsys.readouterr().out == f"Downloading {archive.as_uri()}.\n"
@@ -359,7 +359,7 @@ def test_a_download_that_fails(tmp_path, monkeypatch, error):
 def test_official_and_generated_are_read_alike(
     archive, data_dir, text_dir, tmp_path
 ):
-    folder = find_text_dir(tmp_path, MODULES, archive)
+    folder = fetch_official_text(tmp_path, MODULES, archive)
     for module in MODULES:
         builder = prepare_dataset(module, tmp_path, folder)
         # The released archive tells nothing of how it was made.

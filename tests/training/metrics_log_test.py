@@ -31,7 +31,8 @@ ROWS = [
 
 
 def write(folder, rows, step=0):
-    log = MetricsLog(folder, step)
+    log = MetricsLog(folder)
+    log.drop_after(step)
     for row in rows:
         log.write(row)
 
@@ -79,7 +80,8 @@ def test_nothing_there(tmp_path):
 )
 def test_going_on_drops_what_comes_later(tmp_path, step, kept):
     write(tmp_path, ROWS)
-    log = MetricsLog(tmp_path, step)
+    log = MetricsLog(tmp_path)
+    log.drop_after(step)
     assert read_metrics(tmp_path) == ROWS[:kept]
     log.write({"step": 100, "loss": 1.0})
     assert read_metrics(tmp_path) == [
@@ -124,7 +126,7 @@ def test_a_damaged_line_is_survived(tmp_path, line):
     lines.insert(1, line)
     path.write_bytes(b"\n".join(lines) + b"\n")
     assert read_metrics(tmp_path) == ROWS
-    MetricsLog(tmp_path, step=4)
+    MetricsLog(tmp_path).drop_after(4)
     assert read_metrics(tmp_path) == ROWS[:2]
 
 
@@ -139,7 +141,6 @@ def test_not_finite(tmp_path):
 def test_a_full_disk_is_named(tmp_path):
     log = MetricsLog(tmp_path)
     path = tmp_path / "metrics.jsonl"
-    path.unlink()
     path.symlink_to("/dev/full")
     with pytest.raises(OSError, match=r"No space left.*metrics\.jsonl"):
         log.write(ROWS[0])
@@ -156,9 +157,9 @@ def test_the_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(pathlib.Path, "write_text", write_half)
         with pytest.raises(OSError, match="full"):
-            MetricsLog(tmp_path, step=4)
+            MetricsLog(tmp_path).drop_after(4)
     assert read_metrics(tmp_path) == ROWS
-    MetricsLog(tmp_path, step=4)
+    MetricsLog(tmp_path).drop_after(4)
     assert read_metrics(tmp_path) == ROWS[:2]
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [
         "metrics.jsonl"

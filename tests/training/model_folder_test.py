@@ -29,16 +29,16 @@ def save(model, model_dir, best=False):
 
 def test_writes_and_reads(tmp_path):
     folder = tmp_path / "not" / "there yet"
-    model_folder.write_config(folder, CONFIG)
+    model_folder.ensure_config(folder, CONFIG)
     assert model_folder.read_config(folder) == json.loads(json.dumps(CONFIG))
     assert [path.name for path in folder.iterdir()] == ["config.json"]
 
 
 def test_the_same_again_is_fine(tmp_path):
-    model_folder.write_config(tmp_path, CONFIG)
+    model_folder.ensure_config(tmp_path, CONFIG)
     before = (tmp_path / "config.json").stat()
     # Tuples become JSON's lists, which must not pass for a difference.
-    model_folder.write_config(tmp_path, CONFIG)
+    model_folder.ensure_config(tmp_path, CONFIG)
     assert (tmp_path / "config.json").stat() == before
 
 
@@ -66,9 +66,9 @@ def test_the_same_again_is_fine(tmp_path):
     ],
 )
 def test_another_configuration_is_refused(tmp_path, other, difference):
-    model_folder.write_config(tmp_path, CONFIG)
+    model_folder.ensure_config(tmp_path, CONFIG)
     with pytest.raises(UsageError) as caught:
-        model_folder.write_config(tmp_path, other)
+        model_folder.ensure_config(tmp_path, other)
     message = str(caught.value)
     assert f"({difference})" in message
     assert repr(str(tmp_path)) in message
@@ -85,10 +85,10 @@ def test_an_interrupted_write_leaves_no_configuration(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.write_text", write_half)
         with pytest.raises(OSError, match="full"):
-            model_folder.write_config(tmp_path, CONFIG)
+            model_folder.ensure_config(tmp_path, CONFIG)
     with pytest.raises(UsageError):
         model_folder.read_config(tmp_path)
-    model_folder.write_config(tmp_path, CONFIG)
+    model_folder.ensure_config(tmp_path, CONFIG)
     assert model_folder.read_config(tmp_path)["training"] == CONFIG["training"]
 
 
@@ -124,7 +124,7 @@ def test_reading_what_is_damaged(tmp_path, content):
     for access in (
         lambda: model_folder.read_config(tmp_path),
         lambda: model_folder.check_config(tmp_path, CONFIG),
-        lambda: model_folder.write_config(tmp_path, CONFIG),
+        lambda: model_folder.ensure_config(tmp_path, CONFIG),
     ):
         with pytest.raises(UsageError, match="damaged") as caught:
             access()
@@ -157,7 +157,7 @@ def test_a_training_of_version_0_2_goes_on(of_version_0_2):
     assert "data" not in old
     new = asked_for(old)
     model_folder.check_config(folder, new)
-    model_folder.write_config(folder, new)
+    model_folder.ensure_config(folder, new)
     assert model_folder.read_config(folder) == json.loads(json.dumps(new))
 
 
@@ -180,13 +180,13 @@ def test_a_training_of_a_newer_version(of_version_0_2):
     with pytest.raises(
         UsageError, match=r"training\.curriculum: hard there, not known here"
     ):
-        model_folder.write_config(folder, asked_for(old))
+        model_folder.ensure_config(folder, asked_for(old))
 
 
 def test_data_that_was_moved(of_version_0_2):
     folder, old = of_version_0_2
-    model_folder.write_config(folder, asked_for(old))
-    model_folder.write_config(folder, asked_for(old, data_dir="elsewhere"))
+    model_folder.ensure_config(folder, asked_for(old))
+    model_folder.ensure_config(folder, asked_for(old, data_dir="elsewhere"))
     config = model_folder.read_config(folder)
     assert config["training"]["data_dir"] == "elsewhere"
 
@@ -194,11 +194,11 @@ def test_data_that_was_moved(of_version_0_2):
 @pytest.mark.parametrize("data_dir", ["data", "elsewhere"])
 def test_data_that_was_made_again(of_version_0_2, data_dir):
     folder, old = of_version_0_2
-    model_folder.write_config(folder, asked_for(old))
+    model_folder.ensure_config(folder, asked_for(old))
     before = model_folder.read_config(folder)
     new = {**asked_for(old, data_dir=data_dir), "data": {MODULE: "fedc"}}
     with pytest.raises(UsageError) as caught:
-        model_folder.write_config(folder, new)
+        model_folder.ensure_config(folder, new)
     message = str(caught.value)
     for part in (MODULE, repr(data_dir), str(folder), "--data_dir"):
         assert part in message
@@ -215,7 +215,7 @@ def test_more_steps(of_version_0_2):
     # Nothing was prolonged yet, and it is not finished for that.
     assert model_folder.is_finished(folder, asked_for(old))
     assert not model_folder.is_finished(folder, longer)
-    model_folder.write_config(folder, longer)
+    model_folder.ensure_config(folder, longer)
     assert not model_folder.is_finished(folder, longer)
     assert not (folder / "model.keras").exists()
     assert (folder / f"model-{steps}.keras").read_text() == "whole"
@@ -228,7 +228,7 @@ def test_more_steps_of_a_schedule_that_ends(of_version_0_2):
     old["training"]["schedule"] = "cosine"
     (folder / "config.json").write_text(json.dumps(old))
     with pytest.raises(UsageError) as caught:
-        model_folder.write_config(folder, asked_for(old, train_steps=9))
+        model_folder.ensure_config(folder, asked_for(old, train_steps=9))
     message = str(caught.value)
     assert "train_steps: 8 there, 9 here" in message
     assert "cosine schedule ends" in message

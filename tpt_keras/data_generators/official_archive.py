@@ -25,8 +25,8 @@ URL = (
 SHA256 = "def638343403cb9ed60437d6b684c859dd23b72779f5cc5661b0a31e67c58576"
 
 
-def find_text_dir(data_dir, modules, archive=None):
-    """The folder that holds `mathematics_dataset-v1.0`, unpacked.
+def fetch_official_text(data_dir, modules, archive=None):
+    """Downloads and unpacks what is not there yet.
 
     Args:
         data_dir: The data folder, to download and to unpack to.
@@ -35,7 +35,7 @@ def find_text_dir(data_dir, modules, archive=None):
             Defaults to a download.
 
     Returns:
-        A path.
+        Path of the folder that holds `mathematics_dataset-v1.0`.
 
     Raises:
         UsageError: If there is no such archive, it is damaged or not the right

@@ -24,14 +24,18 @@ class MetricsLog:
 
     Args:
         model_dir: Folder of the training.
-        step: Step that the training goes on from: rows behind it are dropped.
     """
 
-    def __init__(self, model_dir, step=0):
+    def __init__(self, model_dir):
         self._folder = pathlib.Path(model_dir)
         self._path = self._folder / METRICS_FILE
         self._writers = {}
-        rows = [row for row in read_metrics(model_dir) if row["step"] <= step]
+
+    def drop_after(self, step):
+        """Drops the rows behind the step that a training goes on from."""
+        rows = [
+            row for row in read_metrics(self._folder) if row["step"] <= step
+        ]
         with whole_file(self._path) as partial:
             partial.write_text("".join(json.dumps(row) + "\n" for row in rows))
 

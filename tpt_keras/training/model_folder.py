@@ -73,8 +73,10 @@ def check_config(model_dir, config):
         check_same_training(model_dir, read_config(model_dir), _as_read(config))
 
 
-def write_config(model_dir, config):
-    """Writes the configuration, or checks that it is the folder's own.
+def ensure_config(model_dir, config):
+    """Makes sure that the folder is this training's, by its configuration.
+
+    It is written where there is none, and otherwise has to be the same.
 
     The finished model of a training that is prolonged is the finished one no
     longer, and gets another name.
@@ -141,7 +143,7 @@ def save_finished_model(model, model_dir, config):
         model_dir: The folder; made where it is not there.
         config: Dict of the resolved configuration.
     """
-    write_config(model_dir, config)
+    ensure_config(model_dir, config)
     _save(model, pathlib.Path(model_dir) / MODEL_FILE)
 
 

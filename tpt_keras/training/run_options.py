@@ -10,7 +10,9 @@ ON_NAN = ("stop", "rollback")
 class RunOptions:
     """How a training is run: what may change from one run to the next.
 
-    None of it decides what is learned, but for rounding.
+    None of it changes what is learned, but for rounding, with two exceptions:
+    `on_nan="rollback"` leaves out the batches that failed, and
+    `max_steps_without_improvement` ends a training early.
 
     Args:
         gradient_accumulation_steps: Micro-batches that every batch is cut

@@ -105,7 +105,7 @@ def train(
             output_dir = pathlib.Path(
                 stack.enter_context(tempfile.TemporaryDirectory())
             )
-        model_folder.write_config(output_dir, record)
+        model_folder.ensure_config(output_dir, record)
         keras.utils.set_random_seed(config.seed)
         with strategy.scope():
             trainer = _make_trainer(model_config, config, options)
@@ -312,6 +312,8 @@ def _fit_intervals(
         mix = module_mix(training, config, data_step)
         return f"learning rate {rate:.3g}; its batch: {mix}"
 
+    log = MetricsLog(model_dir)
+    log.drop_after(step)
     callbacks = [
         FiniteLoss(describe, steps_before),
         IntervalEnd(
@@ -319,7 +321,7 @@ def _fit_intervals(
             config,
             options,
             lambda: _evaluation(trainer, config, options, validation),
-            MetricsLog(model_dir, step),
+            log,
             lambda: model_folder.save_best_model(
                 trainer.transformer, model_dir
             ),
