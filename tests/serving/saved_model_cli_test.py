@@ -1,4 +1,7 @@
-"""TensorFlow's own tool reads an export, asks it and finds nothing wrong."""
+"""TensorFlow alone reads an export, asks it and finds nothing wrong.
+
+Its own tool does, and its loader, in a process without this project.
+"""
 
 import json
 import re
@@ -8,6 +11,8 @@ import sys
 import numpy as np
 import pytest
 
+from tests.serving.export_test import QUESTIONS
+
 pytestmark = pytest.mark.slow
 
 QUESTION = "What is the units digit of 23?"
@@ -15,11 +20,20 @@ N_BEST_QUESTIONS = ["1", QUESTION]
 
 # Importing TensorFlow takes longer than any of the commands.
 SCRIPT = """
-import json, sys
+import json, pathlib, sys
+import tensorflow as tf
 from absl import flags
 from tensorflow.python.tools import saved_model_cli
 
-for number, arguments in enumerate(json.loads(sys.argv[1])):
+version, questions, commands = json.loads(sys.argv[1])
+loaded = tf.saved_model.load(version)
+outputs = loaded.signatures["serving_default"](
+    questions=tf.constant(questions))
+assert "tpt_keras" not in sys.modules
+answers = [answer.decode() for answer in outputs["answers"].numpy()]
+pathlib.Path("loaded.json").write_text(json.dumps(answers))
+
+for arguments in commands:
     for name in flags.FLAGS:
         flags.FLAGS[name].unparse()
     sys.argv = ["saved_model_cli", *arguments]
@@ -61,7 +75,12 @@ def printed(version, options_version, folder):
         ],
     }
     process = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(list(commands.values()))],
+        [
+            sys.executable,
+            "-c",
+            SCRIPT,
+            json.dumps([str(version), QUESTIONS, list(commands.values())]),
+        ],
         # Where this project could not be imported by accident.
         cwd=folder,
         capture_output=True,
@@ -70,6 +89,11 @@ def printed(version, options_version, folder):
     assert process.returncode == 0, process.stderr
     parts = re.split(r"\nEND OF \w+\n", process.stdout)
     return dict(zip(commands, parts))
+
+
+def test_needs_tensorflow_alone(printed, untrained_model, folder):
+    answers = json.loads((folder / "loaded.json").read_text())
+    assert answers == untrained_model.solve(QUESTIONS)
 
 
 def test_show(printed):
