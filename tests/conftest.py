@@ -126,3 +126,14 @@ def trained_model(trained_model_dir):
     from tpt_keras.models.load_model import load_model
 
     return load_model(trained_model_dir)
+
+
+@pytest.fixture(scope="session")
+def saved_model(trained_model_dir, tmp_path_factory):
+    """The folder of the versions of `trained_model_dir`, exported: of one."""
+    from tpt_keras.models.load_model import load_model
+    from tpt_keras.serving.export import export
+
+    folder = tmp_path_factory.mktemp("saved_models") / "model"
+    export(load_model(trained_model_dir), folder)
+    return folder
