@@ -6,6 +6,7 @@ import gc
 import os
 import pathlib
 import sys
+from unittest import mock
 
 import hypothesis
 import pytest
@@ -31,6 +32,15 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 MODULE = "numbers__place_value"
+
+
+def without_collecting_garbage():
+    """A context where Keras does not for every variable that it removes.
+
+    It would go through all of the process's objects for each map of a model
+    that is quantized.
+    """
+    return mock.patch.object(gc, "collect")
 
 
 def pytest_collection_finish():
@@ -116,3 +126,14 @@ def trained_model(trained_model_dir):
     from tpt_keras.models.load_model import load_model
 
     return load_model(trained_model_dir)
+
+
+@pytest.fixture(scope="session")
+def saved_model(trained_model_dir, tmp_path_factory):
+    """The folder of the versions of `trained_model_dir`, exported: of one."""
+    from tpt_keras.models.load_model import load_model
+    from tpt_keras.serving.export import export
+
+    folder = tmp_path_factory.mktemp("saved_models") / "model"
+    export(load_model(trained_model_dir), folder)
+    return folder

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import tensorflow as tf
 
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
@@ -133,13 +134,23 @@ def check_quiz(export_dir, data_dir):
         assert mark == ("right" if given.strip() == target else "WRONG")
 
 
+@pytest.fixture
+def without_graphs():
+    """TensorFlow traces nothing, which takes longer than a single step."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     sorted((ROOT / "experiments" / "configs").glob("*.cfg")),
     ids=lambda path: path.stem,
 )
-def test_every_flagfile_trains(run, place_value_data, tmp_path, path):
+def test_every_flagfile_trains(
+    run, without_graphs, place_value_data, tmp_path, path
+):
     # What comes after a flagfile overrides it.
     result = run(
         "train",

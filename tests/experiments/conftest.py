@@ -19,14 +19,3 @@ def restored_verbosity():
 def run(capfd):
     """`command.run_here` with its first argument."""
     return functools.partial(command.run_here, capfd)
-
-
-@pytest.fixture(scope="session")
-def saved_model(trained_model_dir, tmp_path_factory):
-    """The folder of an exported model's versions."""
-    from tpt_keras.models.load_model import load_model
-    from tpt_keras.serving.export import export
-
-    folder = tmp_path_factory.mktemp("saved_models") / "model"
-    export(load_model(trained_model_dir), folder)
-    return folder

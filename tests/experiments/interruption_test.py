@@ -278,7 +278,7 @@ def test_generation(start, tmp_path):
         f"--modules={MODULE}",
         f"--data_dir={tmp_path / 'data'}",
         "--train_examples=1000000",
-        "--num_workers=3",
+        "--num_workers=2",
     ]
 
     # While workers start; the tracker of the pool's semaphores comes first.

@@ -19,11 +19,11 @@ def lines_of(result):
 
 
 @pytest.mark.slow
-def test_preparing_and_training(tmp_path):
+def test_preparing_and_training(run, tmp_path):
     data_dir = tmp_path / "data"
     model_dir = tmp_path / "model"
     lines = lines_of(
-        run_alone(
+        run(
             "prepare_data",
             f"--modules={MODULE}",
             f"--data_dir={data_dir}",

@@ -14,7 +14,6 @@ import tensorflow as tf
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
-from tests.experiments.command import run_alone
 from tpt_keras.data_generators import official_text
 from tpt_keras.data_generators.prepared_data import dataset_builder
 from tpt_keras.data_generators.problem_generation import lock_unfinished
@@ -235,7 +234,7 @@ def test_while_another_process_does_the_same(prepare, data_dir, texts):
 @pytest.mark.skipif(
     not hasattr(signal, "SIGSTOP"), reason="stops a process for a while"
 )
-def test_two_processes_at_once(data_dir):
+def test_two_processes_at_once(prepare, data_dir):
     """The one that was first ends well, and the other says so in one line."""
     arguments = (f"--modules={MODULE}", f"--data_dir={data_dir}", *COUNTS)
     first = subprocess.Popen(
@@ -249,7 +248,7 @@ def test_two_processes_at_once(data_dir):
             assert first.poll() is None
             time.sleep(0.01)
         first.send_signal(signal.SIGSTOP)
-        second = run_alone("prepare_data", *arguments)
+        second = prepare(*COUNTS)
         first.send_signal(signal.SIGCONT)
         assert first.wait(120) == 0
     finally:

@@ -314,19 +314,9 @@ def test_quiz(run, saved_model, place_value_data, arguments, parts):
 
 
 @pytest.mark.slow
-def test_as_a_user_sees_it(saved_model, tmp_path):
+def test_as_a_user_sees_it(saved_model):
     """The same, where TensorFlow's own chatter could come between."""
     assert_refused(run_alone("train", "--prest=x"), "prest")
-    assert_refused(
-        run_alone(
-            "train",
-            "--preset=nothing",
-            f"--modules={MODULE}",
-            f"--model_dir={tmp_path / 'model'}",
-        ),
-        "'nothing'",
-        "tp_transformer",
-    )
     assert_refused(
         run_alone("solve", f"--saved_model={saved_model}", "--question=5 % 3"),
         "'%'",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tests.conftest import without_collecting_garbage
 from tpt_keras.layers import Projection
 from tpt_keras.models import Transformer
 
@@ -102,9 +103,9 @@ def saved_and_loaded(model, tmp_path):
 
 @pytest.fixture(scope="module")
 def quantized_model():
-    # Once: for every map Keras has Python search all of its memory.
     model = make_model()
-    model.quantize("int8")
+    with without_collecting_garbage():
+        model.quantize("int8")
     return model
 
 

@@ -18,7 +18,6 @@ import tensorflow as tf
 
 from tests.serving import c_api_runner
 from tests.serving.conftest import OPTIONS
-from tests.serving.conftest import SUMS
 from tests.serving.served import signature_defs
 from tpt_keras.serving.export import check_graph
 
@@ -190,14 +189,6 @@ def test_beam_search(options_version, untrained_model):
             n_best[name][GOOD], found[name], rtol=1e-4, atol=1e-4
         )
     assert best["answers"].tolist() == n_best["answers"][:, 0].tolist()
-
-
-def test_bfloat16(bfloat16_version, bfloat16_served):
-    sums = [text.encode() for text in SUMS]
-    [outputs] = run(bfloat16_version, ("serving_default", questions(sums)))
-    assert outputs["status"].tolist() == [b"OK"] * len(SUMS)
-    expected, _ = bfloat16_served.ask(list(SUMS))
-    assert [answer.decode() for answer in outputs["answers"]] == expected
 
 
 # That it could fail

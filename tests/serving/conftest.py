@@ -21,6 +21,8 @@ def untrained_model():
         intermediate_dim=32,
         num_heads=2,
         num_layers=1,
+        # Longer than those of `OPTIONS`; every character takes time.
+        max_answer_length=10,
     )
 
 

@@ -2,8 +2,6 @@ import contextlib
 import hashlib
 import json
 import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from tests.serving.c_api_test import run as run_without_python
 from tests.serving.conftest import OPTIONS
 from tests.serving.conftest import SUMS
 from tests.serving.served import signature_defs
@@ -46,7 +45,6 @@ def test_answers_as_the_model_does(served, untrained_model, batch_size):
     assert served.ask(questions) == (expected, ["OK"] * batch_size)
 
 
-@pytest.mark.slow
 def test_a_trained_model_answers_as_it_does(summing_served, summing_model):
     expected = summing_model.solve(list(SUMS))
     right = [answer == sum_ for answer, sum_ in zip(expected, SUMS.values())]
@@ -145,7 +143,9 @@ def test_log_probs_are_those_of_the_logits(
         if model_fixture == "summing_model"
         else [QUESTIONS[0], QUESTIONS[2], QUESTIONS[4]]
     )
-    max_length = options.pop("max_answer_length", 30)
+    max_length = options.pop(
+        "max_answer_length", model.config.max_answer_length
+    )
     tokenizer = model.tokenizer
     token_ids = keras.ops.convert_to_numpy(
         model.search(
@@ -311,6 +311,16 @@ def test_bfloat16_answers_nearly_always_the_same(
     )
     assert rounded.dtype == "float32"
     assert 1e-5 < np.mean(np.abs(log_probs - rounded)) < 0.1
+
+
+def test_bfloat16_without_python(bfloat16_version, bfloat16_served):
+    questions = np.array([text.encode() for text in SUMS], object)
+    [outputs] = run_without_python(
+        bfloat16_version, ("serving_default", {"questions": questions})
+    )
+    assert outputs["status"].tolist() == [b"OK"] * len(SUMS)
+    expected, _ = bfloat16_served.ask(list(SUMS))
+    assert [answer.decode() for answer in outputs["answers"]] == expected
 
 
 # What is written
@@ -589,10 +599,15 @@ def full_disk(num_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.mark.slow
 def test_a_full_disk(tmp_path, untrained_model, monkeypatch):
     """Where TensorFlow writes, and where we do."""
     line = r"written to '[^']*': [^\n;]*File too large.*\. Make room there"
+    # A small graph, for the model's takes long to trace.
+    monkeypatch.setattr(
+        export_module,
+        "_write",
+        lambda model, answering, path: save_graph(path, lambda x: x + 1.0),
+    )
     with full_disk(1), pytest.raises(UsageError, match=line):
         export(untrained_model, tmp_path)
     assert names(tmp_path) == []
@@ -651,31 +666,3 @@ def test_options_that_make_no_sense(
     with pytest.raises(UsageError, match=message):
         export(untrained_model, tmp_path / "model", **options)
     assert not (tmp_path / "model").exists()
-
-
-@pytest.mark.slow
-def test_needs_tensorflow_alone(version, untrained_model, tmp_path):
-    script = (
-        "import json, sys\n"
-        "import tensorflow as tf\n"
-        "loaded = tf.saved_model.load(sys.argv[1])\n"
-        "outputs = loaded.signatures['serving_default'](\n"
-        "    questions=tf.constant(json.loads(sys.argv[2])))\n"
-        "assert 'tpt_keras' not in sys.modules\n"
-        "print(json.dumps([a.decode() for a in outputs['answers'].numpy()]))\n"
-    )
-    # From a folder where this project could not be imported by accident.
-    output = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            script,
-            str(version.resolve()),
-            json.dumps(QUESTIONS),
-        ],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    assert json.loads(output) == untrained_model.solve(QUESTIONS)

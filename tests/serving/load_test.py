@@ -10,7 +10,6 @@ import time
 import pytest
 
 from tests.experiments.serving_command import serve
-from tpt_keras.serving.export import export
 from tpt_keras.serving.grpc_client import GrpcClient
 from tpt_keras.serving.rest_client import RestClient
 
@@ -96,12 +95,13 @@ def _draw(chance):
 
 
 @pytest.mark.slow
-def test_load(version, untrained_model, trained_model, tmp_path):
+def test_load(version, untrained_model, saved_model, trained_model, tmp_path):
     old = dict(zip(QUESTIONS, untrained_model.solve(QUESTIONS)))
     new = dict(zip(QUESTIONS, trained_model.solve(QUESTIONS)))
     assert all(old[question] != new[question] for question in QUESTIONS)
     shutil.copytree(version, tmp_path / "served" / "1")
-    new_version = export(trained_model, tmp_path / "exports")
+    new_version = tmp_path / "2"
+    shutil.copytree(saved_model / "1", new_version)
     with serve(f"--saved_model={tmp_path / 'served'}") as addresses:
         load = Load(addresses)
         start = time.monotonic()

@@ -1,10 +1,14 @@
 import pytest
 import tensorflow as tf
 
+from tests.conftest import without_collecting_garbage
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 from tpt_keras.serving.export import export
+
+# Quantizing takes seconds.
+pytestmark = pytest.mark.slow
 
 QUESTIONS = ["What is 1 + 1?", "Solve 2*x = 4 for x."]
 
@@ -20,14 +24,16 @@ def quantized(tmp_path_factory):
         num_heads=2,
         max_answer_length=4,
     )
-    with pytest.warns(UserWarning, match="does not have a `quantize` method"):
+    with (
+        without_collecting_garbage(),
+        pytest.warns(UserWarning, match="does not have a `quantize` method"),
+    ):
         model.quantize("int8")
     folder = tmp_path_factory.mktemp("models")
     model.save(folder / "model.keras")
     return load_model(folder)
 
 
-@pytest.mark.slow
 def test_stock_server_can_run_a_quantized_model(quantized, tmp_path):
     # `export` itself refuses a graph that such a server cannot run.
     version = export(quantized, tmp_path)

@@ -14,14 +14,22 @@ from tpt_keras.tokenizers.vocabulary import PAD
 from tpt_keras.tokenizers.vocabulary import START
 
 
-def ask(answering, questions, method="answer"):
-    """Outputs as lists, from a graph as an export has it."""
+def graph_of(answering, method="answer"):
+    """A function from questions to lists: a graph as an export has it."""
     graph = tf.function(
         getattr(answering, method),
         input_signature=[tf.TensorSpec((None,), tf.string)],
     )
-    outputs = graph(tf.constant(questions, tf.string))
-    return {name: value.numpy().tolist() for name, value in outputs.items()}
+
+    def run(questions):
+        outputs = graph(tf.constant(questions, tf.string))
+        return {name: value.numpy().tolist() for name, value in outputs.items()}
+
+    return run
+
+
+def ask(answering, questions, method="answer"):
+    return graph_of(answering, method)(questions)
 
 
 def text(values):
@@ -123,12 +131,12 @@ def test_every_character_of_unicode(short_model):
         for point in range(0x110000)
         if not 0xD800 <= point <= 0xDFFF  # surrogates are no characters
     ]
-    answering = QuestionAnswering(short_model, max_answer_length=1)
+    graph = graph_of(QuestionAnswering(short_model, max_answer_length=1))
     status = []
     # All at once would need much memory.
     for start in range(0, len(characters), 100_000):
         batch = [c.encode() for c in characters[start : start + 100_000]]
-        status += ask(answering, batch)["status"]
+        status += graph(batch)["status"]
     known = {
         character
         for character, state in zip(characters, status, strict=True)

@@ -3,12 +3,14 @@ import json
 import pytest
 
 from experiments.benchmarks import _problems
+from tpt_keras.models import PRESETS
 
 QUESTIONS = ["What is 1 + 1?", "Solve 2*x = 4 for x.", "7"]
 
 
 @pytest.mark.slow
-def test_measures_what_it_says(run, tmp_path, monkeypatch):
+def test_measures_what_it_says(run, tiny_config, tmp_path, monkeypatch):
+    monkeypatch.setitem(PRESETS, "tp_transformer_tiny", tiny_config)
     # Drawing problems of all modules takes a minute.
     monkeypatch.setattr(
         _problems, "middling_problems", lambda count: (QUESTIONS[:count], [])
@@ -21,6 +23,7 @@ def test_measures_what_it_says(run, tmp_path, monkeypatch):
         "--batch_sizes=1,3",
         "--repeats=1",
         "--max_length=7",
+        "--matrix_size=128",
         f"--output={path}",
     )
     assert result.status == 0, result

@@ -6,6 +6,7 @@ import pytest
 from absl import flags
 
 from experiments.benchmarks._timing import interleaved_medians
+from tpt_keras.models import PRESETS
 from tpt_keras.models import Transformer
 
 
@@ -60,7 +61,14 @@ def multiplications(operation):
 @pytest.mark.parametrize(
     "preset", ["tp_transformer_tiny", "tp_transformer_c", "transformer"]
 )
-def test_step_flops_equals_a_count_in_the_graph(train_step, preset):
+def test_step_flops_equals_a_count_in_the_graph(
+    train_step, preset, monkeypatch
+):
+    # All sizes differ, as in the preset, but none is large.
+    config = PRESETS[preset].replace(
+        hidden_dim=24, intermediate_dim=40, num_heads=4, num_layers=2
+    )
+    monkeypatch.setitem(PRESETS, preset, config)
     batch = make_batch(3, source=11, target=5)
     # The backward pass counts twice the forward, a multiplication with its
     # addition twice.
@@ -107,7 +115,8 @@ def test_real_batch(train_step):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("xla", [False, True])
-def test_preset_trainer(train_step, xla):
+def test_preset_trainer(train_step, xla, tiny_config, monkeypatch):
+    monkeypatch.setitem(PRESETS, "tp_transformer_tiny", tiny_config)
     trainer = train_step.preset_trainer("tp_transformer_tiny", xla)
     assert trainer.transformer.config.binding == "hadamard"
     batch = make_batch(3, source=11, target=5)
