@@ -25,6 +25,7 @@ from tpt_keras.data_generators.prepared_data import train_splits
 from tpt_keras.data_generators.record_file import RecordFile
 from tpt_keras.errors import UsageError
 from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 
 MODULE = MODULES[0]
@@ -130,7 +131,8 @@ def test_a_training_from_the_stock_dataset(
         train_steps=1,
         steps_per_evaluation=1,
     )
-    train(tiny_config, config, tmp_path / "model")
+    options = RunOptions(evaluation_examples=20)
+    train(tiny_config, config, tmp_path / "model", options=options)
     (row,) = read_metrics(tmp_path / "model")
     assert row["step"] == 1
     # It has no such split, which an evaluation passes over.

@@ -13,6 +13,7 @@ import unittest.mock
 
 import numpy as np
 
+from tests.training.keras_fit_driver import errors_of_workers
 from tpt_keras.models.transformer_config import TransformerConfig
 from tpt_keras.training.distribution import make_strategy
 from tpt_keras.training.finite_loss import FiniteLoss
@@ -82,7 +83,8 @@ def main(job):
         job: Dict of `strategy`, `make_strategy`'s arguments, and `trainings`,
             dicts of `train_and_record`'s, of `record`, the .npz, and where
             that is wanted of `nan_before`, a step. A training that stops there
-            has no record.
+            has no record. Where it is wanted, `keras_errors`, a file for what
+            stock Keras fails with under several workers.
     """
     strategy = make_strategy(**job["strategy"])
     for training in job["trainings"]:
@@ -95,6 +97,10 @@ def main(job):
                 print(error)
             else:
                 np.savez(path, **record)
+    # Last, for its errors may leave the workers out of step.
+    if "keras_errors" in job:
+        errors = errors_of_workers(strategy)
+        pathlib.Path(job["keras_errors"]).write_text(json.dumps(errors))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""Trains on disks that are too small, and goes on when there is room.
+"""Trains on disks that are too small, and goes on whenever they have grown.
 
 In a process of its own, which may mount a file system:
 
 unshare --map-root-user --mount python -m tests.training.full_disk_driver <job>
 
-The job is JSON: `folder`, to mount the disks on; `sizes`, theirs in KiB; and
-`data_dir`. For each disk it prints a line of JSON: what ended the first
-training, and whether the second ended as one that nothing disturbed.
+The job is JSON: `folder`, to mount the disks on; `disks`, for each the sizes
+that it has one after the other, in KiB; and `data_dir`. For each disk it prints
+a line of JSON: what ended the training at each size, and whether at last, when
+there was room, it ended as one that nothing disturbed.
 """
 
 import contextlib
@@ -31,21 +32,29 @@ def main(job):
     """Does a job, as the module's docstring describes it."""
     folder = pathlib.Path(job["folder"])
     folder.mkdir()
-    expected = None
-    for size in [ROOM, *job["sizes"]]:
-        _run("mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", folder)
-        error = None
-        try:
-            _train(job["data_dir"], folder / "model")
-        except Exception as caught:
-            error = f"{type(caught).__name__}: {caught}"
-        _run("mount", "-o", f"remount,size={ROOM}k", "tmpfs", folder)
+    tmpfs = ("mount", "-t", "tmpfs", "-o", f"size={ROOM}k", "tmpfs", folder)
+    _run(*tmpfs)
+    expected = _train(job["data_dir"], folder / "model")
+    _run("umount", folder)
+    for sizes in job["disks"]:
+        _run(*tmpfs)
+        errors = []
+        for size in sizes:
+            _resize(folder, size)
+            try:
+                _train(job["data_dir"], folder / "model")
+                errors.append(None)
+            except Exception as caught:
+                errors.append(f"{type(caught).__name__}: {caught}")
+        _resize(folder, ROOM)
         weights = _train(job["data_dir"], folder / "model")
-        if expected is None:
-            expected = weights
         is_same = all(map(np.array_equal, weights, expected))
-        print(json.dumps({"size": size, "error": error, "is_same": is_same}))
+        print(json.dumps({"errors": errors, "is_same": is_same}))
         _run("umount", folder)
+
+
+def _resize(folder, size):
+    _run("mount", "-o", f"remount,size={size}k", "tmpfs", folder)
 
 
 def _train(data_dir, model_dir):
