@@ -30,6 +30,16 @@ ALLOWED = {
 }
 
 
+# Which rooms of ours the others may import, as BUILD.md draws it.
+ROOMS = {
+    "checkpoints": {"layers", "models", "tokenizers"},
+    "data_generators": {"tokenizers"},
+    "serving": {"tokenizers"},
+    "training": {"data_generators", "models", "tokenizers", "visualization"},
+    "visualization": set(),
+}
+
+
 def imported_modules(source):
     """Every module that a source file imports, inside functions too."""
     for node in ast.walk(ast.parse(source)):
@@ -70,6 +80,26 @@ def test_imports_run_one_way(place):
         if not is_allowed(module, ALLOWED[place])
     ]
     assert not forbidden
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_import_what_is_below_them(room):
+    allowed = {room, "errors", "files", *ROOMS[room]}
+    modules = {
+        module
+        for file in (PACKAGE / room).rglob("*.py")
+        for module in imported_modules(file.read_text())
+        if module.startswith("tpt_keras.")
+    }
+    assert modules or room == "visualization"
+    assert {module.split(".")[1] for module in modules} <= allowed
+
+
+def test_every_room_has_its_rule():
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert folders == {place.partition("/")[0] for place in ALLOWED}.union(
+        ROOMS
+    ) - {"errors.py", "files.py"}
 
 
 HEAVY = [
