@@ -162,6 +162,7 @@ class FromReferenceTest(parameterized.TestCase):
                 keras.ops.convert_to_numpy(other),
             )
 
+    @pytest.mark.slow
     def test_vocabulary_travels_with_the_model(self):
         path, _ = golden("tp_transformer")
         text = self.dir / "vocabulary.txt"

@@ -45,6 +45,7 @@ def test_answers_as_the_model_does(served, untrained_model, batch_size):
     assert served.ask(questions) == (expected, ["OK"] * batch_size)
 
 
+@pytest.mark.slow
 def test_a_trained_model_answers_as_it_does(summing_served, summing_model):
     expected = summing_model.solve(list(SUMS))
     right = [answer == sum_ for answer, sum_ in zip(expected, SUMS.values())]
@@ -126,7 +127,9 @@ def tokens_of(row, end_id):
     ("model_fixture", "served_fixture", "options"),
     [
         ("untrained_model", "served", {}),
-        ("summing_model", "summing_served", {}),
+        pytest.param(
+            *("summing_model", "summing_served", {}), marks=pytest.mark.slow
+        ),
         ("untrained_model", "options_served", OPTIONS),
     ],
 )
@@ -269,6 +272,7 @@ def test_token_ids_to_logits(served, untrained_model):
 # bfloat16
 
 
+@pytest.mark.slow
 def test_bfloat16_is_half_as_large(bfloat16_version, summing_version):
     def stored(version):
         return tf.train.load_checkpoint(
@@ -296,6 +300,7 @@ def test_bfloat16_is_half_as_large(bfloat16_version, summing_version):
     assert sizes[0] < 0.6 * sizes[1]
 
 
+@pytest.mark.slow
 def test_bfloat16_answers_nearly_always_the_same(
     bfloat16_served, summing_served
 ):
@@ -313,6 +318,7 @@ def test_bfloat16_answers_nearly_always_the_same(
     assert 1e-5 < np.mean(np.abs(log_probs - rounded)) < 0.1
 
 
+@pytest.mark.slow
 def test_bfloat16_without_python(bfloat16_version, bfloat16_served):
     questions = np.array([text.encode() for text in SUMS], object)
     [outputs] = run_without_python(

@@ -58,6 +58,7 @@ def test_the_limits_of_a_model(short_model):
     assert len(outputs["answers"][0]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_answer_length", [1, 9])
 def test_another_limit_of_answers(short_model, max_answer_length):
     questions = ["12345", "1", "a+b"]
@@ -77,6 +78,7 @@ def test_another_limit_of_answers(short_model, max_answer_length):
     assert max(lengths) == max_answer_length
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beam_width", "length_penalty"), [(1, 0.6), (2, 0.0), (5, 2.0)]
 )

@@ -268,6 +268,7 @@ def test_goes_on_with_data_that_was_moved(
     assert record["training"]["data_dir"] == str(moved)
 
 
+@pytest.mark.slow
 def test_in_a_folder_whose_name_looks_like_a_pattern(
     tmp_path, model_config, training, unfitted, capsys
 ):

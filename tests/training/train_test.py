@@ -361,6 +361,7 @@ def uneven(tmp_path_factory, tiny_config, tiny_training):
     return model_dir, training
 
 
+@pytest.mark.slow
 def test_a_row_for_every_checkpoint_and_the_shorter_end(uneven):
     model_dir, training = uneven
     rows = read_metrics(model_dir)
@@ -376,17 +377,20 @@ def test_a_row_for_every_checkpoint_and_the_shorter_end(uneven):
         )
 
 
+@pytest.mark.slow
 def test_no_examples_no_evaluation_of_the_splits(uneven):
     for row in read_metrics(uneven[0]):
         for name in row:
             assert not name.startswith(("interpolate", "extrapolate")), name
 
 
+@pytest.mark.slow
 def test_keeps_as_many_checkpoints_as_asked_for(uneven):
     checkpoints = tf.train.get_checkpoint_state(uneven[0] / "checkpoints")
     assert len(checkpoints.all_model_checkpoint_paths) == 2
 
 
+@pytest.mark.slow
 def test_a_profile(uneven):
     (path,) = (uneven[0] / "logs").rglob("*.xplane.pb")
     assert path.stat().st_size > 1000

@@ -244,6 +244,7 @@ def test_a_row_of_weight_two_counts_as_two(
     assert_same_weights(trainer.transformer, expected.transformer)
 
 
+@pytest.mark.slow
 def test_a_token_of_weight_zero_is_like_padding(tiny_config):
     inputs, targets = random_batch(0, rows=4)
     weights = np.random.default_rng(1).integers(0, 2, targets.shape)
@@ -363,6 +364,7 @@ def test_a_scaled_gradient_is_clipped_where_the_unscaled_is(tiny_config):
     assert length == pytest.approx(0.1, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_step_that_overflows_is_skipped_and_not_watched(tiny_config):
     trainer = new_trainer(
         tiny_config, keras.optimizers.SGD(1.0), "mixed_float16"
