@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import socket
 import socketserver
 import threading
 import time
@@ -39,6 +40,12 @@ class _Handler(socketserver.BaseRequestHandler):
         with contextlib.suppress(OSError):
             for part in self.server.says:
                 self.request.sendall(part)
+            # If it were closed before all of the question was read, the
+            # connection would be reset, and what was said be lost.
+            self.request.shutdown(socket.SHUT_WR)
+            self.request.settimeout(5)
+            while self.request.recv(2**16):
+                pass
 
 
 @pytest.fixture(scope="module")
