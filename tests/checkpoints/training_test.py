@@ -181,12 +181,11 @@ class TrainingTest(parameterized.TestCase):
                 difference = np.linalg.norm(after[weight] - value)
                 self.assertLess(difference, 1e-4 * update)
 
-    def test_keras_adam_differs(self):
+    @parameterized.parameters("tp_transformer", "transformer")
+    def test_keras_adam_differs(self, name):
         # Why `PyTorchAdam` is needed. If Keras ever moves its epsilon, this
-        # fails, and the class can go. Whatever the model.
-        _, after, expected = self.train_both(
-            "transformer", keras.optimizers.Adam
-        )
+        # fails, and the class can go.
+        _, after, expected = self.train_both(name, keras.optimizers.Adam)
         differences = [
             np.abs(after[weight] - value).max() / np.abs(value).max()
             for weight, value in expected.items()

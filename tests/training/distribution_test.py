@@ -53,11 +53,7 @@ MICRO_BATCHES = {
         "steps_per_checkpoint": 2,
         "steps_per_evaluation": 10,
     },
-    "options": {
-        "gradient_accumulation_steps": 3,
-        "steps_per_execution": 2,
-        "evaluation_examples": 0,
-    },
+    "options": {"gradient_accumulation_steps": 3, "steps_per_execution": 2},
 }
 
 # What is trained on two replicas, and what has to be the same on one.
@@ -65,16 +61,12 @@ ON_TWO = {
     "plain": {},
     "in micro-batches": MICRO_BATCHES,
     "mixed_float16": {
-        "training": {"precision": "mixed_float16", "train_steps": 4},
-        "options": {"evaluation_examples": 0},
+        "training": {"precision": "mixed_float16", "train_steps": 4}
     },
 }
 ON_ONE = {
     "plain": {},
-    "in micro-batches": {
-        "training": MICRO_BATCHES["training"],
-        "options": {"evaluation_examples": 0},
-    },
+    "in micro-batches": {"training": MICRO_BATCHES["training"]},
 }
 
 

@@ -53,8 +53,7 @@ class Training:
             "--validation_examples=20",
             f"--steps_per_checkpoint={STEPS_PER_CHECKPOINT}",
             "--steps_per_evaluation=4",
-            # Evaluations of the splits leave nothing to go on from.
-            "--evaluation_examples=0",
+            "--evaluation_examples=16",
         ]
 
     def start(self, module="experiments.train", *arguments):
