@@ -5,6 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tpt_keras.data_generators import (
+    character_tokenizer as old_character_tokenizer,
+)
+from tpt_keras.data_generators import vocabulary as old_vocabulary
 from tpt_keras.errors import UsageError
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.tokenizers.vocabulary import CHARACTERS
@@ -148,6 +152,15 @@ def test_special_symbols_are_no_characters():
 def test_questions_that_are_refused(questions, max_length, message):
     with pytest.raises(UsageError, match=message):
         TOKENIZER.encode_questions(questions, max_length=max_length)
+
+
+def test_questions_may_come_one_by_one():
+    assert TOKENIZER.encode_questions(iter(["1", "2"])).shape == (2, 3)
+
+
+def test_the_names_of_before_are_the_same():
+    assert old_character_tokenizer.CharacterTokenizer is CharacterTokenizer
+    assert old_vocabulary.MATHEMATICS_VOCABULARY is MATHEMATICS_VOCABULARY
 
 
 def test_the_longest_question_is_taken():

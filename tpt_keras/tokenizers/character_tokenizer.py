@@ -95,6 +95,7 @@ class CharacterTokenizer:
             UsageError: If a question is empty or too long, or holds a
                 character that is not in the vocabulary.
         """
+        questions = list(questions)
         for question in questions:
             if not isinstance(question, str):
                 raise UsageError(
