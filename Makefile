@@ -48,4 +48,4 @@ lint: setup
 	$(VENV)/bin/ruff format --check .
 
 clean:
-	rm -rf $(VENV) data models $(DEMO_EXPORT) build *.egg-info
+	rm -rf $(VENV) data models $(DEMO_EXPORT) build *.egg-info .pytest_cache

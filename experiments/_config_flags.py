@@ -31,7 +31,8 @@ def define(config_class, leave_out=()):
             default = field.default
             if field.type is tuple:
                 default = list(default)
-            _KINDS[field.type](field.name, default, descriptions[field.name])
+            description = descriptions.get(field.name)
+            _KINDS[field.type](field.name, default, description)
 
 
 def values(config_class):
@@ -44,7 +45,9 @@ def values(config_class):
 
 def _descriptions(config_class):
     """What a docstring in Google's style says of every argument, plainly."""
-    _, _, section = inspect.getdoc(config_class).partition("\nArgs:\n")
+    # Under `python -OO` there are no docstrings.
+    docstring = inspect.getdoc(config_class) or ""
+    _, _, section = docstring.partition("\nArgs:\n")
     section = section.partition("\n\n")[0]
     arguments = re.split(r"^    (\w+): ", section, flags=re.MULTILINE)[1:]
     return {

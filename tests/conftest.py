@@ -6,7 +6,6 @@ import gc
 import os
 import pathlib
 import sys
-from unittest import mock
 
 import hypothesis
 import pytest
@@ -32,15 +31,6 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 MODULE = "numbers__place_value"
-
-
-def without_collecting_garbage():
-    """A context where Keras does not for every variable that it removes.
-
-    It would go through all of the process's objects for each map of a model
-    that is quantized.
-    """
-    return mock.patch.object(gc, "collect")
 
 
 def pytest_collection_finish():

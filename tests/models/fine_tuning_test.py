@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from keras import ops
 
-from tests.conftest import without_collecting_garbage
 from tpt_keras.layers import Projection
 from tpt_keras.models import Transformer
 
@@ -104,8 +103,7 @@ def saved_and_loaded(model, tmp_path):
 @pytest.fixture(scope="module")
 def quantized_model():
     model = make_model()
-    with without_collecting_garbage():
-        model.quantize("int8")
+    model.quantize("int8")
     return model
 
 

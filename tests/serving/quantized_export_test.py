@@ -1,7 +1,6 @@
 import pytest
 import tensorflow as tf
 
-from tests.conftest import without_collecting_garbage
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
@@ -24,10 +23,7 @@ def quantized(tmp_path_factory):
         num_heads=2,
         max_answer_length=4,
     )
-    with (
-        without_collecting_garbage(),
-        pytest.warns(UserWarning, match="does not have a `quantize` method"),
-    ):
+    with pytest.warns(UserWarning, match="does not have a `quantize` method"):
         model.quantize("int8")
     folder = tmp_path_factory.mktemp("models")
     model.save(folder / "model.keras")
