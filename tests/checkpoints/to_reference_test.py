@@ -179,8 +179,14 @@ class ToReferenceTest(parameterized.TestCase):
     def test_refuses_what_the_released_code_cannot_compute(self):
         with self.assertRaisesRegex(UsageError, "no binding 'tensor'"):
             to_reference(small_model("tp_transformer", binding="tensor"))
-        with self.assertRaisesRegex(UsageError, "have the epsilon 1e-05"):
-            to_reference(small_model("tp_transformer", layer_norm_epsilon=1e-3))
+        for name, value in (
+            ("layer_norm_epsilon", 1e-3),
+            ("positions", "none"),
+            ("attention", "tpt_keras>DotProductScore"),
+        ):
+            model = small_model("tp_transformer", **{name: value})
+            with self.assertRaisesRegex(UsageError, f"computes {name} "):
+                to_reference(model)
 
     def test_names_weights_without_a_place(self):
         model = small_model("tp_transformer")

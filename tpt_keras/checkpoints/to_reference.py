@@ -9,8 +9,13 @@ from tpt_keras.checkpoints.reference_weights import reference_weights
 from tpt_keras.errors import UsageError
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
 
-# `torch.nn.LayerNorm`'s own, which the released code does not change.
-LAYER_NORM_EPSILON = 1e-5
+# The one value that the released code has of these fields.
+FIXED = {
+    "attention": "dot_product",
+    "positions": "sinusoidal",
+    # `torch.nn.LayerNorm`'s own, which it does not change.
+    "layer_norm_epsilon": 1e-5,
+}
 
 
 def to_reference(model):
@@ -34,15 +39,16 @@ def to_reference(model):
     (128, 128)
     """
     config = model.config
+    for name, known in FIXED.items():
+        if getattr(config, name) != known:
+            raise UsageError(
+                f"The released code computes {name} {known!r} alone. This "
+                f"model has {getattr(config, name)!r}."
+            )
     if config.binding not in ATTENTION:
         raise UsageError(
             f"The released code has no binding {config.binding!r}. Known "
             f"bindings: {', '.join(ATTENTION)}."
-        )
-    if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
-        raise UsageError(
-            f"The released code's layer norms have the epsilon "
-            f"{LAYER_NORM_EPSILON}, not {config.layer_norm_epsilon}."
         )
     weights = reference_weights(model)
     if len(weights) != len(model.weights):

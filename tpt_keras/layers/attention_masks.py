@@ -37,7 +37,9 @@ def merge_masks(query_mask, value_mask, key_mask, attention_mask):
     return merged
 
 
-def distance_mask(target_length, source_length, is_causal, sliding_window):
+def distance_mask(
+    target_length, source_length, is_causal, sliding_window, start_index=0
+):
     """Which positions are near enough to be seen, and not in the future.
 
     Args:
@@ -46,11 +48,12 @@ def distance_mask(target_length, source_length, is_causal, sliding_window):
         is_causal: Whether a position sees none after itself.
         sliding_window: A position sees those that are fewer steps away than
             this, or all where it is `None`.
+        start_index: Position of the first query among the keys.
 
     Returns:
-        Boolean `(1, target_length, source_length)`.
+        Boolean `(1, target_length, source_length)`, or None where all are seen.
     """
-    rows = ops.reshape(ops.arange(target_length), (1, -1, 1))
+    rows = ops.reshape(start_index + ops.arange(target_length), (1, -1, 1))
     columns = ops.reshape(ops.arange(source_length), (1, 1, -1))
     mask = ops.greater_equal(rows, columns) if is_causal else None
     if sliding_window is None:

@@ -1,16 +1,12 @@
-import itertools
-import random
-
 import keras
 from keras import ops
 
-from tpt_keras.layers.dtype_config import dtype_config
-from tpt_keras.layers.feed_forward import FeedForward
-from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
+from tpt_keras.layers.transformer_cell import TransformerCell
+from tpt_keras.layers.transformer_cell import over_sources
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class EncoderCell(keras.layers.Layer):
+class EncoderCell(TransformerCell):
     """One cell of the encoder: TP-Attention, then feed-forward.
 
     As the released code has it, with a layer norm at the cell's end:
@@ -33,6 +29,7 @@ class EncoderCell(keras.layers.Layer):
         attention_kernel_initializer: Initializer of the attention's matrices.
         attention_bias_initializer: Initializer of the attention's biases.
         seed: Seed of the dropouts, of which each draws masks of its own.
+        score: How queries meet keys, see `TPMultiHeadAttention`.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
@@ -50,163 +47,17 @@ class EncoderCell(keras.layers.Layer):
     (3, 10, 8)
     """
 
-    def __init__(
-        self,
-        intermediate_dim,
-        num_heads,
-        binding="hadamard",
-        activation="relu",
-        dropout=0.0,
-        layer_norm_epsilon=1e-5,
-        kernel_initializer="glorot_uniform",
-        attention_kernel_initializer="glorot_uniform",
-        attention_bias_initializer="zeros",
-        seed=None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.intermediate_dim = intermediate_dim
-        self.num_heads = num_heads
-        self.binding = binding
-        self.activation = keras.activations.get(activation)
-        self.dropout = dropout
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.attention_kernel_initializer = keras.initializers.get(
-            attention_kernel_initializer
-        )
-        self.attention_bias_initializer = keras.initializers.get(
-            attention_bias_initializer
-        )
-        self.seed = seed
-        self.supports_masking = True
-
-    def rematerialized_call(self, layer_call, *args, **kwargs):
-        # TensorFlow gives gradients to positional tensors alone here, and in a
-        # graph refuses keyword arguments. What has no gradient goes around it.
-        arguments = keras.tree.flatten((args, kwargs))
-        has_gradient = [
-            ops.is_tensor(argument)
-            and keras.backend.is_float_dtype(argument.dtype)
-            for argument in arguments
-        ]
-
-        def call_with(*tensors):
-            tensors = iter(tensors)
-            merged = [
-                next(tensors) if has else argument
-                for has, argument in zip(has_gradient, arguments)
-            ]
-            args_, kwargs_ = keras.tree.pack_sequence_as((args, kwargs), merged)
-            return layer_call(*args_, **kwargs_)
-
-        call = super().rematerialized_call(call_with, *args, **kwargs)
-        return lambda *args, **kwargs: call(
-            *itertools.compress(
-                keras.tree.flatten((args, kwargs)), has_gradient
-            )
-        )
-
     def build(self, input_shape):
         self.hidden_dim = input_shape[-1]
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
-        self.self_attention = self._attention("self_attention")
+        self.self_attention = self._attention("self_attention", self.score)
         self._build_feed_forward()
         self.built = True
 
-    def _layer_norm(self, name):
-        layer_norm = keras.layers.LayerNormalization(
-            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
-        )
-        layer_norm.build((None, None, self.hidden_dim))
-        return layer_norm
-
-    def _attention(self, name):
-        if self.hidden_dim % self.num_heads:
-            raise ValueError(
-                f"`num_heads` must divide the hidden size. Received: "
-                f"num_heads={self.num_heads}, hidden size {self.hidden_dim}"
-            )
-        shape = (None, None, self.hidden_dim)
-        attention = TPMultiHeadAttention(
-            num_heads=self.num_heads,
-            key_dim=self.hidden_dim // self.num_heads,
-            dropout=self.dropout,
-            binding=self.binding,
-            kernel_initializer=self.attention_kernel_initializer,
-            bias_initializer=self.attention_bias_initializer,
-            seed=self._sublayer_seed(name),
-            dtype=self.dtype_policy,
-            name=name,
-        )
-        attention.build(shape, shape)
-        return attention
-
-    def _build_feed_forward(self):
-        """The part that encoder and decoder cells end with."""
-        self.feed_forward_layer_norm = self._layer_norm("feed_forward_norm")
-        self.feed_forward = FeedForward(
-            self.intermediate_dim,
-            activation=self.activation,
-            dropout=self.dropout,
-            kernel_initializer=self.kernel_initializer,
-            seed=self._sublayer_seed("feed_forward"),
-            dtype=self.dtype_policy,
-            name="feed_forward",
-        )
-        self.feed_forward.build((None, None, self.hidden_dim))
-        self.output_layer_norm = self._layer_norm("output_norm")
-        self.dropout_layer = keras.layers.Dropout(
-            self.dropout,
-            seed=self._sublayer_seed("dropout"),
-            dtype=self.dtype_policy,
-        )
-
-    def _sublayer_seed(self, name):
-        """A seed of a sub-layer's own: with one for all they drop alike."""
-        if self.seed is None:
-            return None
-        return random.Random(f"{self.seed} {name}").getrandbits(31)
-
     def call(self, inputs, padding_mask=None, training=None):
-        attention_mask = (
-            None if padding_mask is None else ops.expand_dims(padding_mask, 1)
-        )
         z = self.self_attention_layer_norm(inputs)
         z = self.self_attention(
-            z, z, attention_mask=attention_mask, training=training
+            z, z, attention_mask=over_sources(padding_mask), training=training
         )
         x = ops.add(inputs, self.dropout_layer(z, training=training))
         return self._apply_feed_forward(x, training)
-
-    def _apply_feed_forward(self, x, training):
-        z = self.feed_forward(
-            self.feed_forward_layer_norm(x), training=training
-        )
-        x = ops.add(x, self.dropout_layer(z, training=training))
-        return self.output_layer_norm(x)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "dtype": dtype_config(self),
-            "intermediate_dim": self.intermediate_dim,
-            "num_heads": self.num_heads,
-            "binding": self.binding,
-            "activation": keras.activations.serialize(self.activation),
-            "dropout": self.dropout,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
-            "attention_kernel_initializer": keras.initializers.serialize(
-                self.attention_kernel_initializer
-            ),
-            "attention_bias_initializer": keras.initializers.serialize(
-                self.attention_bias_initializer
-            ),
-            "seed": self.seed,
-        }

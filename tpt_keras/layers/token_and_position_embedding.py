@@ -6,6 +6,8 @@ from keras import ops
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.projection import Projection
 
+POSITIONS = ("sinusoidal", "none")
+
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class TokenAndPositionEmbedding(keras.layers.Layer):
@@ -17,6 +19,9 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
 
         x = E[token] * sqrt(hidden_dim) + sinusoid(position)
         x = x * (W_p x + b_p + 1)
+
+    With `positions="none"` there is no sinusoid, for attention scores that
+    know by themselves where a symbol stands.
 
     Called with `reverse=True` it is the model's output layer, tied to the
     same matrix: `logits = hidden E^T` (equation 6), in float32.
@@ -33,6 +38,8 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         mask_zero: Whether id 0 is padding: the output then carries Keras's
             mask, true elsewhere, as `keras.layers.Embedding`'s does, and
             logits carry that of their hidden states. Defaults to `False`.
+        positions: What is added for the position: `"sinusoidal"` (default)
+            or `"none"`.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
@@ -67,6 +74,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         dropout=0.0,
         seed=None,
         mask_zero=False,
+        positions="sinusoidal",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -77,6 +85,12 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.bind_embeddings = bind_embeddings
+        if positions not in POSITIONS:
+            raise ValueError(
+                f"Unknown positions {positions!r}. Known positions: "
+                f"{', '.join(POSITIONS)}."
+            )
+        self.positions = positions
         self.embeddings_initializer = keras.initializers.get(
             embeddings_initializer
         )
@@ -119,14 +133,10 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         x = ops.multiply(
             ops.cast(x, self.compute_dtype), math.sqrt(self.hidden_dim)
         )
-        positions = ops.arange(ops.shape(inputs)[-1]) + start_index
-        x = ops.add(
-            x,
-            ops.cast(
-                position_sinusoids(positions, self.hidden_dim),
-                self.compute_dtype,
-            ),
-        )
+        if self.positions == "sinusoidal":
+            positions = ops.arange(ops.shape(inputs)[-1]) + start_index
+            sinusoids = position_sinusoids(positions, self.hidden_dim)
+            x = ops.add(x, ops.cast(sinusoids, self.compute_dtype))
         if self.role_dense is not None:
             x = ops.multiply(x, ops.add(self.role_dense(x), 1.0))
         return self.dropout_layer(x, training=training)
@@ -167,6 +177,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
             "bind_embeddings": self.bind_embeddings,
+            "positions": self.positions,
             "embeddings_initializer": keras.initializers.serialize(
                 self.embeddings_initializer
             ),

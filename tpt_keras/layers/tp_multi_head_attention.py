@@ -1,13 +1,9 @@
-import math
-
 import keras
 from keras import ops
 
 from tpt_keras.layers.attention_axes import FoldedAxes
 from tpt_keras.layers.attention_axes import resolve_attention_axes
 from tpt_keras.layers.attention_axes import scores_shape
-from tpt_keras.layers.attention_masks import distance_mask
-from tpt_keras.layers.attention_masks import mask_to_bias
 from tpt_keras.layers.attention_masks import merge_masks
 from tpt_keras.layers.binding import bind
 from tpt_keras.layers.binding import bound_dim
@@ -15,6 +11,7 @@ from tpt_keras.layers.binding import check_binding
 from tpt_keras.layers.binding import has_role
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.projection import Projection
+from tpt_keras.layers.scores import score_class
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -62,6 +59,9 @@ class TPMultiHeadAttention(keras.layers.Layer):
             features. Defaults to all of them.
         sliding_window: If given, a position sees those that are fewer steps
             away than this.
+        score: How queries meet keys: a name in `tpt_keras.layers.SCORES`, or
+            the registered name of an `AttentionScore` of your own. Defaults
+            to `"dot_product"`.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
@@ -88,9 +88,10 @@ class TPMultiHeadAttention(keras.layers.Layer):
         `(batch, others..., num_heads, targets..., sources...)`.
 
     Raises:
-        ValueError: If `binding` is unknown, a size is not positive,
-            `flash_attention` or `use_gate` is asked for, or the inputs'
-            lengths do not match.
+        ValueError: If `binding` or `score` is unknown, a size is not
+            positive, `flash_attention` or `use_gate` is asked for, the inputs'
+            lengths do not match, or attention weights are asked of a score
+            that has none.
 
     Example:
 
@@ -122,6 +123,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
         seed=None,
         attention_axes=None,
         sliding_window=None,
+        score="dot_product",
         **kwargs,
     ):
         for name in ("flash_attention", "use_gate"):
@@ -151,6 +153,8 @@ class TPMultiHeadAttention(keras.layers.Layer):
             output_shape = (output_shape,)
         self._output_shape = tuple(output_shape) if output_shape else None
         self.binding = check_binding(binding)
+        self.score_name = score
+        self._score_class = score_class(score)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
@@ -184,10 +188,28 @@ class TPMultiHeadAttention(keras.layers.Layer):
             (*query_shape[:-1], *bound_heads),
             num_input_axes=2,
         )
-        self.dropout_layer = keras.layers.Dropout(
-            self.dropout, seed=self.seed, dtype=self.dtype_policy
+        self.score = self._score_class(
+            dropout=self.dropout,
+            sliding_window=self.sliding_window,
+            seed=self.seed,
+            dtype=self.dtype_policy,
+            name="score",
+        )
+        self.score.build(
+            (None, None, *key_heads),
+            (None, None, *key_heads),
+            (None, None, *value_heads),
         )
         self.built = True
+
+    @property
+    def dropout_layer(self):
+        """The dropout of the attention weights, as a part of this layer.
+
+        Keras saves its state under the first name that it finds it by, which
+        is this one: the name it had before it became the score's.
+        """
+        return self.score.dropout_layer
 
     def _projection(self, output_shape, name, input_shape, num_input_axes=1):
         layer = Projection(
@@ -219,6 +241,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
         training=None,
         use_causal_mask=False,
     ):
+        self._check_weights(return_attention_scores)
         key = value if key is None else key
         axes = self._resolve_axes(query.shape, value.shape, key.shape)
         folded = None
@@ -231,28 +254,37 @@ class TPMultiHeadAttention(keras.layers.Layer):
                 folded.fold_padding_mask, (query_mask, value_mask, key_mask)
             )
             attention_mask = folded.fold_attention_mask(attention_mask)
-        key_heads, value_heads = self.project_keys_and_values(value, key)
-        mask = merge_masks(query_mask, value_mask, key_mask, attention_mask)
-        if use_causal_mask or self.sliding_window is not None:
-            if len(axes) > 1:
-                raise ValueError(
-                    "A causal mask and a sliding window need a single "
-                    f"attention axis. Received: attention_axes={axes}"
-                )
-            near = distance_mask(
-                ops.shape(query)[1],
-                ops.shape(value)[1],
-                use_causal_mask,
-                self.sliding_window,
+        if len(axes) > 1 and (
+            use_causal_mask
+            or self.sliding_window is not None
+            or self.score.needs_positions
+        ):
+            raise ValueError(
+                "A causal mask, a sliding window and relative positions need "
+                f"a single attention axis. Received: attention_axes={axes}"
             )
-            mask = near if mask is None else mask & near
-        output, scores = self.attend(
-            query, key_heads, value_heads, mask, training=training
+        filler, scores = self.score(
+            self.query_dense(query),
+            *self._key_and_value_heads(value, key),
+            attention_mask=merge_masks(
+                query_mask, value_mask, key_mask, attention_mask
+            ),
+            use_causal_mask=use_causal_mask,
+            training=training,
         )
+        output = self._bind_and_map(filler, query)
         if folded is not None:
             output = folded.unfold(output)
-            scores = folded.unfold_scores(scores)
-        return (output, scores) if return_attention_scores else output
+        if not return_attention_scores:
+            return output
+        return output, folded.unfold_scores(scores) if folded else scores
+
+    def _check_weights(self, return_attention_scores):
+        if return_attention_scores and not self.score.has_weights:
+            raise ValueError(
+                f"The attention score {self.score_name!r} has no attention "
+                "weights to return (`return_attention_scores=True`)."
+            )
 
     def _resolve_axes(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
@@ -260,60 +292,83 @@ class TPMultiHeadAttention(keras.layers.Layer):
             self.attention_axes, query_shape, value_shape, key_shape
         )
 
-    def project_keys_and_values(self, value, key=None):
-        """Keys and values as `attend` wants them, computed once to be kept.
+    def project_keys_and_values(self, value, key=None, padding_mask=None):
+        """What `attend` wants of keys and values, computed once to be kept.
 
         Args:
             value: Tensor `(batch, source_length, hidden_dim)`.
             key: Tensor of the same shape. Defaults to `value`.
+            padding_mask: Boolean `(batch, source_length)`, true at real
+                tokens, which some scores need here and not only in `attend`.
 
         Returns:
-            The keys `(batch, num_heads, source_length, key_dim)` and the
-            values `(batch, num_heads, source_length, value_dim)`: heads first,
-            or every step of decoding would move them there.
+            A tuple of tensors, laid out as the score wants them. Of dot
+            products the keys `(batch, num_heads, source_length, key_dim)` and
+            the values `(batch, num_heads, source_length, value_dim)`.
         """
-        key = value if key is None else key
-        return tuple(
-            ops.transpose(heads, (0, 2, 1, 3))
-            for heads in (self.key_dense(key), self.value_dense(value))
-        )
+        heads = self._key_and_value_heads(value, key)
+        return self.score.make_cache(*heads, padding_mask)
 
-    def attend(self, query, key_heads, value_heads, mask=None, training=None):
-        """Attention over projected keys and values, cached or not.
+    def init_cache(self, batch_size, max_length):
+        """An empty cache for attention to one position after the other.
+
+        Args:
+            batch_size: Number of rows, an integer or a scalar tensor.
+            max_length: Most positions, an integer.
+
+        Returns:
+            A tuple of tensors `(batch, ...)`, laid out as the score wants them.
+        """
+        return self.score.init_cache(batch_size, max_length)
+
+    def update_cache(self, cache, value, index):
+        """The cache with the keys and values of one more position.
+
+        Args:
+            cache: What `init_cache` or the last update gave.
+            value: Tensor `(batch, 1, hidden_dim)`.
+            index: The position, an integer or a scalar tensor.
+
+        Returns:
+            A tuple of tensors of the same shapes.
+        """
+        heads = self._key_and_value_heads(value)
+        return self.score.update_cache(cache, *heads, index)
+
+    def _key_and_value_heads(self, value, key=None):
+        key = value if key is None else key
+        return self.key_dense(key), self.value_dense(value)
+
+    def attend(self, query, *cache, mask=None, index=None, training=None):
+        """Attention over kept keys and values.
 
         Args:
             query: Tensor `(batch, target_length, hidden_dim)`.
-            key_heads: Keys `(batch, num_heads, source_length, key_dim)`.
-            value_heads: Values `(batch, num_heads, source_length, value_dim)`.
+            *cache: What `project_keys_and_values` or `update_cache` gave; of
+                dot products the keys and the values.
             mask: Boolean, broadcastable to `(batch, target_length,
                 source_length)`, true where a query may attend.
+            index: Position of the one query, where the cache is of positions
+                that come one after the other.
             training: Whether to apply dropout.
 
         Returns:
             The output `(batch, target_length, hidden_dim)` and the attention
-            weights `(batch, num_heads, target_length, source_length)`.
+            weights `(batch, num_heads, target_length, source_length)`, or
+            `None` where the score has none.
         """
-        # Scaling the queries costs less than scaling the scores.
-        query_heads = ops.multiply(
-            self.query_dense(query), 1.0 / math.sqrt(self.key_dim)
+        filler, weights = self.score.attend(
+            self.query_dense(query),
+            cache,
+            attention_mask=mask,
+            index=index,
+            training=training,
         )
-        scores = ops.einsum("bthd,bhsd->bhts", query_heads, key_heads)
-        # The softmax is taken in float32 under every dtype policy.
-        scores = ops.cast(scores, "float32")
-        if mask is not None:
-            # Added, not selected: an addition needs no backward pass.
-            # With the operator: TensorFlow's `ops.add` of Keras takes an
-            # operand with a single axis for a bias of the last one.
-            scores = scores + mask_to_bias(mask)
-        weights = ops.cast(ops.softmax(scores, axis=-1), self.compute_dtype)
-        filler = ops.einsum(
-            "bhts,bhsd->bthd",
-            self.dropout_layer(weights, training=training),
-            value_heads,
-        )
+        return self._bind_and_map(filler, query), weights
+
+    def _bind_and_map(self, filler, query):
         role = self.role_dense(query) if self.role_dense else None
-        bound = bind(filler, role, self.binding)
-        return self.output_dense(bound), weights
+        return self.output_dense(bind(filler, role, self.binding))
 
     def compute_mask(self, query, query_mask=None):
         return query_mask
@@ -335,6 +390,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
         training=None,
         use_causal_mask=False,
     ):
+        self._check_weights(return_attention_scores)
         key = value if key is None else key
         shapes = (query.shape, value.shape, key.shape)
         output = keras.KerasTensor(
@@ -360,6 +416,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
             "use_bias": self.use_bias,
             "output_shape": self._output_shape,
             "binding": self.binding,
+            "score": self.score_name,
             "kernel_initializer": keras.initializers.serialize(
                 self.kernel_initializer
             ),

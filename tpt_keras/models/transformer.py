@@ -70,6 +70,7 @@ class Transformer(keras.Model):
             config.vocabulary_size,
             config.hidden_dim,
             bind_embeddings=config.bind_embeddings,
+            positions=config.positions,
             dropout=config.dropout,
             dtype=self.dtype_policy,
             name="embedding",
@@ -111,6 +112,7 @@ class Transformer(keras.Model):
             config.intermediate_dim,
             config.num_heads,
             binding=config.binding,
+            score=config.attention,
             dropout=config.dropout,
             layer_norm_epsilon=config.layer_norm_epsilon,
             attention_kernel_initializer=kernel_initializer,
@@ -175,32 +177,28 @@ class Transformer(keras.Model):
 
         Returns:
             Dict for `decode_step`: `encoder_padding_mask` `(batch,
-            source_length)` and, for every decoder cell, the keys and values of
-            `cross_attention` `(batch, num_heads, source_length, key_dim)` and
-            of `self_attention` `(batch, num_heads, max_length, key_dim)`.
+            source_length)` and, for every decoder cell, the caches of its
+            `cross_attention` and its `self_attention`, tensors `(batch, ...)`.
 
         Raises:
             UsageError: If `max_length` is no positive integer.
         """
         check_positive_integer("max_length", max_length)
         encoder_output = self.encode(encoder_token_ids)
-        key_dim = self.config.hidden_dim // self.config.num_heads
-        empty = ops.zeros(
-            (
-                ops.shape(encoder_token_ids)[0],
-                self.config.num_heads,
-                max_length,
-                key_dim,
-            ),
-            dtype=self.compute_dtype,
-        )
+        batch_size = ops.shape(encoder_token_ids)[0]
+        padding_mask = self.padding_mask(encoder_token_ids)
         return {
-            "encoder_padding_mask": self.padding_mask(encoder_token_ids),
+            "encoder_padding_mask": padding_mask,
             "cross_attention": tuple(
-                cell.cross_attention_keys_and_values(encoder_output)
+                cell.cross_attention_keys_and_values(
+                    encoder_output, padding_mask
+                )
                 for cell in self.decoder_cells
             ),
-            "self_attention": tuple((empty, empty) for _ in self.decoder_cells),
+            "self_attention": tuple(
+                cell.init_cache(batch_size, max_length)
+                for cell in self.decoder_cells
+            ),
         }
 
     def decode_step(self, token_ids, cache, cache_update_index):

@@ -5,6 +5,8 @@ import numbers
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.layers.binding import BINDINGS
+from tpt_keras.layers.scores import score_class
+from tpt_keras.layers.token_and_position_embedding import POSITIONS
 from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.vocabulary import MAX_ANSWER_LENGTH
 from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
@@ -33,6 +35,11 @@ class TransformerConfig:
         binding: How a filler is bound to its role: `"hadamard"` (the
             TP-Transformer), `"tensor"` or `"none"` (a plain Transformer).
         bind_embeddings: Whether the embedding is bound to a role too.
+        attention: How queries meet keys: a name in `tpt_keras.layers.SCORES`
+            (`"dot_product"`), or the name under which an `AttentionScore` is
+            registered with Keras.
+        positions: What the embedding adds for a symbol's position:
+            `"sinusoidal"` or `"none"`.
         dropout: Dropout rate, everywhere.
         layer_norm_epsilon: Epsilon of every layer norm.
         initialization: `"paper"`: embeddings normal, everything else Xavier
@@ -56,6 +63,8 @@ class TransformerConfig:
     num_layers: int = 6
     binding: str = "hadamard"
     bind_embeddings: bool = True
+    attention: str = "dot_product"
+    positions: str = "sinusoidal"
     dropout: float = 0.0
     layer_norm_epsilon: float = 1e-5
     initialization: str = "paper"
@@ -69,7 +78,12 @@ class TransformerConfig:
         if not self.vocabulary_size:
             object.__setattr__(self, "vocabulary_size", len(self.vocabulary))
         check_names("binding", [self.binding], BINDINGS)
+        check_names("positions", [self.positions], POSITIONS)
         check_names("initialization", [self.initialization], INITIALIZATIONS)
+        try:
+            score_class(self.attention)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         for name in (
             "hidden_dim",
             "intermediate_dim",

@@ -1,0 +1,155 @@
+import math
+
+import keras
+from keras import ops
+
+from tpt_keras.layers.attention_masks import distance_mask
+from tpt_keras.layers.attention_masks import mask_to_bias
+from tpt_keras.layers.scores.attention_score import AttentionScore
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class DotProductScore(AttentionScore):
+    """Scaled dot products (equations 2 and 3 of Schlag et al., 2019).
+
+        weights = softmax(q k^T / sqrt(key_dim))
+        filler = weights v
+
+    It has no weights of its own. Its cache are the keys and the values,
+    `(batch, num_heads, source_length, key_dim)` and `value_dim`: heads first,
+    or every step of decoding would move them there.
+
+    A score that adds something to the logits, or to what is retrieved, is a
+    subclass that overrides `logits`, or `retrieve`.
+
+    The arguments are those of `AttentionScore`.
+
+    Example:
+
+    >>> score = DotProductScore()
+    >>> heads = keras.random.normal((3, 10, 2, 8))
+    >>> score.build(heads.shape, heads.shape, heads.shape)
+    >>> filler, weights = score(heads, heads, heads)
+    >>> filler.shape, weights.shape
+    ((3, 10, 2, 8), (3, 2, 10, 10))
+    """
+
+    def make_cache(self, key_heads, value_heads, padding_mask=None):
+        return tuple(
+            ops.transpose(heads, (0, 2, 1, 3))
+            for heads in (key_heads, value_heads)
+        )
+
+    def init_cache(self, batch_size, max_length):
+        return tuple(
+            ops.zeros(
+                (batch_size, self.num_heads, max_length, size),
+                dtype=self.compute_dtype,
+            )
+            for size in (self.key_dim, self.value_dim)
+        )
+
+    def update_cache(self, cache, key_heads, value_heads, index):
+        return tuple(
+            _write(past, heads, index)
+            for past, heads in zip(cache, (key_heads, value_heads))
+        )
+
+    def call(
+        self,
+        query_heads,
+        key_heads,
+        value_heads,
+        attention_mask=None,
+        use_causal_mask=False,
+        start_index=0,
+        training=None,
+    ):
+        cache = self.make_cache(key_heads, value_heads)
+        return self._attend(
+            query_heads,
+            *cache,
+            attention_mask,
+            use_causal_mask,
+            start_index,
+            training,
+        )
+
+    def attend(
+        self, query_heads, cache, attention_mask=None, index=None, training=None
+    ):
+        is_step = index is not None
+        return self._attend(
+            query_heads,
+            *cache,
+            attention_mask,
+            is_step,
+            index if is_step else 0,
+            training,
+        )
+
+    def _attend(
+        self, query_heads, keys, values, mask, is_causal, start_index, training
+    ):
+        logits = self.logits(query_heads, keys, start_index)
+        near = distance_mask(
+            *ops.shape(logits)[2:], is_causal, self.sliding_window, start_index
+        )
+        if near is not None:
+            mask = near if mask is None else mask & near
+        # The softmax is taken in float32 under every dtype policy.
+        logits = ops.cast(logits, "float32")
+        if mask is not None:
+            # Added, not selected: an addition needs no backward pass.
+            # With the operator: TensorFlow's `ops.add` of Keras takes an
+            # operand with a single axis for a bias of the last one.
+            logits = logits + mask_to_bias(mask)
+        weights = ops.cast(ops.softmax(logits, axis=-1), self.compute_dtype)
+        filler = self.retrieve(
+            self.dropout_layer(weights, training=training), values, start_index
+        )
+        return filler, weights
+
+    def logits(self, query_heads, keys, start_index):
+        """How well every query matches every key.
+
+        Args:
+            query_heads: Tensor `(batch, target_length, num_heads, key_dim)`.
+            keys: Tensor `(batch, num_heads, source_length, key_dim)`.
+            start_index: Position of the first query among the keys.
+
+        Returns:
+            Tensor `(batch, num_heads, target_length, source_length)`.
+        """
+        # Scaling the queries costs less than scaling the logits.
+        query_heads = ops.multiply(query_heads, 1.0 / math.sqrt(self.key_dim))
+        return ops.einsum("bthd,bhsd->bhts", query_heads, keys)
+
+    def retrieve(self, weights, values, start_index):
+        """What every query retrieves with its weights.
+
+        Args:
+            weights: Tensor `(batch, num_heads, target_length, source_length)`.
+            values: Tensor `(batch, num_heads, source_length, value_dim)`.
+            start_index: Position of the first query among the values.
+
+        Returns:
+            The filler `(batch, target_length, num_heads, value_dim)`.
+        """
+        return ops.einsum("bhts,bhsd->bthd", weights, values)
+
+
+def _write(cache, heads, index):
+    """A cache `(batch, num_heads, length, dim)` with one more position.
+
+    Not `ops.slice_update`: that becomes an XLA op on TensorFlow, which a
+    default TF Serving refuses. Nor a `where`, which copies the whole cache.
+    """
+    batch_size, num_heads = ops.shape(cache)[0], cache.shape[1]
+    rows = ops.arange(batch_size * num_heads)
+    places = ops.stack(
+        [rows // num_heads, rows % num_heads, ops.full_like(rows, index)], -1
+    )
+    return ops.scatter_update(
+        cache, places, ops.reshape(heads, (-1, heads.shape[-1]))
+    )

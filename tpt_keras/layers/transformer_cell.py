@@ -1,0 +1,185 @@
+import itertools
+import random
+
+import keras
+from keras import ops
+
+from tpt_keras.layers.dtype_config import dtype_config
+from tpt_keras.layers.feed_forward import FeedForward
+from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
+
+
+class TransformerCell(keras.layers.Layer):
+    """What encoder and decoder cells have in common.
+
+    Their arguments, the sub-layers they are made of, and the feed-forward part
+    that both end with.
+
+    Args:
+        intermediate_dim: Size of the feed-forward's hidden layer (the paper's
+            d_f).
+        num_heads: Number of attention heads; must divide the hidden size.
+        binding: How fillers are bound to roles, see `TPMultiHeadAttention`.
+        activation: Activation of the feed-forward. Defaults to `"relu"`.
+        dropout: Dropout rate of the attention weights, the feed-forward's
+            hidden layer and all sub-layers' outputs. Defaults to `0.0`.
+        layer_norm_epsilon: Epsilon of the layer norms. Defaults to `1e-5`.
+        kernel_initializer: Initializer of the feed-forward's kernels.
+        attention_kernel_initializer: Initializer of the attention's matrices.
+        attention_bias_initializer: Initializer of the attention's biases.
+        seed: Seed of the dropouts, of which each draws masks of its own.
+        score: How queries meet keys, see `TPMultiHeadAttention`.
+        **kwargs: Keras's base layer arguments.
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        num_heads,
+        binding="hadamard",
+        activation="relu",
+        dropout=0.0,
+        layer_norm_epsilon=1e-5,
+        kernel_initializer="glorot_uniform",
+        attention_kernel_initializer="glorot_uniform",
+        attention_bias_initializer="zeros",
+        seed=None,
+        score="dot_product",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.intermediate_dim = intermediate_dim
+        self.num_heads = num_heads
+        self.binding = binding
+        self.score = score
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.attention_kernel_initializer = keras.initializers.get(
+            attention_kernel_initializer
+        )
+        self.attention_bias_initializer = keras.initializers.get(
+            attention_bias_initializer
+        )
+        self.seed = seed
+        self.supports_masking = True
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        # TensorFlow gives gradients to positional tensors alone here, and in a
+        # graph refuses keyword arguments. What has no gradient goes around it.
+        arguments = keras.tree.flatten((args, kwargs))
+        has_gradient = [
+            ops.is_tensor(argument)
+            and keras.backend.is_float_dtype(argument.dtype)
+            for argument in arguments
+        ]
+
+        def call_with(*tensors):
+            tensors = iter(tensors)
+            merged = [
+                next(tensors) if has else argument
+                for has, argument in zip(has_gradient, arguments)
+            ]
+            args_, kwargs_ = keras.tree.pack_sequence_as((args, kwargs), merged)
+            return layer_call(*args_, **kwargs_)
+
+        call = super().rematerialized_call(call_with, *args, **kwargs)
+        return lambda *args, **kwargs: call(
+            *itertools.compress(
+                keras.tree.flatten((args, kwargs)), has_gradient
+            )
+        )
+
+    def _layer_norm(self, name):
+        layer_norm = keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+        layer_norm.build((None, None, self.hidden_dim))
+        return layer_norm
+
+    def _attention(self, name, score):
+        if self.hidden_dim % self.num_heads:
+            raise ValueError(
+                f"`num_heads` must divide the hidden size. Received: "
+                f"num_heads={self.num_heads}, hidden size {self.hidden_dim}"
+            )
+        shape = (None, None, self.hidden_dim)
+        attention = TPMultiHeadAttention(
+            num_heads=self.num_heads,
+            key_dim=self.hidden_dim // self.num_heads,
+            dropout=self.dropout,
+            binding=self.binding,
+            score=score,
+            kernel_initializer=self.attention_kernel_initializer,
+            bias_initializer=self.attention_bias_initializer,
+            seed=self._sublayer_seed(name),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        attention.build(shape, shape)
+        return attention
+
+    def _build_feed_forward(self):
+        """The part that encoder and decoder cells end with."""
+        self.feed_forward_layer_norm = self._layer_norm("feed_forward_norm")
+        self.feed_forward = FeedForward(
+            self.intermediate_dim,
+            activation=self.activation,
+            dropout=self.dropout,
+            kernel_initializer=self.kernel_initializer,
+            seed=self._sublayer_seed("feed_forward"),
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.feed_forward.build((None, None, self.hidden_dim))
+        self.output_layer_norm = self._layer_norm("output_norm")
+        self.dropout_layer = keras.layers.Dropout(
+            self.dropout,
+            seed=self._sublayer_seed("dropout"),
+            dtype=self.dtype_policy,
+        )
+
+    def _sublayer_seed(self, name):
+        """A seed of a sub-layer's own: with one for all they drop alike."""
+        if self.seed is None:
+            return None
+        return random.Random(f"{self.seed} {name}").getrandbits(31)
+
+    def _apply_feed_forward(self, x, training):
+        z = self.feed_forward(
+            self.feed_forward_layer_norm(x), training=training
+        )
+        x = ops.add(x, self.dropout_layer(z, training=training))
+        return self.output_layer_norm(x)
+
+    def compute_output_shape(self, input_shape, *args):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "dtype": dtype_config(self),
+            "intermediate_dim": self.intermediate_dim,
+            "num_heads": self.num_heads,
+            "binding": self.binding,
+            "score": self.score,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+            "attention_kernel_initializer": keras.initializers.serialize(
+                self.attention_kernel_initializer
+            ),
+            "attention_bias_initializer": keras.initializers.serialize(
+                self.attention_bias_initializer
+            ),
+            "seed": self.seed,
+        }
+
+
+def over_sources(padding_mask):
+    """A padding mask `(batch, length)` as `(batch, 1, length)`, or None."""
+    return None if padding_mask is None else ops.expand_dims(padding_mask, 1)
