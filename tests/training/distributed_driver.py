@@ -44,7 +44,7 @@ def train_and_record(model, training, model_dir, options=None, strategy=None):
         model_dir,
         options=RunOptions(**(options or {})),
         strategy=strategy,
-    )
+    ).model
     record = {}
     for weight in trained.weights:
         # Less the model's name, to which Keras adds a number.

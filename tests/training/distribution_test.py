@@ -11,14 +11,16 @@ from tests.training.distributed_driver import train_and_record
 from tests.training.processes import Process
 from tpt_keras.errors import UsageError
 from tpt_keras.models.transformer_config import TransformerConfig
-from tpt_keras.training import train as train_module
 from tpt_keras.training.distribution import distributed_dataset
 from tpt_keras.training.distribution import is_chief
 from tpt_keras.training.distribution import make_strategy
 from tpt_keras.training.distribution import of_chief
 from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.train import train
 from tpt_keras.training.training_config import TrainingConfig
 from tpt_keras.training.training_data import training_batches
+from tpt_keras.training.training_data import training_sources
+from tpt_keras.training.training_run import TrainingRun
 
 MODEL = {
     "hidden_dim": 16,
@@ -271,10 +273,8 @@ def test_on_its_own_a_worker_of_tf_config_keeps_what_it_trains(
 ):
     _, environment = processes.cluster([1, 2])
     monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
-    monkeypatch.setattr(train_module, "_fit", lambda *args: None)
-    train_module.train(
-        tiny_config, tiny_training, tmp_path, strategy=make_strategy("none")
-    )
+    monkeypatch.setattr(TrainingRun, "run", lambda self: None)
+    train(tiny_config, tiny_training, tmp_path, strategy=make_strategy("none"))
     assert {"config.json", "checkpoints", "model.keras"} <= {
         path.name for path in tmp_path.iterdir()
     }
@@ -284,7 +284,7 @@ def test_several_replicas_are_not_compiled(
     tmp_path, tiny_config, tiny_training
 ):
     with pytest.raises(UsageError, match="4 replicas cannot be compiled"):
-        train_module.train(
+        train(
             tiny_config,
             tiny_training,
             tmp_path / "model",
@@ -309,7 +309,9 @@ class StandInStrategy:
 @pytest.fixture(scope="module")
 def batches(place_value_data):
     training = TrainingConfig(**TRAINING, data_dir=str(place_value_data))
-    return training_batches(TransformerConfig(**MODEL), training)[0]
+    return training_batches(
+        training_sources(training), TransformerConfig(**MODEL), training
+    )[0]
 
 
 def test_the_workers_parts_of_a_batch_are_the_batch(batches):

@@ -9,13 +9,13 @@ from tests.conftest import MODULE
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.errors import UsageError
 from tpt_keras.models.load_model import load_model
-from tpt_keras.training import train as train_module
+from tpt_keras.training import training_run
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.train import MAX_ROLLBACKS
 from tpt_keras.training.train import train
+from tpt_keras.training.training_run import MAX_ROLLBACKS
 
 STOP = RunOptions(evaluation_examples=0)
 ROLLBACK = RunOptions(evaluation_examples=0, on_nan="rollback")
@@ -26,7 +26,7 @@ def unevaluated(monkeypatch):
     """Trainings whose evaluations take no time."""
     score = {"loss": 1.0, "sequence_accuracy": 0.5, "token_accuracy": 0.5}
     monkeypatch.setattr(
-        train_module, "evaluate_batches", lambda *args: dict(score)
+        training_run, "evaluate_batches", lambda *args: dict(score)
     )
 
 
@@ -161,7 +161,7 @@ def test_gives_up_when_rollbacks_do_not_help_and_goes_on_when_they_do(
     # another cause, which is there but once.
     first_batches.clear()
     poison(step=4, times=1)
-    model = train(*arguments)
+    model = train(*arguments).model
     printed = capsys.readouterr().out
     assert "step 4 is not finite" in printed
     assert printed.count("Going back to step 2.") == 1
@@ -183,8 +183,7 @@ def test_watches_the_loss_and_the_gradient(name, value):
         described.append(step)
         return "on purpose"
 
-    callback = FiniteLoss(describe, lambda epoch: 5 * epoch)
-    callback.on_epoch_begin(epoch=3)
+    callback = FiniteLoss(describe, lambda: 15)
     logs = {"loss": 1.0, "gradient_norm": 2.0}
     callback.on_train_batch_end(0, logs)
     assert described == []

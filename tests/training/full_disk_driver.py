@@ -74,7 +74,7 @@ def _train(data_dir, model_dir):
             ),
             model_dir,
             options=RunOptions(evaluation_examples=20, keep_checkpoints=2),
-        )
+        ).model
     return model.get_weights()
 
 

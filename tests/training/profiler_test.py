@@ -17,12 +17,15 @@ def profiles(monkeypatch):
     return events
 
 
-def run_epochs(profiler, profiles, epochs, steps_per_execution):
-    """Two epochs of six steps as `fit` calls its callbacks.
+def run_epochs(profiles, epochs, *arguments):
+    """Epochs of six steps as `fit` calls its callbacks.
 
     Returns:
         The steps that were made within a profile.
     """
+    epoch = 0
+    steps_per_execution = arguments[-1]
+    profiler = Profiler(*arguments[:-1], lambda: 6 * epoch, steps_per_execution)
     profiled = []
     for epoch in epochs:
         profiler.on_epoch_begin(epoch)
@@ -53,15 +56,13 @@ def run_epochs(profiler, profiles, epochs, steps_per_execution):
 def test_profiles_the_steps(
     tmp_path, profiles, first, last, steps_per_execution, expected
 ):
-    profiler = Profiler(
-        tmp_path, first, last, lambda epoch: 6 * epoch, steps_per_execution
+    profiled = run_epochs(
+        profiles, (0, 1), tmp_path, first, last, steps_per_execution
     )
-    profiled = run_epochs(profiler, profiles, (0, 1), steps_per_execution)
     assert profiled == expected
     assert profiles == (["start", "stop"] if expected else [])
 
 
 def test_a_training_that_goes_on_behind_the_profile(tmp_path, profiles):
-    profiler = Profiler(tmp_path, 2, 3, lambda epoch: 6 * epoch)
-    assert run_epochs(profiler, profiles, (1,), 1) == []
+    assert run_epochs(profiles, (1,), tmp_path, 2, 3, 1) == []
     assert profiles == []

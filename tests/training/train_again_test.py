@@ -16,10 +16,13 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import train as train_module
+from tpt_keras.training import training_run
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 from tpt_keras.training.training_data import data_fingerprints
+from tpt_keras.training.training_data import training_sources
+from tpt_keras.training.training_run import TrainingRun
 
 OPTIONS = RunOptions(evaluation_examples=0)
 
@@ -30,7 +33,7 @@ def unevaluated():
     score = {"loss": 1.0, "sequence_accuracy": 0.5, "token_accuracy": 0.5}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            train_module, "evaluate_batches", lambda *args: dict(score)
+            training_run, "evaluate_batches", lambda *args: dict(score)
         )
         yield
 
@@ -38,7 +41,7 @@ def unevaluated():
 @pytest.fixture
 def unfitted(monkeypatch):
     """Trainings that are over before the first step."""
-    monkeypatch.setattr(train_module, "_fit", lambda *args: None)
+    monkeypatch.setattr(TrainingRun, "run", lambda self: None)
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +122,14 @@ def test_a_prolonged_training_was_never_shorter(
     longer = dataclasses.replace(training, train_steps=7)
     straight = train(
         model_config, longer, tmp_path / "straight", options=OPTIONS
-    )
+    ).model
     last = load_model(folder)
 
     def die(*args):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(train_module, "_fit", die)
+        patch.setattr(TrainingRun, "run", die)
         with pytest.raises(KeyboardInterrupt):
             train(model_config, longer, folder, options=OPTIONS)
     # It is not finished any more, and goes on.
@@ -134,7 +137,7 @@ def test_a_prolonged_training_was_never_shorter(
     shutil.move(folder / "model-3.keras", tmp_path / "model.keras")
     assert_same_weights(load_model(tmp_path), last)
     capsys.readouterr()
-    model = train(model_config, longer, folder, options=OPTIONS)
+    model = train(model_config, longer, folder, options=OPTIONS).model
     assert "ckpt-3 (step 3)" in capsys.readouterr().out
     assert_same_weights(model, straight)
     assert_same_weights(load_model(folder), straight)
@@ -162,7 +165,7 @@ def test_starts_from_the_weights_of_another(
     # What decides no weight may be another.
     config = model_config.replace(dropout=0.0, max_question_length=50)
     model_dir = tmp_path / "model"
-    model = train(config, starting, model_dir, options=OPTIONS)
+    model = train(config, starting, model_dir, options=OPTIONS).model
     assert_same_weights(model, expected)
     assert model.config == config
     printed = capsys.readouterr().out
@@ -172,7 +175,7 @@ def test_starts_from_the_weights_of_another(
     # Once it has begun, it needs the other no more.
     shutil.rmtree(folder)
     (model_dir / "model.keras").unlink()
-    model = train(config, starting, model_dir, options=OPTIONS)
+    model = train(config, starting, model_dir, options=OPTIONS).model
     assert_same_weights(model, expected)
     assert "Starting" not in capsys.readouterr().out
 
@@ -184,7 +187,9 @@ def test_starts_from_another_when_the_disk_was_full_at_first(
     checkpoints.mkdir(parents=True)
     (checkpoints / "ckpt-1.index").touch()
     starting = dataclasses.replace(training, init_from=str(finished))
-    model = train(model_config, starting, tmp_path / "model", options=OPTIONS)
+    model = train(
+        model_config, starting, tmp_path / "model", options=OPTIONS
+    ).model
     assert_same_weights(model, load_model(finished, best=True))
 
 
@@ -217,7 +222,7 @@ def test_a_damaged_model_is_made_again(
     path = folder / "model.keras"
     damaged = path.read_bytes()[:-1000]
     path.write_bytes(damaged)
-    model = train(model_config, training, folder, options=OPTIONS)
+    model = train(model_config, training, folder, options=OPTIONS).model
     printed = capsys.readouterr().out
     assert f"{str(path)!r} is damaged" in printed
     assert "ckpt-3 (step 3)" in printed
@@ -243,7 +248,7 @@ def test_keeps_the_fingerprint_of_its_data(
 ):
     path = folder / "config.json"
     record = json.loads(path.read_text())
-    assert record["data"] == data_fingerprints(training)
+    assert record["data"] == data_fingerprints(training_sources(training))
     record["data"][MODULE] = "of other problems"
     path.write_text(json.dumps(record))
     with pytest.raises(UsageError, match=rf"problems of {MODULE} in .*--data"):
@@ -273,9 +278,9 @@ def test_in_a_folder_whose_name_looks_like_a_pattern(
     tmp_path, model_config, training, unfitted, capsys
 ):
     folder = tmp_path / "run[1]*"
-    model = train(model_config, training, folder, options=OPTIONS)
+    model = train(model_config, training, folder, options=OPTIONS).model
     (folder / "model.keras").unlink()
-    again = train(model_config, training, folder, options=OPTIONS)
+    again = train(model_config, training, folder, options=OPTIONS).model
     path = folder / "checkpoints" / "ckpt-1"
     assert f"Going on from {path} (step 0)." in capsys.readouterr().out
     assert_same_weights(again, model)

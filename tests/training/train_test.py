@@ -18,13 +18,14 @@ from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import model_folder
-from tpt_keras.training import train as train_module
+from tpt_keras.training import training_run
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.optimizer import learning_rate_schedule
 from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 from tpt_keras.training.training_data import training_batches
+from tpt_keras.training.training_data import training_sources
 from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 # Of a split as many problems as of the validation set, which is enough to see
@@ -106,7 +107,7 @@ def uninterrupted(tmp_path_factory, dropout_config, tiny_training):
             model_dir,
             preset="tp_transformer_tiny",
             options=OPTIONS,
-        )
+        ).model
     return Uninterrupted(model_dir, model, printed.getvalue())
 
 
@@ -220,7 +221,9 @@ def test_the_first_loss_is_that_of_the_first_batch(
 ):
     """What is logged is what numpy makes of the batch and the weights."""
     training = dataclasses.replace(tiny_training, train_steps=1, seed=1)
-    batches, validation = training_batches(tiny_config, training)
+    batches, validation = training_batches(
+        training_sources(training), tiny_config, training
+    )
     keras.utils.set_random_seed(training.seed)
     model = Transformer(tiny_config)
 
@@ -232,7 +235,7 @@ def test_the_first_loss_is_that_of_the_first_batch(
 
     first = loss(*next(batches.iterate())).mean()
     options = RunOptions(evaluation_examples=0)
-    model = train(tiny_config, training, tmp_path, options=options)
+    model = train(tiny_config, training, tmp_path, options=options).model
     [row] = read_metrics(tmp_path)
     assert row["step"] == 1
     assert row["loss"] == pytest.approx(first, rel=1e-4)
@@ -253,7 +256,9 @@ def test_the_same_seed_gives_the_same_whatever_steps_per_execution(
     # The state of the process before a training must not matter.
     keras.utils.set_random_seed(99)
     options = dataclasses.replace(OPTIONS, steps_per_execution=2)
-    again = train(dropout_config, tiny_training, tmp_path, options=options)
+    again = train(
+        dropout_config, tiny_training, tmp_path, options=options
+    ).model
     assert timeless_metrics(tmp_path) == timeless_metrics(model_dir)
     assert_same_weights(again, model)
 
@@ -270,7 +275,7 @@ def test_a_finished_training_has_nothing_to_do(
     monkeypatch.setattr(keras.Model, "fit", fit)
     again = train(
         dropout_config, tiny_training, model_dir, preset="tp_transformer_tiny"
-    )
+    ).model
     assert "nothing to do" in capsys.readouterr().out
     assert_same_weights(again, model)
     assert {path: path.stat() for path in model_dir.rglob("*")} == before
@@ -333,7 +338,7 @@ def test_goes_on_whenever_it_was_killed(
     )
     assert checkpoint_count() == 3
     assert not (tmp_path / "model.keras").exists()
-    assert_same_weights(train(*arguments), model)
+    assert_same_weights(train(*arguments).model, model)
     assert_same_weights(load_model(tmp_path), model)
     # The losses of the intervals that were started anew are the same, too.
     assert timeless_metrics(tmp_path) == timeless_metrics(model_dir)
@@ -411,7 +416,7 @@ def judged(monkeypatch):
             "token_accuracy": 0.0,
         }
 
-    monkeypatch.setattr(train_module, "evaluate_batches", evaluate_batches)
+    monkeypatch.setattr(training_run, "evaluate_batches", evaluate_batches)
     return weights
 
 
@@ -446,11 +451,11 @@ def test_stops_without_improvement_and_keeps_the_best(
     tmp_path, tiny_config, long_training, judged, capsys
 ):
     arguments = (tiny_config, long_training, tmp_path, None, PATIENCE)
-    model = train(*arguments)
+    model = train(*arguments).model
     assert_stopped_at_step_8(tmp_path, judged, capsys.readouterr().out)
     assert sorted(judged) == [2, 4, 6, 8]
     # It is finished.
-    assert_same_weights(train(*arguments), model)
+    assert_same_weights(train(*arguments).model, model)
     assert "nothing to do" in capsys.readouterr().out
 
 
@@ -554,7 +559,9 @@ def test_rematerialized_dropout_is_refused(
 
 
 def test_validation_problems_are_never_trained_on(tiny_config, tiny_training):
-    training, validation = training_batches(tiny_config, tiny_training)
+    training, validation = training_batches(
+        training_sources(tiny_training), tiny_config, tiny_training
+    )
     seen = all_problems(training, num_epochs=2)
     unseen = all_problems(validation)
     assert len(validation) == len(unseen) == len(set(unseen)) == 20
@@ -568,11 +575,15 @@ def test_validation_problems_are_of_every_difficulty(
     tiny_config, tiny_training
 ):
     training = dataclasses.replace(tiny_training, validation_examples=100)
-    _, validation = training_batches(tiny_config, training)
+    _, validation = training_batches(
+        training_sources(training), tiny_config, training
+    )
     lengths = [len(question) for question, _ in all_problems(validation)]
     everything = [
         len(question)
-        for batches in training_batches(tiny_config, training)
+        for batches in training_batches(
+            training_sources(training), tiny_config, training
+        )
         for question, _ in all_problems(batches)
     ]
     # The first hundred of the files would be the short ones.
@@ -585,7 +596,13 @@ def test_the_validation_set_is_the_seeds(tiny_config, tiny_training):
     for seed in (0, 0, 1):
         training = dataclasses.replace(tiny_training, seed=seed)
         sets.append(
-            set(all_problems(training_batches(tiny_config, training)[1]))
+            set(
+                all_problems(
+                    training_batches(
+                        training_sources(training), tiny_config, training
+                    )[1]
+                )
+            )
         )
     assert sets[0] == sets[1]
     assert sets[0] != sets[2]
@@ -595,7 +612,7 @@ def test_the_validation_set_is_the_seeds(tiny_config, tiny_training):
 def test_too_few_problems(tiny_config, tiny_training, apart):
     training = dataclasses.replace(tiny_training, validation_examples=apart)
     with pytest.raises(UsageError, match=f"600.*{apart}"):
-        training_batches(tiny_config, training)
+        training_batches(training_sources(training), tiny_config, training)
 
 
 def test_a_missing_data_folder_leaves_no_model_folder(

@@ -13,6 +13,7 @@ from tpt_keras.training import training_data
 from tpt_keras.training.training_config import TrainingConfig
 from tpt_keras.training.training_data import data_fingerprints
 from tpt_keras.training.training_data import module_mix
+from tpt_keras.training.training_data import training_sources
 
 NAMES = {"a": "numbers__gcd", "b": "numbers__place_value", "c": "algebra__x"}
 
@@ -53,7 +54,7 @@ def fingerprint(monkeypatch):
             training_data, "problem_sources", lambda *args: {"m": source}
         )
         config = TrainingConfig(modules=("m",), data_dir="data", train_steps=1)
-        return data_fingerprints(config)["m"]
+        return data_fingerprints(training_sources(config))["m"]
 
     return fingerprint
 
@@ -70,9 +71,11 @@ def test_the_fingerprint_of_the_data(fingerprint):
 def test_the_fingerprint_is_that_of_the_data_wherever_it_lies(
     place_value_data, tiny_training, tmp_path
 ):
-    [(module, fingerprint)] = data_fingerprints(tiny_training).items()
+    [(module, fingerprint)] = data_fingerprints(
+        training_sources(tiny_training)
+    ).items()
     assert module == MODULE
     moved = tmp_path / "moved"
     shutil.copytree(place_value_data, moved)
     config = dataclasses.replace(tiny_training, data_dir=str(moved))
-    assert data_fingerprints(config) == {MODULE: fingerprint}
+    assert data_fingerprints(training_sources(config)) == {MODULE: fingerprint}

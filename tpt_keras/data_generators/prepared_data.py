@@ -5,12 +5,8 @@ import json
 import pathlib
 import shutil
 
-import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from tpt_keras.data_generators.local_download_manager import (
-    LocalDownloadManager,
-)
 from tpt_keras.data_generators.mathematics_dataset import MathematicsDataset
 from tpt_keras.data_generators.mathematics_modules import MODULES
 from tpt_keras.data_generators.mathematics_modules import SPLITS
@@ -220,6 +216,10 @@ def _prepare(builder, text_dir, beam_options):
         manual_dir=text_dir, beam_options=beam_options
     )
     if builder.name == "math_dataset":
+        from tpt_keras.data_generators.local_download_manager import (
+            LocalDownloadManager,
+        )
+
         # Its own code, but with the archive that is there already.
         builder._make_download_manager = lambda **_: LocalDownloadManager(
             text_dir, builder.builder_config.name
@@ -236,6 +236,8 @@ def _prepare(builder, text_dir, beam_options):
 
 def _raise_cause(error):
     """Raises what the user can mend, of what was made of it on its way."""
+    import tensorflow as tf
+
     while error is not None:
         if isinstance(error, UsageError) or getattr(error, "errno", None):
             raise error from None

@@ -3,9 +3,7 @@ import functools
 import itertools
 
 import numpy as np
-import tensorflow as tf
 
-from tpt_keras.data_generators.function_dataset import function_dataset
 from tpt_keras.data_generators.permutation import permute
 from tpt_keras.errors import UsageError
 
@@ -89,6 +87,10 @@ class ProblemBatches:
         Returns:
             A dataset of what `iterate` generates.
         """
+        import tensorflow as tf
+
+        from tpt_keras.data_generators.function_dataset import function_dataset
+
         part = self._parts(shards, num_shards)
 
         def remember_error(number):
@@ -118,8 +120,8 @@ class ProblemBatches:
         self._error = None
         try:
             yield
-        except tf.errors.OpError:
-            if self._error is None:
+        except Exception as error:
+            if self._error is None or isinstance(error, UsageError):
                 raise
             raise self._error from None
 

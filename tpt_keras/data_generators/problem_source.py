@@ -1,12 +1,7 @@
 import numpy as np
-import tensorflow as tf
+from tensorflow_datasets.proto import tf_example_pb2
 
 from tpt_keras.data_generators.record_file import RecordFile
-
-_FEATURES = {
-    "question": tf.io.FixedLenFeature([], tf.string),
-    "answer": tf.io.FixedLenFeature([], tf.string),
-}
 
 
 class ProblemSource:
@@ -53,11 +48,15 @@ class ProblemSource:
         """
         indices = np.asarray(indices)
         owners = np.searchsorted(self._starts, indices, "right") - 1
-        records = np.empty(len(indices), dtype=object)
+        problems = np.empty((2, len(indices)), dtype=object)
         for owner in np.unique(owners):
             rows = np.flatnonzero(owners == owner)
-            records[rows] = self._files[owner].read(
+            records = self._files[owner].read(
                 indices[rows] - self._starts[owner]
             )
-        problems = tf.io.parse_example(records, _FEATURES)
-        return problems["question"].numpy(), problems["answer"].numpy()
+            for row, record in zip(rows, records):
+                features = tf_example_pb2.Example.FromString(record).features
+                for part, name in enumerate(("question", "answer")):
+                    values = features.feature[name].bytes_list.value
+                    problems[part, row] = values[0]
+        return tuple(problems)

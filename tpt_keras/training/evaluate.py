@@ -5,7 +5,6 @@ import itertools
 from tpt_keras.data_generators.prepared_data import problem_sources
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_slice import ProblemSlice
-from tpt_keras.training.distribution import distributed_dataset
 
 
 def evaluate(
@@ -71,10 +70,8 @@ def evaluate_batches(trainer, batches):
     """
     with batches.own_errors():
         results = trainer.evaluate(
-            distributed_dataset(
-                trainer.distribute_strategy, batches, num_epochs=1
-            ),
-            # Keras does not learn the length of a distributed dataset.
+            trainer.feed(batches, num_epochs=1),
+            # Keras does not learn the length of what it is fed.
             steps=batches.steps_per_epoch,
             return_dict=True,
             verbose=0,

@@ -1,8 +1,8 @@
 import keras
 import numpy as np
-import tensorflow as tf
 
 from tpt_keras.errors import UsageError
+from tpt_keras.training.global_norm import global_norm
 
 
 class NonFiniteLossError(UsageError):
@@ -24,8 +24,8 @@ class FiniteLoss(keras.callbacks.Callback):
     Args:
         describe: Function of a step, counting from 1, that returns what there
             is to say about it.
-        steps_before: Function of an epoch's number, as Keras counts it, that
-            returns the number of steps before it.
+        steps_before: Function that returns the number of steps before the
+            current epoch.
 
     Raises:
         NonFiniteLossError: Out of `fit`, before a checkpoint is written.
@@ -34,26 +34,31 @@ class FiniteLoss(keras.callbacks.Callback):
     def __init__(self, describe, steps_before):
         super().__init__()
         self._describe = describe
-        self._count_steps_before = steps_before
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._steps_before = self._count_steps_before(epoch)
+        self._steps_before = steps_before
 
     def on_train_batch_end(self, batch, logs=None):
         # Means over the epoch so far: once not finite, they remain so.
-        if np.all(np.isfinite([logs["loss"], logs["gradient_norm"]])):
-            return
-        self._fail("The loss or the gradient", batch)
+        if not np.all(np.isfinite([logs["loss"], logs["gradient_norm"]])):
+            step = self._steps_before() + batch + 1
+            raise _error("The loss or the gradient", step, self._describe)
 
-    def on_epoch_end(self, epoch, logs=None):
-        # The last step's loss was computed before it could ruin the weights.
-        weights = [v.value for v in self.model.trainable_variables]
-        if not np.isfinite(tf.linalg.global_norm(weights)):
-            self._fail("The norm of the weights", self.params["steps"] - 1)
 
-    def _fail(self, culprit, batch):
-        step = self._steps_before + batch + 1
-        raise NonFiniteLossError(
-            f"{culprit} of step {step} is not finite ({self._describe(step)}).",
-            step,
-        )
+def check_weights(weights, step, describe):
+    """Raises if weights are not finite.
+
+    Args:
+        weights: List of variables.
+        step: The last step, counting from 1.
+        describe: See `FiniteLoss`.
+
+    Raises:
+        NonFiniteLossError: If the norm of all weights is not finite.
+    """
+    if not np.isfinite(float(global_norm([w.value for w in weights]))):
+        raise _error("The norm of the weights", step, describe)
+
+
+def _error(culprit, step, describe):
+    return NonFiniteLossError(
+        f"{culprit} of step {step} is not finite ({describe(step)}).", step
+    )

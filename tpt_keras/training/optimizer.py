@@ -1,7 +1,7 @@
 """The optimizer of a training configuration."""
 
 import keras
-import tensorflow as tf
+from keras import ops
 
 from tpt_keras.training.pytorch_adam import PyTorchAdam
 
@@ -69,4 +69,4 @@ def learning_rate(optimizer):
     Returns:
         Float.
     """
-    return float(tf.convert_to_tensor(optimizer.learning_rate))
+    return float(ops.convert_to_tensor(optimizer.learning_rate))

@@ -9,8 +9,8 @@ class Profiler(keras.callbacks.Callback):
         folder: TensorBoard's folder.
         first: First optimizer step to profile, counting from 1.
         last: Last step to profile.
-        steps_before: Function of an epoch's number, as Keras counts it, that
-            returns the number of steps before it.
+        steps_before: Function that returns the number of steps before the
+            current epoch.
         steps_per_execution: Steps that are made at once, of which all are
             profiled or none.
     """
@@ -22,15 +22,15 @@ class Profiler(keras.callbacks.Callback):
         self._folder = str(folder)
         self._first = first
         self._last = last
-        self._count_steps_before = steps_before
+        self._steps_before = steps_before
         self._steps_per_execution = steps_per_execution
         self._is_profiling = False
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._steps_before = self._count_steps_before(epoch)
+        self._first_step = self._steps_before() + 1
 
     def on_train_batch_begin(self, batch, logs=None):
-        step = self._steps_before + batch + 1
+        step = self._first_step + batch
         last_at_once = step + self._steps_per_execution - 1
         if (
             not self._is_profiling
@@ -41,7 +41,7 @@ class Profiler(keras.callbacks.Callback):
             self._is_profiling = True
 
     def on_train_batch_end(self, batch, logs=None):
-        if self._steps_before + batch + 1 >= self._last:
+        if self._first_step + batch >= self._last:
             self.stop()
 
     def on_train_end(self, logs=None):

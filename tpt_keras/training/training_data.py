@@ -17,19 +17,36 @@ from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 _FINGERPRINTED = 64
 
 
-def training_batches(model_config, config):
+def training_sources(config):
+    """All training problems.
+
+    Args:
+        config: A `TrainingConfig`.
+
+    Returns:
+        Dict of the modules' names to `ProblemSource`s.
+    """
+    return problem_sources(
+        config.data_dir,
+        config.modules,
+        train_splits(config.dataset),
+        config.dataset,
+    )
+
+
+def training_batches(sources, model_config, config):
     """The training and the validation batches, cut by the seed.
 
     Args:
+        sources: What `training_sources` gave.
         model_config: A `TransformerConfig`.
         config: A `TrainingConfig`.
 
     Returns:
         Two `ProblemBatches` without a common example.
     """
-    sources = list(_sources(config).values())
     apart = -(-config.validation_examples // len(sources))
-    for module, source in zip(config.modules, sources):
+    for module, source in sources.items():
         if len(source) <= apart:
             raise UsageError(
                 f"Module {module} has {len(source)} training problems, of "
@@ -40,7 +57,10 @@ def training_batches(model_config, config):
     def batches(weights, **part):
         return ProblemBatches(
             ProblemMixture(
-                [ProblemSlice(s, seed=config.seed, **part) for s in sources],
+                [
+                    ProblemSlice(source, seed=config.seed, **part)
+                    for source in sources.values()
+                ],
                 weights,
             ),
             CharacterTokenizer(model_config.vocabulary),
@@ -54,7 +74,7 @@ def training_batches(model_config, config):
     )
 
 
-def data_fingerprints(config):
+def data_fingerprints(sources):
     """What tells whether the training problems are still the same.
 
     It comes from the number of a module's problems and from some of them, all
@@ -62,13 +82,13 @@ def data_fingerprints(config):
     moved.
 
     Args:
-        config: A `TrainingConfig`.
+        sources: What `training_sources` gave.
 
     Returns:
         Dict of the modules' names to strings.
     """
     fingerprints = {}
-    for module, source in _sources(config).items():
+    for module, source in sources.items():
         indices = np.linspace(0, len(source) - 1, _FINGERPRINTED, dtype=int)
         problems = [array.tolist() for array in source.read(indices)]
         content = repr((len(source), problems)).encode()
@@ -90,13 +110,3 @@ def module_mix(training, config, data_step):
     owners = training.source.owners(training.indices(data_step))
     counts = collections.Counter(config.modules[owner] for owner in owners)
     return ", ".join(f"{name} {count}" for name, count in counts.most_common())
-
-
-def _sources(config):
-    """All training problems, by module."""
-    return problem_sources(
-        config.data_dir,
-        config.modules,
-        train_splits(config.dataset),
-        config.dataset,
-    )

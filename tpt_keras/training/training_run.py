@@ -1,0 +1,240 @@
+import contextlib
+import sys
+import time
+
+import keras
+import numpy as np
+
+from tpt_keras.data_generators.prepared_data import DATASETS
+from tpt_keras.training import model_folder
+from tpt_keras.training.evaluate import evaluate
+from tpt_keras.training.evaluate import evaluate_batches
+from tpt_keras.training.finite_loss import FiniteLoss
+from tpt_keras.training.finite_loss import NonFiniteLossError
+from tpt_keras.training.finite_loss import check_weights
+from tpt_keras.training.metrics_log import MetricsLog
+from tpt_keras.training.optimizer import learning_rate
+from tpt_keras.training.optimizer import learning_rate_schedule
+from tpt_keras.training.profiler import Profiler
+from tpt_keras.training.training_data import module_mix
+
+# Rollbacks to one and the same checkpoint before a training gives up.
+MAX_ROLLBACKS = 3
+
+
+class TrainingRun:
+    """What is left of a training, interval after interval.
+
+    An interval is what lies between two checkpoints, and an epoch for Keras:
+    fit, measure, evaluate where it is time to, write down, keep the best
+    model, and last of all save the state. Killed before that, a training does
+    the interval again, and nothing is lost or there twice.
+
+    Args:
+        trainer: A compiled `TransformerTrainer`.
+        state: Its `TrainingState`, restored.
+        config: The `TrainingConfig`.
+        options: The `RunOptions`.
+        training: The training's `ProblemBatches`.
+        validation: The validation's `ProblemBatches`.
+        model_dir: Folder for logs and the best model.
+        callbacks: Further callbacks of Keras, called after an interval's end.
+    """
+
+    def __init__(
+        self,
+        trainer,
+        state,
+        config,
+        options,
+        training,
+        validation,
+        model_dir,
+        callbacks=(),
+    ):
+        self.trainer = trainer
+        self.state = state
+        self.config = config
+        self.options = options
+        self.training = training
+        self.validation = validation
+        self.model_dir = model_dir
+        self.callbacks = callbacks
+        self._rollbacks = []
+
+    def run(self):
+        """Trains to the last step, or until nothing gets better any more.
+
+        Raises:
+            NonFiniteLossError: If the loss is not finite any more.
+        """
+        while self.step < self.config.train_steps:
+            if self.is_stalled:
+                print(
+                    f"Stopped at step {self.step}: no better validation "
+                    "sequence accuracy since step "
+                    f"{int(self.state.best_step)}."
+                )
+                return
+            try:
+                self._fit()
+            except NonFiniteLossError as error:
+                self._recover(error)
+
+    @property
+    def step(self):
+        """Steps before the current interval."""
+        return int(self.state.step)
+
+    @property
+    def is_evaluation_step(self):
+        """Whether an evaluation follows the last interval."""
+        return (
+            self.step % self.config.steps_per_evaluation == 0
+            or self.step == self.config.train_steps
+        )
+
+    @property
+    def is_stalled(self):
+        """Whether the last evaluation was one without a best too many."""
+        patience = self.options.max_steps_without_improvement
+        without = self.step - int(self.state.best_step)
+        return 0 < patience <= without and self.is_evaluation_step
+
+    def _fit(self):
+        """Fits whole intervals, or what is left of one.
+
+        One is shorter where the numbers do not divide: the last, and after it
+        the first of a training that is prolonged.
+        """
+        interval = self.config.interval
+        epoch, done = divmod(self.step, interval)
+        epochs = self.config.train_steps // interval
+        steps = interval
+        if done or epoch == epochs:
+            epochs = epoch + 1
+            end = min(epochs * interval, self.config.train_steps)
+            steps = end - self.step
+        self._log = MetricsLog(self.model_dir)
+        self._log.drop_after(self.step)
+        callbacks = [
+            FiniteLoss(self._describe, lambda: self.step),
+            keras.callbacks.LambdaCallback(
+                on_epoch_begin=lambda epoch, logs: self._begin_interval(),
+                on_epoch_end=lambda epoch, logs: self._end_interval(
+                    steps, logs
+                ),
+            ),
+            *self.callbacks,
+        ]
+        with contextlib.ExitStack() as stack:
+            if self.options.profile_steps:
+                profiler = Profiler(
+                    self.model_dir / "logs",
+                    *self.options.profile_steps,
+                    lambda: self.step,
+                    self.options.steps_per_execution,
+                )
+                callbacks.append(profiler)
+                # Keras leaves callbacks alone when one of them ends a training.
+                stack.callback(profiler.stop)
+            stack.enter_context(self.training.own_errors())
+            self.trainer.fit(
+                self.trainer.feed(self.training, int(self.state.data_step)),
+                initial_epoch=epoch,
+                epochs=epochs,
+                steps_per_epoch=steps,
+                shuffle=False,  # the batches are in random order already
+                callbacks=callbacks,
+                # A bar on a terminal, elsewhere two lines an interval.
+                verbose=1 if sys.stdout.isatty() else 2,
+            )
+
+    def _begin_interval(self):
+        self._start = time.perf_counter()
+
+    def _end_interval(self, steps, logs):
+        seconds = time.perf_counter() - self._start
+        # The last step's loss was computed before it could ruin the weights.
+        check_weights(
+            self.trainer.trainable_variables,
+            self.step + steps,
+            self._describe,
+        )
+        self.state.advance(steps)
+        metrics = dict(logs)
+        metrics["learning_rate"] = learning_rate(self.trainer.optimizer)
+        for name in ("examples", "tokens"):
+            metrics[f"{name}_per_second"] = metrics.pop(name) / seconds
+        if self.is_evaluation_step:
+            metrics |= self._evaluate()
+            if self.state.improves(metrics["val_sequence_accuracy"]):
+                model_folder.save_best_model(
+                    self.trainer.transformer, self.model_dir
+                )
+        # For the bar, and whatever callbacks come after.
+        logs |= {k: v for k, v in metrics.items() if "/" not in k}
+        self._log.write({"step": self.step, **metrics})
+        self.state.save()
+        self.trainer.stop_training = self.is_stalled
+
+    def _evaluate(self):
+        """The metrics of an evaluation; see `MetricsLog`."""
+        results = evaluate_batches(self.trainer, self.validation)
+        metrics = {f"val_{name}": value for name, value in results.items()}
+        if not self.options.evaluation_examples:
+            return metrics
+        for split in ("interpolate", "extrapolate"):
+            if split not in DATASETS[self.config.dataset]:
+                continue
+            accuracies = {
+                f"{split}/{result['module']}": result["sequence_accuracy"]
+                for result in evaluate(
+                    self.trainer,
+                    self.config.modules,
+                    [split],
+                    self.config.data_dir,
+                    self.config.batch_size,
+                    self.config.dataset,
+                    self.options.evaluation_examples,
+                )
+            }
+            if accuracies:
+                metrics[f"{split}_sequence_accuracy"] = float(
+                    np.mean(list(accuracies.values()))
+                )
+                metrics |= accuracies
+        return metrics
+
+    def _describe(self, failed_step):
+        """What there is to say about a step that failed."""
+        data_step = int(self.state.data_step) + failed_step - 1 - self.step
+        schedule = learning_rate_schedule(self.config)
+        rate = float(
+            schedule(failed_step - 1) if callable(schedule) else schedule
+        )
+        mix = module_mix(self.training, self.config, data_step)
+        return f"learning rate {rate:.3g}; its batch: {mix}"
+
+    def _recover(self, error):
+        """Goes back to the last checkpoint, and on behind the failed batch."""
+        if self.options.on_nan == "stop":
+            raise NonFiniteLossError(
+                f"{error} The checkpoint of step {self.step} is kept. Train "
+                "with a lower --learning_rate in another folder, or go on "
+                "with --on_nan=rollback, from the checkpoint and with other "
+                "batches.",
+                error.step,
+            ) from None
+        self._rollbacks.append(self.step)
+        if self._rollbacks.count(self.step) > MAX_ROLLBACKS:
+            raise NonFiniteLossError(
+                f"{error} {MAX_ROLLBACKS} rollbacks to step {self.step} did "
+                "not help: lower --learning_rate.",
+                error.step,
+            ) from None
+        print(f"{error} Going back to step {self.step}.")
+        failed = int(self.state.data_step) + error.step - self.step
+        self.state.restore()
+        self.state.data_step.assign(failed)
+        self.state.save()
