@@ -7,6 +7,9 @@ import shutil
 
 import tensorflow_datasets as tfds
 
+from tpt_keras.data_generators.local_download_manager import (
+    LocalDownloadManager,
+)
 from tpt_keras.data_generators.mathematics_dataset import MathematicsDataset
 from tpt_keras.data_generators.mathematics_modules import MODULES
 from tpt_keras.data_generators.mathematics_modules import SPLITS
@@ -216,10 +219,6 @@ def _prepare(builder, text_dir, beam_options):
         manual_dir=text_dir, beam_options=beam_options
     )
     if builder.name == "math_dataset":
-        from tpt_keras.data_generators.local_download_manager import (
-            LocalDownloadManager,
-        )
-
         # Its own code, but with the archive that is there already.
         builder._make_download_manager = lambda **_: LocalDownloadManager(
             text_dir, builder.builder_config.name

@@ -1,0 +1,31 @@
+import pathlib
+import re
+
+import pytest
+
+import tpt_keras
+
+DOCS = pathlib.Path(tpt_keras.__file__).parents[1] / "docs"
+
+
+@pytest.mark.slow
+def test_training_from_python(tmp_path, monkeypatch, place_value_data, capsys):
+    text = (DOCS / "training.md").read_text()
+    section = text.partition("## From Python")[2]
+    [code] = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    # As it stands there, with fewer steps and problems.
+    for name, value in (
+        ("train_steps", 4),
+        ("warmup_steps", 2),
+        ("batch_size", "16, validation_examples=20"),
+    ):
+        code, count = re.subn(rf"\b{name}=\d+", f"{name}={value}", code)
+        assert count == 1
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").symlink_to(place_value_data)
+    exec(code, {})
+    score, step, loss = capsys.readouterr().out.splitlines()[-2].split()
+    assert 0.0 <= float(score) <= 1.0
+    assert int(step) == 4
+    assert float(loss) > 0.0
+    assert (tmp_path / "models/place_value/model.keras").is_file()
