@@ -9,7 +9,7 @@ batch of real problems of all modules: of the `transformer` and
 same size made of keras-hub's TransformerEncoder and TransformerDecoder with
 Keras's own step. Steps are timed in turn.
 
-On the JAX backend, which our trainer is not for, all take Keras's own step:
+On the JAX backend too, where all is compiled with XLA:
 
     KERAS_BACKEND=jax python -m experiments.benchmarks.train_step --xla=true
 """
@@ -135,29 +135,13 @@ def time_steps(precision, xla, batch):
 
 
 def preset_trainer(preset, xla):
-    import keras
-
     from tpt_keras.models import Transformer
-
-    transformer = Transformer.from_preset(preset)
-    if keras.backend.backend() != "tensorflow":
-        return compile_for_keras_step(transformer, xla)
     from tpt_keras.training.transformer_trainer import TransformerTrainer
 
+    transformer = Transformer.from_preset(preset)
     trainer = TransformerTrainer(transformer, global_clipnorm=CLIPNORM)
     trainer.compile(adam(), jit_compile=xla)
     return trainer
-
-
-def compile_for_keras_step(model, xla):
-    from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
-
-    model.compile(
-        adam(global_clipnorm=CLIPNORM),
-        TokenCrossEntropy(pad_id=0),
-        jit_compile=xla,
-    )
-    return model
 
 
 def adam(**kwargs):
@@ -172,6 +156,7 @@ def keras_hub_model(xla):
     import keras_hub
 
     from tpt_keras.models import PRESETS as CONFIGS
+    from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
 
     config = CONFIGS["transformer"]
     inputs = {
@@ -208,7 +193,12 @@ def keras_hub_model(xla):
         )
     y = keras.layers.LayerNormalization()(y)
     model = keras.Model(inputs, embedding(y, reverse=True))
-    return compile_for_keras_step(model, xla)
+    model.compile(
+        adam(global_clipnorm=CLIPNORM),
+        TokenCrossEntropy(pad_id=0),
+        jit_compile=xla,
+    )
+    return model
 
 
 def step_flops(name, batch):
