@@ -109,10 +109,9 @@ class ModelVersions:
         """
         current = self._current
         if model_spec.HasField("version_label"):
-            raise RequestError(
-                grpc.StatusCode.INVALID_ARGUMENT,
+            raise RequestError.invalid(
                 "Unrecognized servable version label: "
-                f"{model_spec.version_label}",
+                f"{model_spec.version_label}"
             )
         wanted = f"Latest({model_spec.name})"
         is_there = model_spec.name == self.name

@@ -1,6 +1,5 @@
 import contextlib
 
-import grpc
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_metadata_pb2
 from tensorflow_serving.apis import model_service_pb2_grpc
@@ -55,7 +54,7 @@ class PredictionService(
     def GetModelMetadata(self, request, context):  # noqa: N802
         with _refusing(context):
             if list(request.metadata_field) != ["signature_def"]:
-                raise _invalid(
+                raise RequestError.invalid(
                     "The one metadata_field that is supported is signature_def"
                 )
             model = self._versions.get(request.model_spec)
@@ -88,19 +87,17 @@ def _arrays(tensors):
         try:
             arrays[name] = parse_tensor(tensor)
         except ValueError as error:
-            raise _invalid(f"input {name} is no tensor: {error}") from None
+            raise RequestError.invalid(
+                f"input {name} is no tensor: {error}"
+            ) from None
     return arrays
 
 
 def _output_names(request, outputs):
     for name in request.output_filter:
         if name not in outputs:
-            raise _invalid(
+            raise RequestError.invalid(
                 f"output tensor alias not found in signature: {name} Outputs "
                 f"expected to be in the set {{{','.join(sorted(outputs))}}}."
             )
     return request.output_filter or outputs
-
-
-def _invalid(message):
-    return RequestError(grpc.StatusCode.INVALID_ARGUMENT, message)

@@ -1,3 +1,6 @@
+import grpc
+
+
 class RequestError(Exception):
     """A request that the local server refuses.
 
@@ -9,3 +12,8 @@ class RequestError(Exception):
     def __init__(self, code, message):
         super().__init__(message)
         self.code = code
+
+    @classmethod
+    def invalid(cls, message):
+        """The error of a request that makes no sense."""
+        return cls(grpc.StatusCode.INVALID_ARGUMENT, message)

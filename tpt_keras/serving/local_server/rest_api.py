@@ -68,7 +68,7 @@ class RestApi:
             handle, place = self._urls.bind_to_environ(request.environ).match()
             body = request.get_data()
         except HTTPException:
-            raise _invalid(
+            raise RequestError.invalid(
                 f"Malformed request: {request.method} {request.path}"
             ) from None
         model_spec = model_pb2.ModelSpec(name=place["name"])
@@ -87,7 +87,7 @@ class RestApi:
             outputs = model.run(signature_name, inputs)
             return format_outputs(outputs, is_row)
         except ValueError as error:
-            raise _invalid(str(error)) from None
+            raise RequestError.invalid(str(error)) from None
 
     def _status(self, model_spec, body):
         return _to_dict(self._versions.status(model_spec))
@@ -110,7 +110,3 @@ def _to_dict(message):
         preserving_proto_field_name=True,
         always_print_fields_with_no_presence=True,
     )
-
-
-def _invalid(message):
-    return RequestError(grpc.StatusCode.INVALID_ARGUMENT, message)

@@ -159,7 +159,7 @@ def _batched(signature, max_batch_size):
 
 def _check_inputs(inputs, specs):
     if set(inputs) != set(specs):
-        raise _invalid(
+        raise RequestError.invalid(
             f"input size does not match signature: {len(inputs)}!={len(specs)} "
             f"len({{{_list(inputs)}}}) != len({{{_list(specs)}}}). "
             f"Sent extra: {{{_list(set(inputs) - set(specs))}}}. "
@@ -168,19 +168,15 @@ def _check_inputs(inputs, specs):
     for name, spec in specs.items():
         array = inputs[name]
         if tf.as_dtype(array.dtype) != spec.dtype:
-            raise _invalid(
+            raise RequestError.invalid(
                 f"input {name} has type {tf.as_dtype(array.dtype).name}, "
                 f"expected {spec.dtype.name}."
             )
         if not spec.shape.is_compatible_with(array.shape):
-            raise _invalid(
+            raise RequestError.invalid(
                 f"input {name} has shape {list(array.shape)}, expected "
                 f"{spec.shape.as_list()}."
             )
-
-
-def _invalid(message):
-    return RequestError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 def _list(names):
