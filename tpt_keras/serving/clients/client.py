@@ -4,7 +4,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import command
 from tpt_keras.serving.clients.answer import Answer
 from tpt_keras.serving.clients.answer import finite_or_none
-from tpt_keras.serving.clients.question_batches import question_batches
+from tpt_keras.serving.clients.answerer import Answerer
 from tpt_keras.serving.clients.serving_error import ServingError
 
 # More attempts than five are five to gRPC.
@@ -13,7 +13,7 @@ _MOST_RETRIES = 4
 _MOST_CHARACTERS = 1000
 
 
-class Client(abc.ABC):
+class Client(Answerer):
     """What the clients of both protocols have in common.
 
     Only what is known to have reached no model is tried again: when the server
@@ -91,24 +91,8 @@ class Client(abc.ABC):
         except ServingError:
             return False
 
-    def answer(self, questions):
-        """Answers questions.
-
-        A question that cannot be answered gets its status and fails no other.
-
-        Args:
-            questions: List of strings, or of bytes of any kind.
-
-        Returns:
-            List of as many `Answer`s.
-
-        Raises:
-            ServingError: If the server does not answer.
-        """
-        answers = []
-        for batch in question_batches(questions, self.max_batch_size):
-            answers += self._answers(self._predict(batch), len(batch))
-        return answers
+    def _answer_batch(self, questions):
+        return self._answers(self._predict(questions), len(questions))
 
     @abc.abstractmethod
     def _predict(self, questions):

@@ -8,15 +8,12 @@ from tpt_keras.files import plain_path
 from tpt_keras.serving.checksums import check_checksums
 from tpt_keras.serving.clients.answer import Answer
 from tpt_keras.serving.clients.answer import finite_or_none
-from tpt_keras.serving.clients.question_batches import question_batches
+from tpt_keras.serving.clients.answerer import Answerer
 from tpt_keras.serving.versions import CONFIG_ASSET
 from tpt_keras.serving.versions import find_saved_model
 
-# A decoding step costs little more for these than for one question.
-_BATCH_SIZE = 64
 
-
-class SavedModel:
+class SavedModel(Answerer):
     """An exported model, asked in this process.
 
     Needs TensorFlow, and no model code of this project.
@@ -51,35 +48,19 @@ class SavedModel:
             raise self._error("cannot be loaded", error) from error
         self.config = _read_config(self.path / CONFIG_ASSET)
 
-    def answer(self, questions):
-        """Answers questions.
-
-        A question that cannot be answered gets its status and fails no other.
-
-        Args:
-            questions: List of strings, or of bytes of any kind.
-
-        Returns:
-            List of as many `Answer`s.
-
-        Raises:
-            UsageError: If the model answers no questions, or is damaged.
-        """
-        answers = []
-        for batch in question_batches(questions, _BATCH_SIZE):
-            try:
-                outputs = self._answer(questions=tf.constant(batch, tf.string))
-                columns = [
-                    outputs[name].numpy().tolist()
-                    for name in ("answers", "log_probs", "status")
-                ]
-                answers += [
-                    Answer(answer.decode(), finite_or_none(x), status.decode())
-                    for answer, x, status in zip(*columns, strict=True)
-                ]
-            except Exception as error:
-                raise self._error("answers no questions", error) from error
-        return answers
+    def _answer_batch(self, questions):
+        try:
+            outputs = self._answer(questions=tf.constant(questions, tf.string))
+            columns = [
+                outputs[name].numpy().tolist()
+                for name in ("answers", "log_probs", "status")
+            ]
+            return [
+                Answer(answer.decode(), finite_or_none(x), status.decode())
+                for answer, x, status in zip(*columns, strict=True)
+            ]
+        except Exception as error:
+            raise self._error("answers no questions", error) from error
 
     def _error(self, problem, error):
         reason = " ".join(str(error).split())[:200]
