@@ -30,21 +30,15 @@ flags.DEFINE_float("timeout", 60.0, "Seconds that a request may take.")
 def main():
     if not FLAGS.server or not FLAGS.question:
         raise UsageError("--server and --question are needed.")
-    client_class = _client_class()
+    # Each imports what it needs when it is named: REST no TensorFlow.
+    from tpt_keras import serving
+
+    is_grpc = FLAGS.protocol == "grpc"
+    client_class = serving.GrpcClient if is_grpc else serving.RestClient
     with client_class(FLAGS.server, FLAGS.model_name, FLAGS.timeout) as client:
         # As bytes, for what was typed may be no valid text.
         answers = client.answer(list(map(os.fsencode, FLAGS.question)))
     print_answers(FLAGS.question, answers)
-
-
-def _client_class():
-    if FLAGS.protocol == "grpc":
-        from tpt_keras.serving.grpc_client import GrpcClient
-
-        return GrpcClient
-    from tpt_keras.serving.rest_client import RestClient
-
-    return RestClient
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def main():
 
     from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.data_generators.prepared_data import problem_sources
-    from tpt_keras.serving.saved_model import SavedModel
+    from tpt_keras.serving import SavedModel
 
     modules = select_modules(FLAGS.modules)
     sources = problem_sources(FLAGS.data_dir, modules, [FLAGS.split])

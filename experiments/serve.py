@@ -34,7 +34,7 @@ def main():
             raise UsageError(f"--{name} must be from 0 to 65535.")
     # Of a port that is taken it would speak in lines of its own.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from tpt_keras.serving.local_server import LocalServer
+    from tpt_keras.serving import LocalServer
 
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

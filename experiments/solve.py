@@ -29,7 +29,7 @@ flags.DEFINE_multi_string("question", [], "A question; may be given again.")
 def main():
     if not FLAGS.saved_model or not FLAGS.question:
         raise UsageError("--saved_model and --question are needed.")
-    from tpt_keras.serving.saved_model import SavedModel
+    from tpt_keras.serving import SavedModel
 
     model = SavedModel(FLAGS.saved_model)
     # As bytes, for what was typed may be no valid text.

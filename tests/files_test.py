@@ -10,6 +10,7 @@ from tpt_keras.files import folder_lock
 from tpt_keras.files import plain_path
 from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
+from tpt_keras.files import whole_folder
 
 
 def test_a_file_has_its_name_when_it_is_whole(tmp_path):
@@ -159,3 +160,27 @@ def test_a_lock_dies_with_its_process(tmp_path):
         process.join()
     with folder_lock(tmp_path, "trains"):
         pass
+
+
+def test_a_folder_is_whole_or_not_there(tmp_path):
+    # What a killed process left.
+    left = tmp_path / "partial" / "half"
+    left.parent.mkdir()
+    left.touch()
+    with whole_folder(tmp_path / "1") as partial:
+        assert list(tmp_path.iterdir()) == []
+        partial.mkdir()
+        (partial / "file").touch()
+        assert not (tmp_path / "1").exists()
+    assert [path.name for path in tmp_path.rglob("*")] == ["1", "file"]
+
+    def fail(folder):
+        folder.mkdir()
+        raise ZeroDivisionError
+
+    with (
+        pytest.raises(ZeroDivisionError),
+        whole_folder(tmp_path / "2") as partial,
+    ):
+        fail(partial)
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]

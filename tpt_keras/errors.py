@@ -1,5 +1,29 @@
+import errno
 import numbers
+import os
+import re
 import sys
+
+# The fault of a disk or of the rights to it, whoever tells of it.
+_DISK_FAULTS = (
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.ENOSPC,
+    errno.EPERM,
+    errno.EROFS,
+)
+# The fault of a path that was given, where Python tells of it.
+_PATH_FAULTS = (
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+)
+# TensorFlow's names for where in a graph it was.
+_PLACES = re.compile(r"{{.*?}} | \[Op:\w+\]")
 
 
 class UsageError(ValueError):
@@ -62,3 +86,24 @@ def check_positive_integer(name, value):
             f"{name} must be a positive integer. Received: {value!r} (of type "
             f"{type(value).__name__})."
         )
+
+
+def disk_fault(error):
+    """What the system said, where an error comes from a disk or a path.
+
+    TensorFlow and h5py make errors of their own of it, in its words.
+
+    Args:
+        error: An exception.
+
+    Returns:
+        One line: `"/a/ckpt-1; No space left on device"`. `None` for an error
+        of anything else.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        known = error.errno in (*_DISK_FAULTS, *_PATH_FAULTS)
+        return str(error) if known else None
+    for line in str(error).partition("\nTraceback")[0].splitlines():
+        if any(os.strerror(number) in line for number in _DISK_FAULTS):
+            return _PLACES.sub("", line).strip()
+    return None

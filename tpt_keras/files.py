@@ -59,6 +59,28 @@ def whole_file(path, sync=True):
 
 
 @contextlib.contextmanager
+def whole_folder(path):
+    """Makes a folder that is there under its name only when it is whole.
+
+    For who has the lock of the folder above: what a killed process left there
+    goes, and so does what was written where writing failed.
+
+    Args:
+        path: The folder.
+
+    Yields:
+        Path of the folder to make and to fill.
+    """
+    partial = path.with_name("partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        yield partial
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextlib.contextmanager
 def named_in_errors(path):
     """Names a file in an `OSError` without a name, as that of a write is.
 

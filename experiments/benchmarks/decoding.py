@@ -219,12 +219,12 @@ def time_first_answer(version, question):
     import tensorflow as tf
     from tensorflow_serving.apis import prediction_log_pb2
 
-    from tpt_keras.serving.warmup import WARMUP_FILE
+    from tpt_keras.serving.versions import WARMUP_ASSET
 
     start = time.perf_counter()
     loaded = tf.saved_model.load(str(version))
     signature = loaded.signatures["serving_default"]
-    path = str(version / "assets.extra" / WARMUP_FILE)
+    path = str(version / WARMUP_ASSET)
     for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
         log = prediction_log_pb2.PredictionLog.FromString(record)
         inputs = log.predict_log.request.inputs

@@ -5,12 +5,12 @@ import types
 import pytest
 
 from tests.data_generators.files import MODULES
+from tests.data_generators.files import problem_source
 from tests.data_generators.files import tree
 from tpt_keras.data_generators import official_text
 from tpt_keras.data_generators import problem_shards
 from tpt_keras.data_generators.prepared_data import dataset_builder
 from tpt_keras.data_generators.prepared_data import prepare_dataset
-from tpt_keras.data_generators.prepared_data import problem_source
 from tpt_keras.data_generators.problem_shards import write_shard
 from tpt_keras.errors import UsageError
 

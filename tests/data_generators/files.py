@@ -3,6 +3,7 @@
 import shutil
 
 from tpt_keras.data_generators import official_text
+from tpt_keras.data_generators.prepared_data import problem_sources
 
 # One with an extrapolation module of another name, one with one of its own
 # name, one without.
@@ -46,6 +47,11 @@ def text_problems(text_dir, splits, module):
             text_path(text_dir, split, module)
         )
     ]
+
+
+def problem_source(data_dir, module, splits, dataset="mathematics_dataset"):
+    """The problems of some splits of a module."""
+    return problem_sources(data_dir, [module], splits, dataset)[module]
 
 
 def as_strings(problems):

@@ -13,6 +13,7 @@ from tpt_keras.data_generators.mathematics_modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.module_assembly import MAX_DRAWS
 from tpt_keras.data_generators.module_assembly import ModuleAssembly
+from tpt_keras.data_generators.module_assembly import shards_to_draw
 from tpt_keras.files import PARTIAL
 
 MODULE = "numbers__place_value"
@@ -45,13 +46,13 @@ def assemble(counts, folder, universe, choose=lambda count: 0, in_flight=1):
     running = []
     asked = []
     while not assembly.is_complete:
-        while len(running) < in_flight and (task := assembly.next_shard()):
-            running.append(task)
-            asked.append(task)
+        missing = [t for t in assembly.missing_shards() if t not in running]
+        asked += missing[: in_flight - len(running)]
+        running += missing[: in_flight - len(running)]
         task = running.pop(choose(len(running)))
         draw(*assembly.drawing(*task), universe)
         assembly.add_shard(*task, seconds=0.5)
-    assert assembly.next_shard() is None
+    assert not list(assembly.missing_shards())
     # Nothing is drawn for a module that is whole.
     assert not running
     assert len(asked) == len(set(asked))
@@ -168,11 +169,26 @@ def test_a_module_of_few_questions_stops(tmp_path):
     assert assembly.dropped["duplicates"] > 0
 
 
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 200))
+def test_shards_to_draw(count, taken, merged):
+    taken = min(taken, count)
+    shards = shards_to_draw(count, taken, merged)
+    most = MAX_DRAWS * -(-count // SHARD_SIZE)
+    # The split is whole, or nothing more comes of drawing.
+    assert (not shards) == (taken == count or merged >= most)
+    if shards:
+        assert shards.start == merged
+        # As few as give what is missing, if they drop nothing.
+        assert (len(shards) - 1) * SHARD_SIZE < count - taken
+        enough = len(shards) * SHARD_SIZE >= count - taken
+        assert enough or shards.stop == most
+
+
 def test_what_it_asks_to_draw(tmp_path):
     assembly = ModuleAssembly(
         MODULE, {"extrapolate": 5, "train_hard": 1}, tmp_path, seed=7
     )
-    tasks = list(iter(assembly.next_shard, None))
+    tasks = list(assembly.missing_shards())
     assert tasks == [("extrapolate", 0), ("extrapolate", 1), ("train_hard", 0)]
     path = tmp_path / "extrapolate-000001.json"
     assert assembly.drawing(*tasks[1]) == (
@@ -188,7 +204,7 @@ def test_what_it_asks_to_draw(tmp_path):
 def test_nothing_is_wanted(tmp_path):
     assembly = ModuleAssembly(MODULE, {"interpolate": 0}, tmp_path, seed=0)
     assert assembly.is_complete
-    assert assembly.next_shard() is None
+    assert not list(assembly.missing_shards())
     assert problems_of(assembly) == {"interpolate": []}
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tests.data_generators.files import MODULES
 from tests.data_generators.files import as_strings
 from tests.data_generators.files import copy_texts
+from tests.data_generators.files import problem_source
 from tests.data_generators.files import text_path
 from tests.data_generators.files import text_problems
 from tpt_keras.data_generators import prepared_data
@@ -19,7 +20,6 @@ from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.prepared_data import DATASETS
 from tpt_keras.data_generators.prepared_data import dataset_builder
 from tpt_keras.data_generators.prepared_data import prepare_dataset
-from tpt_keras.data_generators.prepared_data import problem_source
 from tpt_keras.data_generators.prepared_data import problem_sources
 from tpt_keras.data_generators.prepared_data import train_splits
 from tpt_keras.data_generators.record_file import RecordFile

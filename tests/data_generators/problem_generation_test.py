@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from tests.data_generators.files import MODULES
 from tests.data_generators.files import tree
+from tpt_keras.data_generators import drawing_processes
+from tpt_keras.data_generators import generation_progress
 from tpt_keras.data_generators import official_text
 from tpt_keras.data_generators import problem_generation
 from tpt_keras.data_generators import problem_shards
@@ -168,7 +170,7 @@ def test_the_number_of_workers_does_not_matter(text_dir, tmp_path, capsys):
 
 def test_lines_say_how_far_it_is(tmp_path, monkeypatch, capsys):
     """Where the output is no terminal, as here."""
-    monkeypatch.setattr(problem_generation, "_SECONDS_PER_LINE", 0)
+    monkeypatch.setattr(generation_progress, "_SECONDS_PER_LINE", 0)
     module = "numbers__place_value"
     generate_modules([module], tmp_path, 600, 60, num_workers=1)
     *lines, last = capsys.readouterr().out.splitlines()
@@ -300,7 +302,7 @@ def test_memory_does_not_grow_with_the_workers(here, tmp_path, monkeypatch):
 
     monkeypatch.setattr(problem_generation, "ModuleAssembly", Assembly)
     monkeypatch.setattr(problem_generation, "write_module", written)
-    monkeypatch.setattr(problem_generation, "write_shard", write_shard)
+    monkeypatch.setattr(drawing_processes, "write_shard", write_shard)
     monkeypatch.setattr(problem_generation, "_PROBLEMS_IN_MEMORY", 2000)
     modules = [f"numbers__{number}" for number in range(12)]
     generate_modules(modules, tmp_path, 400, 50, num_workers=64)

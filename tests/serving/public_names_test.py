@@ -17,6 +17,18 @@ def test_other_names():
         serving.Client  # noqa: B018
 
 
+def test_names_of_0_3():
+    """Where they were when `export` and `local_server` were modules."""
+    from tpt_keras.serving.export import PRECISIONS
+    from tpt_keras.serving.export import check_graph
+    from tpt_keras.serving.export import export
+    from tpt_keras.serving.local_server import LocalServer
+
+    assert (export.__name__, check_graph.__name__) == ("export", "check_graph")
+    assert PRECISIONS == ("float32", "bfloat16")
+    assert LocalServer is serving.LocalServer
+
+
 def test_names_cost_what_they_need():
     """The client over REST needs no TensorFlow."""
     loaded = run_python(

@@ -1,13 +1,12 @@
 """Generates modules on many machines, with Apache Beam."""
 
-import itertools
+import contextlib
+import functools
+import sys
 
 import apache_beam as beam
 
-from tpt_keras.data_generators.problem_generation import assemblies
-from tpt_keras.data_generators.problem_generation import lock_unfinished
-from tpt_keras.data_generators.problem_generation import modules_at_once
-from tpt_keras.data_generators.problem_generation import write_module
+from tpt_keras.data_generators.problem_generation import generate_modules
 from tpt_keras.data_generators.problem_shards import write_shard
 
 
@@ -36,41 +35,25 @@ def generate_modules_with_beam(
     Raises:
         UsageError: See `generate_modules`.
     """
-    places = modules_at_once(train_examples, evaluation_examples)
-    with lock_unfinished(modules, root) as unfinished:
-        waiting = assemblies(
-            unfinished, root, train_examples, evaluation_examples, seed
-        )
-        active = []
-        while True:
-            active += itertools.islice(waiting, places - len(active))
-            if not active:
-                break
-            _draw_missing(active, options)
-            for assembly in [a for a in active if a.is_complete]:
-                active.remove(assembly)
-                write_module(root, assembly)
+    generate_modules(
+        modules,
+        root,
+        train_examples,
+        evaluation_examples,
+        seed,
+        # Who draws is Beam's to say: it gets a whole round at once.
+        num_workers=sys.maxsize // 2,
+        drawing=contextlib.nullcontext(functools.partial(_draw, options)),
+    )
 
 
-def _draw_missing(active, options):
-    """Draws all the shards that modules are known to need."""
-    tasks = [
-        (assembly, *task)
-        for assembly in active
-        for task in iter(assembly.next_shard, None)
-    ]
-    if not tasks:
-        return
-    drawings = [
-        (str(path), *rest)
-        for path, *rest in (a.drawing(*task) for a, *task in tasks)
-    ]
+def _draw(options, drawings):
+    """Draws the shards of a round, all of them at once."""
     with beam.Pipeline(options=options) as pipeline:
         _ = (
             pipeline
-            | beam.Create(drawings)
+            | beam.Create(list(drawings.values()))
             | beam.Reshuffle()
             | beam.MapTuple(write_shard)
         )
-    for assembly, split, shard in tasks:
-        assembly.add_shard(split, shard, seconds=0.0)
+    return dict.fromkeys(drawings, 0.0)

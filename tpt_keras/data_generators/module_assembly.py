@@ -12,6 +12,27 @@ from tpt_keras.data_generators.problem_shards import read_shard
 MAX_DRAWS = 10
 
 
+def shards_to_draw(count, taken, merged):
+    """Which shards of a split are to be drawn yet.
+
+    The one rule of generation, whoever draws. It holds before anything was
+    drawn, and after every shard that was merged: duplicates and evaluation
+    questions are dropped, and a further round makes up for them.
+
+    Args:
+        count: Number of problems that the split is to have.
+        taken: Number of those that it has.
+        merged: Number of shards that these are from.
+
+    Returns:
+        Range of numbers of shards. Where it is empty, the split is done: it
+        is whole, or so many problems were drawn that no more will come.
+    """
+    missing = math.ceil((count - taken) / PROBLEMS_PER_SHARD)
+    most = MAX_DRAWS * math.ceil(count / PROBLEMS_PER_SHARD)
+    return range(merged, min(merged + missing, most))
+
+
 class ModuleAssembly:
     """Puts one module's splits together from its shards.
 
@@ -52,9 +73,6 @@ class ModuleAssembly:
             }
             for split in self._order
         }
-        self._asked = {
-            split: set(self._arrived[split]) for split in self._order
-        }
         self._seen = {group: set() for group in ("train", *EVALUATION_SPLITS)}
         self._merge()
 
@@ -86,23 +104,17 @@ class ModuleAssembly:
     def _shard_path(self, split, shard):
         return self._shard_dir / f"{split}-{shard:06d}.json"
 
-    def next_shard(self):
-        """The next shard to draw, as `(split, shard)`, or None."""
+    def missing_shards(self):
+        """Yields what is to be drawn, as `(split, shard)`, in order."""
         for split in self._order:
-            wanted = math.ceil(self.counts[split] / PROBLEMS_PER_SHARD)
-            merged = len(self._taken[split])
-            if split == self._order[0]:
-                # Some of what was drawn was dropped.
-                missing = self.counts[split] - self.examples[split]
-                wanted = min(
-                    merged + math.ceil(missing / PROBLEMS_PER_SHARD),
-                    MAX_DRAWS * wanted,
-                )
-            for shard in range(merged, wanted):
-                if shard not in self._asked[split]:
-                    self._asked[split].add(shard)
-                    return split, shard
-        return None
+            for shard in self._to_draw(split):
+                if shard not in self._arrived[split]:
+                    yield split, shard
+
+    def _to_draw(self, split):
+        return shards_to_draw(
+            self.counts[split], self.examples[split], len(self._taken[split])
+        )
 
     def add_shard(self, split, shard, seconds):
         """Takes note of a shard that was drawn in so many seconds."""
@@ -113,7 +125,7 @@ class ModuleAssembly:
     def _merge(self):
         while self._order:
             split = self._order[0]
-            if self._is_full(split):
+            if not self._to_draw(split):
                 self._order.pop(0)
                 continue
             shard = len(self._taken[split])
@@ -124,7 +136,6 @@ class ModuleAssembly:
             except ValueError:
                 # Cut off, by a loss of power: to be drawn again.
                 self._arrived[split].remove(shard)
-                self._asked[split].remove(shard)
                 return
             self.raised += drawn.raised
             self._taken[split].append(
@@ -134,13 +145,6 @@ class ModuleAssembly:
                     if self._take(split, question)
                 )
             )
-
-    def _is_full(self, split):
-        wanted = math.ceil(self.counts[split] / PROBLEMS_PER_SHARD)
-        return (
-            self.examples[split] >= self.counts[split]
-            or len(self._taken[split]) >= MAX_DRAWS * wanted
-        )
 
     def _take(self, split, question):
         """Whether a question is taken, or else dropped or not needed."""

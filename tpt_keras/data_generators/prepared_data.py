@@ -89,24 +89,6 @@ def dataset_builder(
     return builder
 
 
-def problem_source(data_dir, module, splits, dataset="mathematics_dataset"):
-    """The problems of some splits of a module.
-
-    Args:
-        data_dir: See `problem_sources`.
-        module: Name of a training module.
-        splits: See `problem_sources`.
-        dataset: See `problem_sources`.
-
-    Returns:
-        A `ProblemSource`, which may be empty.
-
-    Raises:
-        UsageError: See `problem_sources`.
-    """
-    return problem_sources(data_dir, [module], splits, dataset)[module]
-
-
 def problem_sources(data_dir, modules, splits, dataset="mathematics_dataset"):
     """The problems of some splits of modules.
 

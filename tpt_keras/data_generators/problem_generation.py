@@ -1,30 +1,23 @@
 """Generates whole modules, in parallel, into files of the official layout."""
 
-import concurrent.futures
 import contextlib
 import itertools
 import json
-import multiprocessing
-import os
 import shutil
-import threading
-import time
 
 import tqdm
 
 from tpt_keras.data_generators import official_text
-from tpt_keras.data_generators.deaf_children import deaf_children
+from tpt_keras.data_generators.drawing_processes import drawing_processes
+from tpt_keras.data_generators.generation_progress import GenerationProgress
 from tpt_keras.data_generators.mathematics_modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics_modules import SPLITS
 from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
 from tpt_keras.data_generators.module_assembly import ModuleAssembly
-from tpt_keras.data_generators.problem_shards import write_shard
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
 
-# Between lines that say how far it is, where no bar does.
-_SECONDS_PER_LINE = 60
 # Each takes about 100 bytes. Four modules of the paper's two million.
 _PROBLEMS_IN_MEMORY = 10_000_000
 
@@ -60,8 +53,13 @@ def generate_modules(
     evaluation_examples,
     seed=0,
     num_workers=1,
+    drawing=None,
 ):
     """Generates modules into `root`, in the official layout.
+
+    In every round shards are asked for that modules are known to need, see
+    `shards_to_draw`, and those that were drawn are merged. A module that needs
+    no more is written, and another one takes its place.
 
     Finished shards are kept in `root` until their module is whole, so that an
     interrupted run goes on where it was. A finished module leaves
@@ -74,55 +72,69 @@ def generate_modules(
         train_examples: Training problems of each module.
         evaluation_examples: Problems of each module's evaluation splits.
         seed: Seed; the result depends on nothing else.
-        num_workers: Number of processes.
+        num_workers: How many draw at a time.
+        drawing: Context manager of a function that draws shards, given as a
+            dict of their names to arguments of `write_shard`. It returns when
+            it has some, of these or of those it was given before: a dict of
+            their names to the seconds that they took. Defaults to processes
+            of this machine.
 
     Raises:
         UsageError: If another process generates one of the modules, or the
             generator of one does nothing but raise errors.
     """
-    next_line = time.monotonic() + _SECONDS_PER_LINE
+    # A slow module takes one of these places, not all.
+    places = min(
+        num_workers + 2, modules_at_once(train_examples, evaluation_examples)
+    )
     with contextlib.ExitStack() as stack:
         unfinished = stack.enter_context(lock_unfinished(modules, root))
-        waiting = assemblies(
-            unfinished, root, train_examples, evaluation_examples, seed
-        )
-        # A slow module takes one of these places, not all.
-        places = min(
-            num_workers + 2,
-            modules_at_once(train_examples, evaluation_examples),
-        )
-        all_modules = stack.enter_context(
-            tqdm.tqdm(
-                total=len(unfinished),
-                desc="modules",
-                unit=" modules",
-                leave=False,
+        progress = stack.enter_context(GenerationProgress(len(unfinished)))
+        waiting = (
+            ModuleAssembly(
+                module,
+                split_counts(module, train_examples, evaluation_examples),
+                _shard_dir(root, module),
+                seed,
             )
+            for module in unfinished
         )
-        pool = stack.enter_context(
-            concurrent.futures.ProcessPoolExecutor(
-                num_workers,
-                # Spawned, for TensorFlow does not survive a fork.
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_end_with_parent,
-            )
-        )
-        # After an error there is no need to draw what was asked for.
-        stack.callback(pool.shutdown, cancel_futures=True)
-        active = {}  # assemblies and their bars
-        running = {}
+        draw = stack.enter_context(drawing or drawing_processes(num_workers))
+        active, running = [], set()
         while True:
-            new = itertools.islice(waiting, places - len(active))
-            active |= {a: stack.enter_context(_progress_bar(a)) for a in new}
+            active += itertools.islice(waiting, places - len(active))
             if not active:
                 break
-            _fill(pool, running, active, 2 * num_workers)
-            all_modules.update(_finish(root, active))
-            if running:
-                _collect(running, active)
-                if all_modules.disable and time.monotonic() >= next_line:
-                    next_line = time.monotonic() + _SECONDS_PER_LINE
-                    _say_how_far(active)
+            _draw_some(draw, active, running, 2 * num_workers)
+            progress.show(active)
+            _write_complete(root, active)
+
+
+def _draw_some(draw, active, running, most_shards):
+    """Asks for shards, and merges those that are drawn."""
+    room = most_shards - len(running)
+    drawings = dict(itertools.islice(_missing(active, running), room))
+    running.update(drawings)
+    if running:
+        for name, seconds in draw(drawings).items():
+            running.remove(name)
+            assembly, split, shard = name
+            assembly.add_shard(split, shard, seconds)
+
+
+def _missing(active, running):
+    """Yields the shards to draw: their names, and what draws them."""
+    # Those modules first that had least of the time.
+    for assembly in sorted(active, key=lambda a: a.seconds):
+        for task in assembly.missing_shards():
+            if (assembly, *task) not in running:
+                yield (assembly, *task), assembly.drawing(*task)
+
+
+def _write_complete(root, active):
+    for assembly in [a for a in active if a.is_complete]:
+        active.remove(assembly)
+        write_module(root, assembly)
 
 
 @contextlib.contextmanager
@@ -149,28 +161,6 @@ def lock_unfinished(modules, root):
         yield [m for m in modules if not report_path(root, m).exists()]
 
 
-def assemblies(modules, root, train_examples, evaluation_examples, seed):
-    """Starts to put modules together, each when it is asked for.
-
-    Args:
-        modules: See `generate_modules`.
-        root: See `generate_modules`.
-        train_examples: See `generate_modules`.
-        evaluation_examples: See `generate_modules`.
-        seed: See `generate_modules`.
-
-    Yields:
-        A `ModuleAssembly` of each module.
-    """
-    for module in modules:
-        yield ModuleAssembly(
-            module,
-            split_counts(module, train_examples, evaluation_examples),
-            _shard_dir(root, module),
-            seed,
-        )
-
-
 def modules_at_once(train_examples, evaluation_examples):
     """How many modules' problems fit into memory.
 
@@ -192,74 +182,6 @@ def _shard_dir(root, module):
 def report_path(root, module):
     """The file that says that a module is whole, and how it was made."""
     return root / f"{module}.json"
-
-
-def _end_with_parent():
-    """Ends this process with the one that started it, should that be killed.
-
-    It would otherwise wait for work for ever.
-    """
-
-    def watch():
-        multiprocessing.parent_process().join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _progress_bar(assembly):
-    return tqdm.tqdm(
-        desc=assembly.module,
-        total=sum(assembly.counts.values()),
-        unit=" problems",
-        leave=False,
-    )
-
-
-def _say_how_far(active):
-    """What bars would show, for output that is no terminal."""
-    drawn = sum(sum(assembly.examples.values()) for assembly in active)
-    wanted = sum(sum(assembly.counts.values()) for assembly in active)
-    modules = ", ".join(assembly.module for assembly in active)
-    print(f"{drawn:,} of {wanted:,} problems of {modules}.")
-
-
-def _fill(pool, running, active, most):
-    """Gives the pool work, of the modules that had least of its time first."""
-    for assembly in sorted(active, key=lambda a: a.seconds):
-        while len(running) < most:
-            task = assembly.next_shard()
-            if task is None:
-                break
-            with deaf_children():
-                future = pool.submit(_draw_shard, *assembly.drawing(*task))
-            running[future] = (assembly, *task)
-
-
-def _draw_shard(*drawing):
-    start = time.monotonic()
-    write_shard(*drawing)
-    return time.monotonic() - start
-
-
-def _collect(running, active):
-    done, _ = concurrent.futures.wait(
-        running, return_when=concurrent.futures.FIRST_COMPLETED
-    )
-    for future in done:
-        assembly, split, shard = running.pop(future)
-        assembly.add_shard(split, shard, future.result())
-        bar = active[assembly]
-        bar.update(sum(assembly.examples.values()) - bar.n)
-
-
-def _finish(root, active):
-    """Writes the modules that are complete; their number."""
-    complete = [assembly for assembly in active if assembly.is_complete]
-    for assembly in complete:
-        active.pop(assembly).close()
-        write_module(root, assembly)
-    return len(complete)
 
 
 def write_module(root, assembly):

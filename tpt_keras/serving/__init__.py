@@ -1,4 +1,7 @@
-"""Asking an exported model, served or in this process; a server to try it.
+"""Exporting a model, asking it where it is served or here, trying a server.
+
+A room for each: `export`, `clients` and `local_server`. What an export's
+folder holds, which all of them know, stands beside them.
 
 Names are imported when they are first used: `RestClient` needs no TensorFlow.
 The export itself is `tpt_keras.serving.export.export`.
@@ -7,12 +10,12 @@ The export itself is `tpt_keras.serving.export.export`.
 import importlib
 
 _HOMES = {
-    "Answer": "answer",
-    "GrpcClient": "grpc_client",
-    "LocalServer": "local_server",
-    "RestClient": "rest_client",
-    "SavedModel": "saved_model",
-    "ServingError": "serving_error",
+    "Answer": "clients.answer",
+    "GrpcClient": "clients.grpc_client",
+    "LocalServer": "local_server.local_server",
+    "RestClient": "clients.rest_client",
+    "SavedModel": "clients.saved_model",
+    "ServingError": "clients.serving_error",
 }
 __all__ = [*_HOMES]
 

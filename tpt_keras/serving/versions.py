@@ -8,7 +8,8 @@ from tpt_keras.errors import command
 
 # The model's configuration, beside the graph; TF Serving passes it over.
 CONFIG_ASSET = "assets.extra/tpt_keras.json"
-
+# Requests that TF Serving makes to itself before it says that it is ready.
+WARMUP_ASSET = "assets.extra/tf_serving_warmup_requests"
 
 # TF Serving holds numbers in 64 bits, and passes over what is larger.
 LAST_VERSION = 2**63 - 1

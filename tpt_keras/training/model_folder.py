@@ -25,6 +25,7 @@ from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
+from tpt_keras.models.same_model import same_model
 from tpt_keras.training.metrics_log import METRICS_FILE
 from tpt_keras.training.same_training import check_same_training
 from tpt_keras.training.same_training import is_prolonged
@@ -212,9 +213,6 @@ def _is_sound(config):
 
 
 def _save(model, path):
-    uncompiled = type(model)(
-        model.config, name=model.name, dtype=model.dtype_policy
-    )
-    uncompiled.set_weights(model.get_weights())
+    uncompiled = same_model(model, model.dtype_policy)
     with whole_file(path) as partial:
         uncompiled.save(partial)

@@ -1,0 +1,278 @@
+"""The configuration files of TF Serving agree with it and with each other."""
+
+import http.server
+import pathlib
+import re
+import subprocess
+import threading
+
+import pytest
+import yaml
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+import tpt_keras.serving
+from tpt_keras.serving.export.warmup import ALLOWED_BATCH_SIZES
+
+FOLDER = pathlib.Path(tpt_keras.serving.__file__).parent / "config"
+NAME = "solver"
+MODEL_PATH = f"/models/{NAME}"
+MODEL_URL = f"/v1/models/{NAME}"
+GRPC_PORT, REST_PORT = 8500, 8501
+METRICS_PATH = "/monitoring/prometheus/metrics"
+
+
+def read_text_proto(name):
+    """Fields of a text proto: dicts of lists.
+
+    Not every message that TF Serving reads is in its Python package.
+    """
+    text = re.sub("#.*", "", (FOLDER / name).read_text())
+    tokens = re.findall(r'"[^"]*"|\w+|\S', text)
+
+    def read_message():
+        fields = {}
+        while tokens and tokens[0] != "}":
+            field = tokens.pop(0)
+            assert re.fullmatch(r"\w+", field), field
+            separator = tokens.pop(0)
+            if separator == "{":
+                value = read_message()
+                assert tokens.pop(0) == "}"
+            else:
+                assert separator == ":"
+                value = yaml.safe_load(tokens.pop(0))
+            fields.setdefault(field, []).append(value)
+        return fields
+
+    message = read_message()
+    assert not tokens
+    return message
+
+
+def read_yaml(name):
+    """The documents of a file, by their kinds where they have one."""
+    documents = yaml.safe_load_all((FOLDER / name).read_text())
+    return {document.get("kind"): document for document in documents}
+
+
+@pytest.fixture(scope="module")
+def compose_service():
+    return read_yaml("docker-compose.yml")[None]["services"][NAME]
+
+
+@pytest.fixture(scope="module")
+def kubernetes():
+    return read_yaml("kubernetes.yaml")
+
+
+@pytest.fixture(scope="module")
+def pod(kubernetes):
+    return kubernetes["Deployment"]["spec"]["template"]["spec"]
+
+
+@pytest.fixture(scope="module")
+def container(pod):
+    [container] = pod["containers"]
+    return container
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    service = read_yaml("kserve.yaml")["InferenceService"]
+    # KServe serves a model under its service's name.
+    assert service["metadata"]["name"] == NAME
+    return service["spec"]["predictor"]
+
+
+def test_the_model():
+    configs = text_format.Parse(
+        (FOLDER / "model.config").read_text(),
+        model_server_config_pb2.ModelServerConfig(),
+    )
+    [config] = configs.model_config_list.config
+    assert config.name == NAME
+    assert config.base_path == MODEL_PATH
+    assert config.model_platform == "tensorflow"
+    assert config.model_version_policy.latest.num_versions == 1
+
+
+def test_the_simple_reader_reads_as_protobuf_does():
+    [configs] = read_text_proto("model.config")["model_config_list"]
+    assert configs["config"] == [
+        {
+            "name": [NAME],
+            "base_path": [MODEL_PATH],
+            "model_platform": ["tensorflow"],
+            "model_version_policy": [{"latest": [{"num_versions": [1]}]}],
+        }
+    ]
+
+
+def test_batching():
+    batching = read_text_proto("batching.config")
+    assert batching.pop("allowed_batch_sizes") == list(ALLOWED_BATCH_SIZES)
+    # It would pad token ids with the start symbol.
+    assert batching.pop("pad_variable_length_inputs") == [False]
+    # As TF Serving demands.
+    assert sorted(set(ALLOWED_BATCH_SIZES)) == list(ALLOWED_BATCH_SIZES)
+    assert batching["max_batch_size"] == [{"value": [ALLOWED_BATCH_SIZES[-1]]}]
+    # Nothing else but these: an unknown name would stop the server.
+    assert set(batching) == {
+        "max_batch_size",
+        "batch_timeout_micros",
+        "max_enqueued_batches",
+        "num_batch_threads",
+    }
+    for [number] in batching.values():
+        [value] = number["value"]
+        assert set(number) == {"value"}
+        assert isinstance(value, int)
+        assert value > 0
+
+
+def test_a_batch_thread_for_every_processor(container, predictor):
+    [threads] = read_text_proto("batching.config")["num_batch_threads"]
+    for resources in (container["resources"], predictor["model"]["resources"]):
+        assert [int(resources["requests"]["cpu"])] == threads["value"]
+
+
+def test_monitoring():
+    assert read_text_proto("monitoring.config") == {
+        "prometheus_config": [{"enable": [True], "path": [METRICS_PATH]}]
+    }
+
+
+def test_every_server_reads_files_that_are_there(
+    compose_service, container, predictor
+):
+    files = {
+        "--batching_parameters_file": "batching.config",
+        "--monitoring_config_file": "monitoring.config",
+    }
+    files_and_model = {"--model_config_file": "model.config", **files}
+    for arguments, expected in (
+        (compose_service["command"], files_and_model),
+        (container["args"], files_and_model),
+        # KServe gives the model's name and path itself.
+        (predictor["model"]["args"], files),
+    ):
+        flags = dict(argument.split("=") for argument in arguments)
+        assert flags.pop("--enable_batching") == "true"
+        assert flags == {
+            flag: f"/config/{name}" for flag, name in expected.items()
+        }
+        for name in expected.values():
+            assert (FOLDER / name).is_file()
+
+
+def test_every_server_is_of_the_same_version(
+    compose_service, container, predictor
+):
+    image = container["image"]
+    assert re.fullmatch(r"tensorflow/serving:\d+\.\d+\.\d+", image)
+    assert compose_service["image"] == image
+    assert predictor["model"]["runtimeVersion"] == image.split(":")[1]
+    comments = (FOLDER / "docker-compose.yml").read_text()
+    assert set(re.findall(r"tensorflow/serving:[\w.]+", comments)) == {image}
+
+
+def test_compose_mounts_and_ports(compose_service):
+    models, config = compose_service["volumes"]
+    assert models["target"] == MODEL_PATH
+    assert models["source"].startswith("${EXPORT_DIR:?")
+    # Relative paths are relative to the file.
+    assert (config["source"], config["target"]) == (".", "/config")
+    assert models["read_only"] is config["read_only"] is True
+    assert compose_service["ports"] == [
+        f"{port}:{port}" for port in (GRPC_PORT, REST_PORT)
+    ]
+
+
+def test_kubernetes_mounts(pod, container, kubernetes):
+    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert all(mount["readOnly"] for mount in mounts.values())
+    assert mounts["config"]["mountPath"] == "/config"
+    assert f"{mounts['models']['mountPath']}/{NAME}" == MODEL_PATH
+    volumes = {volume.pop("name"): volume for volume in pod["volumes"]}
+    claim = kubernetes["PersistentVolumeClaim"]["metadata"]["name"]
+    assert volumes == {
+        "models": {"persistentVolumeClaim": {"claimName": claim}},
+        "config": {"configMap": {"name": "solver-config"}},
+    }
+
+
+def test_kubernetes_ports_and_probes(container, kubernetes):
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"grpc": GRPC_PORT, "rest": REST_PORT}
+    for probe in ("startupProbe", "readinessProbe"):
+        assert container[probe]["httpGet"] == {
+            "path": MODEL_URL,
+            "port": "rest",
+        }
+    assert container["livenessProbe"]["tcpSocket"] == {"port": "grpc"}
+    service = kubernetes["Service"]["spec"]
+    assert {port["targetPort"]: port["port"] for port in service["ports"]} == (
+        ports
+    )
+    template = kubernetes["Deployment"]["spec"]["template"]["metadata"]
+    selector = kubernetes["Deployment"]["spec"]["selector"]["matchLabels"]
+    assert service["selector"] == selector == template["labels"]
+    annotations = template["annotations"]
+    assert annotations["prometheus.io/path"] == METRICS_PATH
+    assert annotations["prometheus.io/port"] == str(REST_PORT)
+
+
+def test_kserve_reads_the_same_volumes(predictor, pod, kubernetes):
+    claim = kubernetes["PersistentVolumeClaim"]["metadata"]["name"]
+    assert predictor["model"]["storageUri"] == f"pvc://{claim}/{NAME}"
+    assert predictor["model"]["modelFormat"] == {"name": "tensorflow"}
+    [mount] = predictor["model"]["volumeMounts"]
+    assert mount["mountPath"] == "/config"
+    [volume] = predictor["volumes"]
+    assert volume["name"] == mount["name"]
+    [config] = [v for v in pod["volumes"] if "configMap" in v]
+    assert volume["configMap"] == config["configMap"]
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "is_healthy"),
+    [
+        (200, "AVAILABLE", True),
+        (200, "LOADING", False),
+        (404, "NOT_FOUND", False),
+        (None, None, False),
+    ],
+)
+def test_the_health_check(compose_service, code, state, is_healthy):
+    """It is run as Docker does, against a server that speaks as TF Serving."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            body = f'{{"model_version_status": [{{\n "state": "{state}"\n}}]}}'
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *args):
+            pass
+
+    kind, *command = compose_service["healthcheck"]["test"]
+    assert kind == "CMD"
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        port = server.server_port
+        if code is None:
+            server.server_close()
+        else:
+            threading.Thread(target=server.handle_request, daemon=True).start()
+        # $ is compose's, too.
+        assert "$" not in command[-1]
+        assert str(REST_PORT) in command[-1]
+        command[-1] = command[-1].replace(str(REST_PORT), str(port))
+        status = subprocess.run(
+            command, capture_output=True, timeout=60
+        ).returncode
+    assert (status == 0) is is_healthy
+    assert asked == ([] if code is None else [MODEL_URL])

@@ -1,0 +1,148 @@
+"""Questions to answers in TensorFlow's graph, without writing it to disk."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tpt_keras.models import Transformer
+from tpt_keras.models import TransformerConfig
+from tpt_keras.serving.export.question_answering import QuestionAnswering
+from tpt_keras.tokenizers.vocabulary import CHARACTERS
+from tpt_keras.tokenizers.vocabulary import END
+from tpt_keras.tokenizers.vocabulary import PAD
+from tpt_keras.tokenizers.vocabulary import START
+
+
+def graph_of(answering, method="answer"):
+    """A function from questions to lists: a graph as an export has it."""
+    graph = tf.function(
+        getattr(answering, method),
+        input_signature=[tf.TensorSpec((None,), tf.string)],
+    )
+
+    def run(questions):
+        outputs = graph(tf.constant(questions, tf.string))
+        return {name: value.numpy().tolist() for name, value in outputs.items()}
+
+    return run
+
+
+def ask(answering, questions, method="answer"):
+    return graph_of(answering, method)(questions)
+
+
+def text(values):
+    return [value.decode() for value in values]
+
+
+@pytest.fixture(scope="module")
+def short_model():
+    """A model with something to say, and not always the same."""
+    keras.utils.set_random_seed(7)
+    return Transformer.from_preset(
+        "tp_transformer_tiny",
+        hidden_dim=16,
+        intermediate_dim=32,
+        num_heads=2,
+        num_layers=1,
+        max_question_length=5,
+        max_answer_length=3,
+    )
+
+
+def test_the_limits_of_a_model(short_model):
+    outputs = ask(QuestionAnswering(short_model), ["12345", "123456"])
+    assert outputs["status"] == [b"OK", b"TOO_LONG"]
+    assert text(outputs["answers"]) == [*short_model.solve(["12345"]), ""]
+    assert len(outputs["answers"][0]) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("max_answer_length", [1, 9])
+def test_another_limit_of_answers(short_model, max_answer_length):
+    questions = ["12345", "1", "a+b"]
+    outputs = ask(QuestionAnswering(short_model, max_answer_length), questions)
+    token_ids = keras.ops.convert_to_numpy(
+        short_model.generate(
+            short_model.tokenizer.encode_questions(questions),
+            max_answer_length,
+        )
+    )
+    answers = text(outputs["answers"])
+    assert answers == [short_model.tokenizer.decode(row) for row in token_ids]
+    assert max(map(len, answers)) == max_answer_length
+    beams = QuestionAnswering(short_model, max_answer_length, beam_width=3)
+    n_best = ask(beams, questions, "answer_n_best")["answers"]
+    lengths = [len(answer) for row in n_best for answer in text(row)]
+    assert max(lengths) == max_answer_length
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("beam_width", "length_penalty"), [(1, 0.6), (2, 0.0), (5, 2.0)]
+)
+def test_the_best_come_first(short_model, beam_width, length_penalty):
+    questions = ["12345", "", "1"]
+    answering = QuestionAnswering(
+        short_model, beam_width=beam_width, length_penalty=length_penalty
+    )
+    n_best = ask(answering, questions, "answer_n_best")
+    assert n_best["status"] == [b"OK", b"EMPTY", b"OK"]
+    for name in ("answers", "log_probs", "scores"):
+        assert np.shape(n_best[name]) == (3, beam_width)
+    assert np.all(np.diff(n_best["scores"], axis=1) <= 0.0)
+    best = ask(answering, questions)
+    for name in ("answers", "log_probs"):
+        assert best[name] == [row[0] for row in n_best[name]]
+    if length_penalty == 0.0:
+        assert n_best["scores"] == n_best["log_probs"]
+
+
+def test_another_vocabulary():
+    """Other symbols in another order, and rows without a symbol."""
+    keras.utils.set_random_seed(8)
+    config = TransformerConfig(
+        hidden_dim=8,
+        intermediate_dim=16,
+        num_heads=2,
+        num_layers=1,
+        max_answer_length=6,
+        vocabulary=("é", "<unknown>", PAD, "b", END, "½", START, "🙂", "漢"),
+        vocabulary_size=12,
+    )
+    model = Transformer(config)
+    questions = ["🙂b", "é½漢", "漢" * 160, "b", "🙂é", "½½½", "b🙂", "é🙂b漢"]
+    expected = model.solve(questions)
+    assert len(set(expected)) > 2
+    # Also of a row that no symbol belongs to: both say so in the same way.
+    assert any("\N{REPLACEMENT CHARACTER}" in answer for answer in expected)
+    outputs = ask(QuestionAnswering(model), [*questions, "é+b"])
+    assert text(outputs["answers"]) == [*expected, ""]
+    assert text(outputs["status"]) == [
+        *["OK"] * len(questions),
+        "UNKNOWN_CHARACTER",
+    ]
+
+
+@pytest.mark.slow
+def test_every_character_of_unicode(short_model):
+    """Each is a question of its own: known, or not, but never an error."""
+    characters = [
+        chr(point)
+        for point in range(0x110000)
+        if not 0xD800 <= point <= 0xDFFF  # surrogates are no characters
+    ]
+    graph = graph_of(QuestionAnswering(short_model, max_answer_length=1))
+    status = []
+    # All at once would need much memory.
+    for start in range(0, len(characters), 100_000):
+        batch = [c.encode() for c in characters[start : start + 100_000]]
+        status += graph(batch)["status"]
+    known = {
+        character
+        for character, state in zip(characters, status, strict=True)
+        if state == b"OK"
+    }
+    assert known == set(CHARACTERS)
+    assert set(status) == {b"OK", b"UNKNOWN_CHARACTER"}

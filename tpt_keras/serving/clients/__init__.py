@@ -1,0 +1,1 @@
+"""Asking an exported model. Nothing is imported here."""

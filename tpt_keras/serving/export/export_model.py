@@ -1,0 +1,145 @@
+import dataclasses
+import json
+import math
+import pathlib
+
+import keras
+import tensorflow as tf
+
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
+from tpt_keras.errors import disk_fault
+from tpt_keras.files import folder_lock
+from tpt_keras.files import whole_folder
+from tpt_keras.models.same_model import same_model
+from tpt_keras.serving.checksums import write_checksums
+from tpt_keras.serving.export.check_graph import check_graph
+from tpt_keras.serving.export.question_answering import QuestionAnswering
+from tpt_keras.serving.export.warmup import write_warmup_requests
+from tpt_keras.serving.versions import CONFIG_ASSET
+from tpt_keras.serving.versions import LAST_VERSION
+from tpt_keras.serving.versions import version_paths
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+def export(
+    model,
+    export_dir,
+    max_answer_length=None,
+    beam_width=1,
+    length_penalty=0.0,
+    precision="float32",
+):
+    """Writes the next version of a model.
+
+    The server polls its folder and loads the highest number, so a version is
+    renamed to its number when it is whole. One process exports to a folder at
+    a time. Its signatures:
+
+    - `serving_default`: `questions`, strings, to `answers`, `log_probs` and
+      `status`;
+    - `n_best`: `questions` to the `beam_width` best `answers` with `log_probs`
+      and `scores`, and `status`;
+    - `token_ids`: `encoder_token_ids` and `decoder_token_ids` to `logits`.
+
+    Args:
+        model: A `Transformer`.
+        export_dir: Folder of the model's versions.
+        max_answer_length: Longest answer given, in characters. Defaults to the
+            model's.
+        beam_width: Number of answers to follow; `1` is greedy search.
+        length_penalty: How much longer answers are preferred, see
+            `beam_search`.
+        precision: Dtype of the weights and of what is computed with them, one
+            of `PRECISIONS`.
+
+    Returns:
+        Path of the new version.
+
+    Raises:
+        UsageError: If a value makes no sense, if another process exports to
+            the folder, or if it cannot be written.
+        ValueError: If the graph holds what a stock TF Serving refuses.
+    """
+    check_names("precision", [precision], PRECISIONS)
+    if beam_width < 1:
+        raise UsageError(f"beam_width must be positive. Received: {beam_width}")
+    if max_answer_length is not None and max_answer_length < 1:
+        raise UsageError(
+            f"max_answer_length must be positive. Received: {max_answer_length}"
+        )
+    if not math.isfinite(length_penalty):
+        raise UsageError(
+            f"length_penalty must be a finite number. Received: "
+            f"{length_penalty}"
+        )
+    if not model.compute_dtype == model.variable_dtype == precision:
+        model = same_model(model, precision)
+    answering = QuestionAnswering(
+        model, max_answer_length, beam_width, length_penalty
+    )
+    export_dir = pathlib.Path(export_dir)
+    try:
+        with folder_lock(export_dir, "exports"):
+            return _write_version(model, answering, export_dir)
+    except PermissionError:
+        raise  # no room would help
+    except Exception as error:
+        fault = disk_fault(error)
+        if fault is None:
+            raise
+        # TensorFlow names its own temporary file first.
+        raise UsageError(
+            f"The export cannot be written to {str(export_dir)!r}: "
+            f"{fault.rpartition('; ')[2]}. Make room there, or choose another "
+            "folder."
+        ) from error
+
+
+def _write_version(model, answering, export_dir):
+    number = max(version_paths(export_dir), default=0) + 1
+    if number > LAST_VERSION:
+        raise UsageError(
+            f"No version can follow {number - 1} in {str(export_dir)!r}. "
+            "Remove its folder, or export to another."
+        )
+    version = export_dir / str(number)
+    with whole_folder(version) as partial:
+        _write(model, answering, partial)
+        check_graph(partial)
+        config_path = partial / CONFIG_ASSET
+        config_path.parent.mkdir()
+        config = dataclasses.asdict(model.config)
+        config_path.write_text(json.dumps(config, indent=2))
+        write_warmup_requests(partial)
+        write_checksums(partial)
+    return version
+
+
+def _write(model, answering, path):
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.track(answering.tokenizer.token_of_character)
+    questions = tf.TensorSpec((None,), tf.string, name="questions")
+    for name, function in (
+        ("serving_default", answering.answer),
+        ("n_best", answering.answer_n_best),
+    ):
+        archive.add_endpoint(name, function, input_signature=[questions])
+    archive.add_endpoint(
+        "token_ids",
+        lambda encoder_token_ids, decoder_token_ids: {
+            "logits": model(
+                {
+                    "encoder_token_ids": encoder_token_ids,
+                    "decoder_token_ids": decoder_token_ids,
+                }
+            )
+        },
+        input_signature=[
+            tf.TensorSpec((None, None), tf.int32, name=name)
+            for name in ("encoder_token_ids", "decoder_token_ids")
+        ],
+    )
+    archive.write_out(str(path), verbose=False)

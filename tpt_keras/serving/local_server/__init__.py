@@ -1,0 +1,3 @@
+"""A stand-in for TF Serving, for development on one machine."""
+
+from tpt_keras.serving.local_server.local_server import LocalServer
