@@ -23,6 +23,8 @@ from tpt_keras.training.training_data import data_fingerprints
 
 OPTIONS = RunOptions(evaluation_examples=0)
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def unevaluated():
