@@ -47,6 +47,20 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="module")
+def without_graphs():
+    """TensorFlow traces nothing, which takes longer than a few steps.
+
+    For modules whose trainings could compute anything: what a training leaves
+    does not depend on it. Graphs are what the others train with.
+    """
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(scope="session")
 def place_value_data(tmp_path_factory):
     """A data folder: 600 training and 60 evaluation problems of one module."""

@@ -20,6 +20,8 @@ from tpt_keras.training.training_run import MAX_ROLLBACKS
 STOP = RunOptions(evaluation_examples=0)
 ROLLBACK = RunOptions(evaluation_examples=0, on_nan="rollback")
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
+
 
 @pytest.fixture(autouse=True)
 def unevaluated(monkeypatch):

@@ -18,6 +18,7 @@ import subprocess
 import sys
 
 import numpy as np
+import tensorflow as tf
 
 from tests.conftest import MODULE
 from tpt_keras.models import PRESETS
@@ -30,6 +31,8 @@ ROOM = 10_000
 
 def main(job):
     """Does a job, as the module's docstring describes it."""
+    # To trace them would take much longer than the two steps do.
+    tf.config.run_functions_eagerly(True)
     folder = pathlib.Path(job["folder"])
     folder.mkdir()
     tmpfs = ("mount", "-t", "tmpfs", "-o", f"size={ROOM}k", "tmpfs", folder)

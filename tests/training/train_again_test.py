@@ -26,6 +26,8 @@ from tpt_keras.training.training_run import TrainingRun
 
 OPTIONS = RunOptions(evaluation_examples=0)
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def unevaluated():

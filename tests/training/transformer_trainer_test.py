@@ -51,11 +51,22 @@ def new_transformer(config, dtype="float32"):
 
 
 def new_trainer(
-    config, optimizer="sgd", dtype="float32", jit_compile=False, **kwargs
+    config,
+    optimizer="sgd",
+    dtype="float32",
+    jit_compile=False,
+    run_eagerly=False,
+    **kwargs,
 ):
+    """A trainer; one that runs eagerly is quicker where steps are few.
+
+    Its micro-batches are no loop of TensorFlow's then.
+    """
     trainer = TransformerTrainer(new_transformer(config, dtype), **kwargs)
     trainer.compile(
-        optimizer=keras.optimizers.get(optimizer), jit_compile=jit_compile
+        optimizer=keras.optimizers.get(optimizer),
+        jit_compile=jit_compile,
+        run_eagerly=run_eagerly,
     )
     return trainer
 
@@ -148,6 +159,7 @@ def three_steps(config, micro_batches):
         keras.optimizers.Adam(1e-2, epsilon=1e-5),
         global_clipnorm=0.1,
         gradient_accumulation_steps=micro_batches,
+        run_eagerly=micro_batches == 1,
     )
     batches = [random_batch(seed, rows=4) for seed in range(3)]
     return trainer, [step(trainer, batch) for batch in batches]
@@ -183,7 +195,7 @@ MEANS = ("loss", "sequence_accuracy", "token_accuracy")
 @pytest.fixture(scope="module")
 def after_four_rows(tiny_config):
     """A trainer after a step of four rows, and its results."""
-    trainer = new_trainer(tiny_config)
+    trainer = new_trainer(tiny_config, run_eagerly=True)
     return trainer, step(trainer, random_batch(0, rows=4))
 
 
@@ -198,7 +210,9 @@ def test_rows_of_padding_count_for_nothing(
         random_batch(0, rows=4),
     )
     trainer = new_trainer(
-        tiny_config, gradient_accumulation_steps=micro_batches
+        tiny_config,
+        gradient_accumulation_steps=micro_batches,
+        run_eagerly=micro_batches == 1,
     )
     results = step(trainer, padded)
     assert results == pytest.approx(expected_results, rel=1e-5)
@@ -209,7 +223,7 @@ def test_rows_of_padding_count_for_nothing(
 @pytest.fixture(scope="module")
 def after_repeated_rows(tiny_config):
     """A trainer after a step of repeated rows, its evaluation and results."""
-    trainer = new_trainer(tiny_config)
+    trainer = new_trainer(tiny_config, run_eagerly=True)
     repeated = rows_of(random_batch(0, rows=4), [0, 0, 1, 3, 3, 3])
     evaluation = trainer.evaluate(*repeated, return_dict=True, verbose=0)
     return trainer, evaluation, step(trainer, repeated)
@@ -224,7 +238,9 @@ def test_a_row_of_weight_two_counts_as_two(
     batch = random_batch(0, rows=4)
     weights = np.array([2.0, 1.0, 0.0, 3.0], "float32")
     trainer = new_trainer(
-        tiny_config, gradient_accumulation_steps=micro_batches
+        tiny_config,
+        gradient_accumulation_steps=micro_batches,
+        run_eagerly=micro_batches == 1,
     )
     assert_same_means(
         trainer.evaluate(
@@ -245,7 +261,9 @@ def test_a_row_of_weight_two_counts_as_two(
 def test_a_token_of_weight_zero_is_like_padding(tiny_config):
     inputs, targets = random_batch(0, rows=4)
     weights = np.random.default_rng(1).integers(0, 2, targets.shape)
-    trainer, expected = (new_trainer(tiny_config) for _ in range(2))
+    trainer, expected = (
+        new_trainer(tiny_config, run_eagerly=True) for _ in range(2)
+    )
     masked = inputs, np.where(weights, targets, PAD_ID)
     assert num_tokens(masked[1]) < num_tokens(targets)
     assert_same_means(
@@ -425,9 +443,11 @@ def test_keras_own_fit_of_a_transformer_learns_the_same(tiny_config, optimizer):
         optimizer=keras.optimizers.get(optimizer),
         loss=TokenCrossEntropy(transformer.tokenizer.pad_id),
         jit_compile=False,
+        # Adam's graph takes seconds; one graph is enough.
+        run_eagerly=optimizer == "adam",
     )
     history = transformer.fit(inputs, targets, batch_size=6, verbose=0).history
-    trainer = new_trainer(tiny_config, optimizer)
+    trainer = new_trainer(tiny_config, optimizer, run_eagerly=True)
     results = step(trainer, (inputs, targets))
     assert history["loss"] == [pytest.approx(results["loss"], rel=1e-5)]
     assert_same_weights(trainer.transformer, transformer)

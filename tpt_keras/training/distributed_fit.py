@@ -36,12 +36,14 @@ class DistributedFit:
                 step(next(iterator))
                 return index + 1
 
-            tf.while_loop(
-                lambda index: index < self.steps_per_execution - 1,
-                body,
-                [tf.constant(0)],
-                parallel_iterations=1,
-            )
+            # Without a turn, too, it would make the graph twice as large.
+            if self.steps_per_execution > 1:
+                tf.while_loop(
+                    lambda index: index < self.steps_per_execution - 1,
+                    body,
+                    [tf.constant(0)],
+                    parallel_iterations=1,
+                )
             return step(next(iterator))
 
         self.train_function = _or_of_one_batch(self._compiled(steps), step)
