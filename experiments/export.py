@@ -24,7 +24,12 @@ flags.DEFINE_integer("beam_width", 1, "Answers to follow; 1 is greedy.")
 flags.DEFINE_float(
     "length_penalty", 0.0, "How much longer answers are preferred."
 )
-flags.DEFINE_string("precision", "float32", "float32 or bfloat16.")
+flags.DEFINE_string(
+    "precision",
+    "float32",
+    "Keras dtype policy to compute with: float32, or bfloat16, whose weights "
+    "are of two bytes.",
+)
 
 
 def main():

@@ -39,7 +39,7 @@ class TrainingConfig:
             metrics' log, if there is no evaluation earlier.
         steps_per_evaluation: Steps between evaluations, a multiple of
             `steps_per_checkpoint` where it is not smaller.
-        precision: The model's dtype policy: `"float32"`, `"mixed_bfloat16"`
+        precision: Dtype policy to compute with: `"float32"`, `"mixed_bfloat16"`
             or `"mixed_float16"`, the last with loss scaling.
         seed: Seed of weights, order and dropout.
         init_from: Folder of a model to start with the weights of: its best

@@ -51,8 +51,8 @@ def export(
         beam_width: Number of answers to follow; `1` is greedy search.
         length_penalty: How much longer answers are preferred, see
             `beam_search`.
-        precision: Dtype of the weights and of what is computed with them, one
-            of `PRECISIONS`.
+        precision: Dtype policy to compute with, one of `PRECISIONS`; as
+            none of them is mixed, the weights have that dtype too.
 
     Returns:
         Path of the new version.
