@@ -134,11 +134,13 @@ class OwnScoreTest(LayerTestCase):
         self.assertEqual(tuple(beams["token_ids"].shape), (3, 2, 6))
 
     def test_trains_and_is_saved(self):
-        model = new_model()
+        model = new_model(num_layers=1)
         ids = model.tokenizer.encode_questions(QUESTIONS)
         inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
         model.compile(
-            "adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            "adam",
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            jit_compile=False,
         )
         gains = [w for w in model.trainable_weights if w.name == "gain"]
         before = [ops.convert_to_numpy(w) for w in gains]
@@ -150,7 +152,6 @@ class OwnScoreTest(LayerTestCase):
             loaded = keras.saving.load_model(f"{folder}/model.keras")
         self.assertEqual(loaded.config.attention, "tests>LinearScore")
         self.assert_all_equal(loaded(inputs), model(inputs))
-        self.assertEqual(loaded.solve(QUESTIONS), model.solve(QUESTIONS))
 
     def test_has_no_attention_weights_to_return(self):
         layer = TPMultiHeadAttention(2, 3, score="tests>LinearScore")
@@ -186,6 +187,6 @@ def test_is_exported(tmp_path):
     from tpt_keras.serving import SavedModel
     from tpt_keras.serving.export import export
 
-    model = new_model()
+    model = new_model(num_layers=1)
     answers = SavedModel(export(model, tmp_path)).answer(QUESTIONS)
     assert [answer.answer for answer in answers] == model.solve(QUESTIONS)
