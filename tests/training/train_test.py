@@ -32,6 +32,8 @@ from tpt_keras.training.transformer_trainer import TransformerTrainer
 # that they are evaluated.
 OPTIONS = RunOptions(evaluation_examples=20)
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
+
 
 class KilledError(Exception):
     """What ends a training in the middle here."""
@@ -246,21 +248,6 @@ def test_the_first_loss_is_that_of_the_first_batch(
     assert row["val_loss"] == pytest.approx(mean, rel=1e-4)
     # Which a mean of the batches' means is not.
     assert abs(np.mean([batch.mean() for batch in losses]) - mean) > 1e-3 * mean
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_whatever_steps_per_execution(
-    tmp_path, uninterrupted, dropout_config, tiny_training
-):
-    model_dir, model, _ = uninterrupted
-    # The state of the process before a training must not matter.
-    keras.utils.set_random_seed(99)
-    options = dataclasses.replace(OPTIONS, steps_per_execution=2)
-    again = train(
-        dropout_config, tiny_training, tmp_path, options=options
-    ).model
-    assert timeless_metrics(tmp_path) == timeless_metrics(model_dir)
-    assert_same_weights(again, model)
 
 
 def test_a_finished_training_has_nothing_to_do(
