@@ -69,4 +69,5 @@ def learning_rate(optimizer):
     Returns:
         Float.
     """
-    return float(ops.convert_to_tensor(optimizer.learning_rate))
+    # Zero is added to make a tensor of what may be a variable of replicas.
+    return float(ops.add(optimizer.learning_rate, 0.0))
