@@ -5,8 +5,10 @@ import dataclasses
 import gc
 import os
 import pathlib
+import shutil
 import sys
 
+import filelock
 import hypothesis
 import pytest
 
@@ -62,23 +64,46 @@ def without_graphs():
 
 
 @pytest.fixture(scope="session")
-def place_value_data(tmp_path_factory):
+def made_once(tmp_path_factory):
+    """Function that makes a folder once for all workers of pytest-xdist.
+
+    Every worker gets a copy, for its tests may write into it.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def made_once(name, make):
+        original = shared / f"once_{name}"
+        with filelock.FileLock(f"{original}.lock"):
+            if not original.exists():
+                folder = tmp_path_factory.mktemp("making") / name
+                make(folder)
+                folder.rename(original)
+        return shutil.copytree(original, tmp_path_factory.mktemp(name) / name)
+
+    return made_once
+
+
+@pytest.fixture(scope="session")
+def place_value_data(made_once):
     """A data folder: 600 training and 60 evaluation problems of one module."""
     # Imported here, for the tests of the layers run without TensorFlow.
     from tpt_keras.data_generators import official_text
     from tpt_keras.data_generators.prepared_data import prepare_dataset
     from tpt_keras.data_generators.problem_generation import generate_modules
 
-    data_dir = tmp_path_factory.mktemp("data")
-    manual_dir = data_dir / "generated"
-    generate_modules(
-        [MODULE],
-        manual_dir / official_text.FOLDER,
-        train_examples=600,
-        evaluation_examples=60,
-    )
-    prepare_dataset(MODULE, data_dir, manual_dir)
-    return data_dir
+    def make(data_dir):
+        manual_dir = data_dir / "generated"
+        generate_modules(
+            [MODULE],
+            manual_dir / official_text.FOLDER,
+            train_examples=600,
+            evaluation_examples=60,
+        )
+        prepare_dataset(MODULE, data_dir, manual_dir)
+
+    return made_once("data", make)
 
 
 @pytest.fixture(scope="session")
@@ -108,11 +133,10 @@ def tiny_training(place_value_data):
 
 
 @pytest.fixture(scope="session")
-def trained_model_dir(tmp_path_factory, tiny_config, tiny_training):
+def trained_model_dir(made_once, tiny_config, tiny_training):
     """The folder of a model that answers some questions right, not all."""
     from tpt_keras.training.train import train
 
-    model_dir = tmp_path_factory.mktemp("models") / "trained"
     training = dataclasses.replace(
         tiny_training,
         train_steps=60,
@@ -120,8 +144,11 @@ def trained_model_dir(tmp_path_factory, tiny_config, tiny_training):
         batch_size=64,
         global_clipnorm=1.0,
     )
-    train(tiny_config, training, model_dir, preset="tp_transformer_tiny")
-    return model_dir
+
+    def make(model_dir):
+        train(tiny_config, training, model_dir, preset="tp_transformer_tiny")
+
+    return made_once("trained_model", make)
 
 
 @pytest.fixture
@@ -133,11 +160,12 @@ def trained_model(trained_model_dir):
 
 
 @pytest.fixture(scope="session")
-def saved_model(trained_model_dir, tmp_path_factory):
+def saved_model(trained_model_dir, made_once):
     """The folder of the versions of `trained_model_dir`, exported: of one."""
     from tpt_keras.models.load_model import load_model
     from tpt_keras.serving.export import export
 
-    folder = tmp_path_factory.mktemp("saved_models") / "model"
-    export(load_model(trained_model_dir), folder)
-    return folder
+    def make(folder):
+        export(load_model(trained_model_dir), folder)
+
+    return made_once("saved_model", make)

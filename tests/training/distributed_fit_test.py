@@ -16,6 +16,7 @@ from tests.training import processes
 from tests.training.distributed_driver import train_and_record
 from tests.training.distribution_test import MODEL
 from tests.training.distribution_test import assert_same_training
+from tests.training.processes import ForkedProcess
 from tests.training.processes import Process
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.metrics_log import read_metrics
@@ -121,7 +122,7 @@ def workers(tmp_path_factory, training):
                 "keras_errors": str(folder / f"keras_errors_{index}"),
             }
             started.append(
-                Process(
+                ForkedProcess(
                     "tests.training.distributed_driver",
                     json.dumps(job),
                     output=folder / f"output_{index}",
@@ -197,9 +198,9 @@ def test_killed_workers_go_on_as_if_nothing_had_been(
     environments = processes.cluster(processes.free_ports(2))
     started = []
 
-    def start(attempt):
+    def start(process_class, attempt):
         pair = [
-            Process(
+            process_class(
                 "experiments.train",
                 f"--hparams={hparams}",
                 f"--data_dir={place_value_data}",
@@ -215,12 +216,12 @@ def test_killed_workers_go_on_as_if_nothing_had_been(
         return pair
 
     with processes.killed_at_the_end(started):
-        chief, other = start(1)
+        chief, other = start(ForkedProcess, 1)
         chief.wait_until(lambda: len(read_metrics(model_dir)) >= 3)
         chief.kill()
         other.kill()
         assert not (model_dir / "model.keras").exists()
-        for process in start(2):
+        for process in start(Process, 2):
             assert process.wait() == 0, process.output
             # The weights' own, not those that every worker starts with.
             assert "Going on from" in process.output
@@ -275,7 +276,7 @@ def test_keras_cannot_reduce_the_results_of_several_workers(
 @pytest.fixture(scope="module")
 def on_two_devices(tmp_path_factory):
     """What the process of `keras_fit_driver` prints."""
-    process = Process(
+    process = ForkedProcess(
         "tests.training.keras_fit_driver",
         output=tmp_path_factory.mktemp("two") / "output",
     )

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tests.conftest import MODULE
 from tests.training import processes
 from tests.training.distributed_driver import train_and_record
-from tests.training.processes import Process
+from tests.training.processes import ForkedProcess
 from tpt_keras.errors import UsageError
 from tpt_keras.models.transformer_config import TransformerConfig
 from tpt_keras.training.distribution import distributed_dataset
@@ -104,7 +104,7 @@ def on_two(tmp_path_factory, place_value_data):
         "strategy": {"distribution": "mirrored", "logical_cpus": 2},
         "trainings": trainings,
     }
-    process = Process(
+    process = ForkedProcess(
         "tests.training.distributed_driver",
         json.dumps(job),
         output=folder / "output",

@@ -16,9 +16,11 @@ import tensorflow as tf
 
 from tests.conftest import MODULE
 from tests.training import processes
+from tests.training.processes import ForkedProcess
 from tests.training.processes import Process
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.run_options import RunOptions
 
 pytestmark = pytest.mark.slow
 
@@ -56,17 +58,17 @@ class Training:
             "--evaluation_examples=16",
         ]
 
-    def start(self, module="experiments.train", *arguments):
+    def start(self, process_class, module="experiments.train", *arguments):
         """A new process of the command, or of what wraps it."""
         number = len(self.outputs)
         self.outputs.append(self._folder / f"output_{number}")
-        return Process(
+        return process_class(
             module, *arguments, *self._flags, output=self.outputs[-1]
         )
 
     def finish(self):
         """Runs the command to its end; returns what it printed."""
-        process = self.start()
+        process = self.start(Process)
         with processes.killed_at_the_end([process]):
             assert process.wait() == 0, process.output
         return process.output
@@ -83,7 +85,7 @@ class Training:
 
     def kill_when(self, num_rows, seconds):
         """Starts it, and kills it so long after a row was written."""
-        process = self.start()
+        process = self.start(ForkedProcess)
         with processes.killed_at_the_end([process]):
             process.wait_until(
                 lambda: (
@@ -97,7 +99,9 @@ class Training:
 
     def kill_in_checkpoint(self, where, checkpoint):
         """Starts it, to be killed in the middle of a checkpoint."""
-        process = self.start("tests.training.killed_train", where, checkpoint)
+        process = self.start(
+            ForkedProcess, "tests.training.killed_train", where, checkpoint
+        )
         with processes.killed_at_the_end([process]):
             assert process.wait() == -signal.SIGKILL, process.output
         self.assert_whole()
@@ -109,7 +113,8 @@ class Training:
             if not model.name.startswith("partial-"):
                 with zipfile.ZipFile(model) as file:
                     assert file.testzip() is None
-        for path in self.checkpoints:
+        # TensorFlow's list holds one more while the oldest is deleted.
+        for path in self.checkpoints[-RunOptions().keep_checkpoints :]:
             tf.train.load_checkpoint(path)
 
     def _has_started_to_fit(self, process):
