@@ -36,6 +36,7 @@ ROOMS = {
     "data_generators": {"tokenizers"},
     "serving": {"tokenizers"},
     "training": {"data_generators", "models", "tokenizers", "visualization"},
+    "tuning": {"models", "training", "visualization"},
     "visualization": set(),
 }
 
@@ -93,6 +94,16 @@ def test_rooms_import_what_is_below_them(room):
     }
     assert modules or room == "visualization"
     assert {module.split(".")[1] for module in modules} <= allowed
+
+
+def test_only_the_tuning_knows_keras_tuner():
+    importers = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in PACKAGE.rglob("*.py")
+        for module in imported_modules(path.read_text())
+        if module.startswith("keras_tuner")
+    }
+    assert importers == {"tuning"}
 
 
 def test_every_room_has_its_rule():
