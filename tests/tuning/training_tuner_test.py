@@ -39,7 +39,7 @@ def search(tmp_path, monkeypatch):
         oracle = open_oracle(kind, tmp_path, max_trials)
         TrainingTuner(
             oracle, TINY_SPACE, TRAINING, RunOptions(), tmp_path, **kwargs
-        ).search(verbose=0)
+        ).search()
         return list(oracle.trials.values())
 
     return search

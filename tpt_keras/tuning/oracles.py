@@ -6,6 +6,7 @@ folder; what is there at any moment is enough to go on with the same trials.
 
 import functools
 import json
+import warnings
 
 import keras_tuner
 import numpy as np
@@ -19,8 +20,33 @@ class Resumable:
     """Mixin of an oracle: state that is whole, and no trial that is lost.
 
     Keras-tuner writes its files in place, the trial's before its own: killed
-    in between, it takes the trial for one that is running, for ever.
+    in between, it takes the trial for one that is running, for ever. It waits
+    for ever, too, for a worker that was killed: here its trial is given to
+    another one, which goes on from its checkpoint.
     """
+
+    @keras_tuner.synchronized
+    def create_trial(self, tuner_id):
+        trial = super().create_trial(tuner_id)
+        if trial.status == trials.TrialStatus.STOPPED and self.ongoing_trials:
+            # A worker that waits can take over from one that is lost.
+            self.tuner_ids.add(tuner_id)
+            trial.status = trials.TrialStatus.IDLE
+        return trial
+
+    @keras_tuner.synchronized
+    def free_lost_workers(self, pulses):
+        """Puts the trials of workers that are lost into the queue again.
+
+        Args:
+            pulses: The `Pulses` of the search's workers.
+        """
+        for tuner_id in list(filter(pulses.is_lost, self.tuner_ids)):
+            print(f"The worker {tuner_id} is lost; others do its trial.")
+            self.tuner_ids.remove(tuner_id)
+            trial = self.ongoing_trials.pop(tuner_id, None)
+            if trial is not None:
+                self._retry_queue.append(trial.trial_id)
 
     def save(self):
         with whole_file(self._get_oracle_fname()) as partial:
@@ -33,9 +59,11 @@ class Resumable:
 
     def reload(self):
         super().reload()
-        # Proposed, but not written down: the next proposal is the same.
-        for trial_id in self.trials.keys() - set(self.start_order):
-            del self.trials[trial_id]
+        # In their order, less one that was proposed and not written down: it
+        # is what is proposed next.
+        self.trials = {
+            trial_id: self.trials[trial_id] for trial_id in self.start_order
+        }
         # Killed at its end: it has ended.
         self._retry_queue = [
             trial_id
@@ -65,7 +93,10 @@ class BayesianOracle(Resumable, oracles.BayesianOptimizationOracle):
         # Its state is not kept, so that it must not depend on the past.
         seed = self.seed + len(self.trials)
         self._random_state = np.random.RandomState(seed)
-        return super().populate_space(trial_id)
+        with warnings.catch_warnings():
+            # Of few trials, that a length scale is at its bound.
+            warnings.simplefilter("ignore")
+            return super().populate_space(trial_id)
 
 
 class GridOracle(Resumable, oracles.GridSearchOracle):
@@ -112,6 +143,10 @@ def make_oracle(kind, space, objective, seed, max_trials=None, max_epochs=1):
     }
     if kind == "hyperband":
         return HyperbandOracle(max_epochs=max_epochs, **common)
+    if kind == "bayesian":
+        # Its own number, three for every hyperparameter, would be all of a
+        # short search.
+        common["num_initial_points"] = max(2, max_trials // 3)
     return TUNERS[kind](max_trials=max_trials, **common)
 
 

@@ -1,6 +1,8 @@
+import contextlib
 import dataclasses
 import pathlib
 import shutil
+import time
 
 import keras
 import keras_tuner
@@ -15,10 +17,16 @@ from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.metrics_log import run_and_tag
 from tpt_keras.training.train import train
 from tpt_keras.tuning.objectives import best_row
+from tpt_keras.tuning.roles import role
 from tpt_keras.tuning.search_folder import FAILURE_FILE
 from tpt_keras.tuning.search_folder import execution_folder
 from tpt_keras.tuning.search_folder import trial_folder
+from tpt_keras.tuning.worker_pulse import Pulses
+from tpt_keras.tuning.worker_pulse import pulse
+from tpt_keras.tuning.worker_pulse import repeated
 
+# How long a worker without a trial waits before it asks again.
+_IDLE_SECONDS = 1.0
 # What tells that a trial, and not the search, has failed.
 _FAILURES = (
     NonFiniteLossError,
@@ -59,6 +67,7 @@ class TrainingTuner(keras_tuner.Tuner):
         self.training = training
         self.options = options
         self.folder = pathlib.Path(folder)
+        self._asked = False
         # Where it looks for trials, by patterns.
         place = plain_path(folder)
         super().__init__(
@@ -74,12 +83,35 @@ class TrainingTuner(keras_tuner.Tuner):
         return str(pathlib.Path(self.project_dir) / "oracle.json")
 
     def save(self):
-        if not self._is_worker():
+        if role() != "worker":
             self.oracle.save()
 
     def reload(self):
-        if not self._is_worker():
+        if role() != "worker":
             self.oracle.reload()
+
+    def search(self):
+        """Runs trials until there is none left, or serves them to workers."""
+        with self._company():
+            super().search()
+
+    def _company(self):
+        """What goes on beside the search, where it has several processes."""
+        if role() == "worker":
+            return pulse(self.folder, self.tuner_id)
+        if role() == "chief":
+            pulses = Pulses(self.folder)
+            return repeated(lambda: self.oracle.free_lost_workers(pulses))
+        return contextlib.nullcontext()
+
+    def pre_create_trial(self):
+        # Asked again, where there was no trial: the chief waits for others.
+        if self._asked:
+            time.sleep(_IDLE_SECONDS)
+        self._asked = True
+
+    def on_trial_begin(self, trial):
+        self._asked = False
 
     def _try_run_and_update_trial(self, trial, *args, **kwargs):
         # Keras-tuner's own takes any error for the trial's, so that a search

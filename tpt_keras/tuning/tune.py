@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import pathlib
 
 import keras_tuner
@@ -17,6 +16,7 @@ from tpt_keras.training.training_data import training_sources
 from tpt_keras.tuning.objectives import OBJECTIVES
 from tpt_keras.tuning.oracles import TUNERS
 from tpt_keras.tuning.oracles import make_oracle
+from tpt_keras.tuning.roles import role
 from tpt_keras.tuning.search_folder import ensure_search
 from tpt_keras.tuning.search_report import write_report
 from tpt_keras.tuning.search_space import SEARCHED
@@ -77,7 +77,7 @@ def tune(
     check_positive_integer("max_trials", max_trials)
     check_positive_integer("executions_per_trial", executions_per_trial)
     _check_epochs(tuner, training)
-    is_worker = _is_worker()
+    is_worker = role() == "worker"
     folder = pathlib.Path(folder)
     search = {
         "tuner": tuner,
@@ -127,21 +127,3 @@ def _check_epochs(tuner, training):
             f"{training.train_steps} --train_steps must be a multiple of the "
             f"{steps} --steps_per_evaluation."
         )
-
-
-def _is_worker():
-    """Whether another process, the chief, has the oracle."""
-    names = (
-        "KERASTUNER_TUNER_ID",
-        "KERASTUNER_ORACLE_IP",
-        "KERASTUNER_ORACLE_PORT",
-    )
-    missing = [name for name in names if name not in os.environ]
-    if len(missing) == len(names):
-        return False
-    if missing:
-        raise UsageError(
-            f"A search of several processes needs the environment variables "
-            f"{', '.join(names)}. Missing: {', '.join(missing)}."
-        )
-    return "chief" not in os.environ["KERASTUNER_TUNER_ID"]
