@@ -1,4 +1,5 @@
 import itertools
+import math
 
 import keras_tuner
 import pytest
@@ -96,7 +97,8 @@ def test_each_optimizer_has_its_own_rates(proposed):
             name, other = other, name
         factor = 0.1 if name == "lion" else 1.0
         rate = training.learning_rate / factor
-        assert 3e-4 <= rate <= 3e-3
+        assert rate == pytest.approx(5e-4 * 2 ** round(math.log2(rate / 5e-4)))
+        assert 4e-4 <= rate <= 5e-3
         assert values[f"{name}_learning_rate"] == pytest.approx(
             training.learning_rate
         )

@@ -33,7 +33,7 @@ class SearchSpace:
         dropouts: Dropout rates.
         optimizers: adam, lion.
         learning_rates: Lowest and highest peak learning rate, for Adam;
-            Lion's are a tenth.
+            between them, each is twice the one before. Lion's are a tenth.
         schedules: constant, cosine.
         warmup_shares: Shares of the steps over which the learning rate rises,
             where the schedule is a cosine.
@@ -64,7 +64,7 @@ class SearchSpace:
     filter_ratios: tuple = ()
     dropouts: tuple = (0.0, 0.1)
     optimizers: tuple = ("adam",)
-    learning_rates: tuple = (3e-4, 3e-3)
+    learning_rates: tuple = (5e-4, 4e-3)
     schedules: tuple = ("cosine",)
     warmup_shares: tuple = (0.1,)
     min_weights: int = 190_000
@@ -89,7 +89,7 @@ class SearchSpace:
         if len(rates) != 2 or not 0 < rates[0] <= rates[1] < math.inf:
             raise UsageError(
                 "learning_rates must be the lowest and the highest, such as "
-                f"3e-4,3e-3. Received: {','.join(map(str, rates))}."
+                f"5e-4,4e-3. Received: {','.join(map(str, rates))}."
             )
         if not 0 < self.min_weights <= self.max_weights:
             raise UsageError(
@@ -169,6 +169,7 @@ class SearchSpace:
                         f"{name}_learning_rate",
                         factor * low,
                         factor * high,
+                        step=2,  # times the rate before
                         sampling="log",
                     )
         return {"optimizer": optimizer, "learning_rate": rates[optimizer]}

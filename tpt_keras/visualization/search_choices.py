@@ -16,7 +16,8 @@ def draw_choices(trials, objective, path):
     values = searched_values(trials)
     rows = max(1, -(-len(values) // _COLUMNS))
     figure = Figure(figsize=(4 * _COLUMNS, 3 * rows), layout="constrained")
-    panels = figure.subplots(rows, _COLUMNS, squeeze=False, sharey=True).flat
+    panels = figure.subplots(rows, _COLUMNS, squeeze=False, sharey=True)
+    panels = list(panels.flat)
     for axes, (name, known) in zip(panels, values.items()):
         points = [
             (trial["hyperparameters"][name], trial["score"])
@@ -28,13 +29,10 @@ def draw_choices(trials, objective, path):
         else:
             _draw_groups(axes, points, known)
         axes.set_xlabel(name)
-        axes.set_ylabel(objective)
-        axes.label_outer(remove_inner_ticks=False)
-        axes.xaxis.label.set_visible(True)
-        axes.tick_params(labelbottom=True)
         axes.grid(alpha=0.3)
-    for axes in list(figure.axes)[len(values) :]:
+    for axes in panels[len(values) :]:
         axes.remove()
+    figure.supylabel(objective)
     figure.savefig(path, dpi=120)
 
 
