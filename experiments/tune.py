@@ -1,9 +1,9 @@
-r"""Searches for the best variant, or goes on with a search.
+r"""Searches for the best variant and recipe.
 
-    python -m experiments.tune --flagfile=small.cfg --tuning_dir=searches/one \
-        --modules=numbers__place_value --max_trials=16 --train_steps=300
+    python -m experiments.tune --flagfile=tune.cfg \
+        --modules=numbers__place_value --tuning_dir=searches/place_value
 
-A flag after a flagfile overrides it.
+A flag after a flagfile overrides it. Started again, it goes on.
 """
 
 from absl import flags

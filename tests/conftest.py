@@ -67,6 +67,16 @@ def place_value_data(tmp_path_factory):
     return data_dir
 
 
+@pytest.fixture
+def without_graphs():
+    """TensorFlow traces nothing, which takes longer than a single step."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(scope="session")
 def tiny_config():
     """The configuration of a model that a test can afford to train."""

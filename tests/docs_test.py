@@ -32,7 +32,9 @@ def test_training_from_python(tmp_path, monkeypatch, place_value_data, capsys):
 
 
 @pytest.mark.slow
-def test_tuning_in_a_notebook(tmp_path, monkeypatch, place_value_data, capsys):
+def test_tuning_in_a_notebook(
+    tmp_path, monkeypatch, place_value_data, without_graphs
+):
     text = (DOCS / "tuning.md").read_text()
     section = text.partition("## In a notebook")[2]
     [code] = re.findall(r"```python\n(.*?)```", section, re.DOTALL)

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import tensorflow as tf
 
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
@@ -132,14 +131,6 @@ def check_quiz(export_dir, data_dir):
         given, target = answer.split("answer:")[1].split("target:")
         target, mark = target.split()
         assert mark == ("right" if given.strip() == target else "WRONG")
-
-
-@pytest.fixture
-def without_graphs():
-    """TensorFlow traces nothing, which takes longer than a single step."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def test_every_condition_is_declared(tmp_path):
 
 
 @pytest.mark.slow
-def test_hyperband_goes_on_from_weights(tmp_path):
+def test_hyperband_goes_on_from_weights(tmp_path, without_graphs):
     """It loads them into a model, which must have been built."""
     ids = np.array([[1, 15, 9, 15, 2]] * 4)
     x = {"encoder_token_ids": ids, "decoder_token_ids": ids}
