@@ -74,7 +74,7 @@ def main():
 
     training = _config_flags.values(TrainingConfig, NOT_FLAGS)
     training["modules"] = select_modules(FLAGS.modules)
-    tune(
+    trials = tune(
         SearchSpace(**_config_flags.values(SearchSpace)),
         TrainingConfig(**training),
         FLAGS.tuning_dir,
@@ -85,7 +85,8 @@ def main():
         RunOptions(**_config_flags.values(RunOptions)),
         strategy,
     )
-    print(f"{FLAGS.tuning_dir}/report.md")
+    if trials:  # a worker has none
+        print(f"{FLAGS.tuning_dir}/report.md")
 
 
 if __name__ == "__main__":
