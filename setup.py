@@ -49,7 +49,8 @@ setuptools.setup(
         # tensorflow-datasets imports it without asking for it.
         "importlib_resources",
         "keras>=3.13",
-        "keras-tuner>=1.4.7",
+        # With what its Gaussian process needs.
+        "keras-tuner[bayesian]>=1.4.8",
         "mathematics_dataset>=1.0.1",
         "matplotlib>=3.8",
         "numpy>=2.0",

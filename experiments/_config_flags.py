@@ -35,11 +35,17 @@ def define(config_class, leave_out=()):
             _KINDS[field.type](field.name, default, description)
 
 
-def values(config_class):
-    """What the flags of a dataclass's fields hold, by name."""
+def values(config_class, leave_out=()):
+    """What the flags of a dataclass's fields hold, by name.
+
+    Args:
+        config_class: A dataclass.
+        leave_out: Names of fields that have no flags, or other ones.
+    """
     return {
         field.name: flags.FLAGS[field.name].value
         for field in dataclasses.fields(config_class)
+        if field.name not in leave_out
     }
 
 

@@ -29,3 +29,29 @@ def test_training_from_python(tmp_path, monkeypatch, place_value_data, capsys):
     assert int(step) == 4
     assert float(loss) > 0.0
     assert (tmp_path / "models/place_value/model.keras").is_file()
+
+
+@pytest.mark.slow
+def test_tuning_in_a_notebook(
+    tmp_path, monkeypatch, place_value_data, without_graphs
+):
+    text = (DOCS / "tuning.md").read_text()
+    section = text.partition("## In a notebook")[2]
+    [code] = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    # As it stands there, smaller.
+    for before, after in (
+        ("SearchSpace()", "SearchSpace(min_weights=9000, max_weights=10000)"),
+        ("batch_size=128", "batch_size=16, validation_examples=20"),
+        ("steps_per_epoch=100", "steps_per_epoch=2"),
+        ("epochs=5", "epochs=1"),
+        ("max_trials=8", "max_trials=2"),
+    ):
+        assert code.count(before) == 1
+        code = code.replace(before, after)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").symlink_to(place_value_data)
+    names = {}
+    exec(code, names)
+    trials = names["tuner"].oracle.trials.values()
+    assert [trial.status for trial in trials] == ["COMPLETED"] * 2
+    assert all(0.0 <= trial.score <= 1.0 for trial in trials)

@@ -42,6 +42,7 @@ ROOMS = {
     "serving.export": EXPORTED | {"models", "tokenizers"},
     "serving.local_server": EXPORTED | {"serving.clients.tensor_protos"},
     "training": {"data_generators", "models", "tokenizers", "visualization"},
+    "tuning": {"models", "training", "visualization"},
     "visualization": set(),
 }
 
@@ -100,6 +101,16 @@ def test_rooms_import_what_is_below_them(room):
     }
     assert modules or room == "visualization"
     assert not [m for m in modules if not is_allowed(m, allowed)]
+
+
+def test_only_the_tuning_knows_keras_tuner():
+    importers = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in PACKAGE.rglob("*.py")
+        for module in imported_modules(path.read_text())
+        if module.startswith("keras_tuner")
+    }
+    assert importers == {"tuning"}
 
 
 def test_every_room_has_its_rule():

@@ -19,12 +19,20 @@ from tests.experiments.command import run_python
 from tpt_keras.errors import command
 from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.tuning.search_space import SEARCHED
+from tpt_keras.tuning.search_space import SearchSpace
 
 COMMANDS = sorted(
     ".".join(path.relative_to(ROOT / "experiments").with_suffix("").parts)
     for path in (ROOT / "experiments").rglob("*.py")
     if not path.name.startswith("_")
 )
+# Whose fields are flags of theirs.
+CONFIGS = {
+    "train": (TrainingConfig, RunOptions),
+    "tune": (SearchSpace, TrainingConfig, RunOptions),
+}
+NOT_FLAGS = ("init_from", *SEARCHED)
 
 
 @pytest.fixture
@@ -83,13 +91,13 @@ def test_help(run, name):
         and isinstance(call.func, ast.Attribute)
         and call.func.attr.startswith("DEFINE_")
     }
-    if name == "train":
-        defined |= {
-            field.name
-            for config_class in (TrainingConfig, RunOptions)
-            for field in dataclasses.fields(config_class)
-        }
-    assert shown == defined
+    defined |= {
+        field.name
+        for config_class in CONFIGS.get(name, ())
+        for field in dataclasses.fields(config_class)
+    }
+    # What a search decides is no flag of it.
+    assert shown == defined - set(NOT_FLAGS if name == "tune" else ())
     assert max(map(len, lines)) <= 80
 
 

@@ -12,7 +12,15 @@ from tests.experiments.command import run_alone
 from tpt_keras.data_generators.mathematics_modules import MODULES
 from tpt_keras.data_generators.prepared_data import dataset_builder
 
-COMMANDS = ("evaluate", "export", "prepare_data", "quiz", "solve", "train")
+COMMANDS = (
+    "evaluate",
+    "export",
+    "prepare_data",
+    "quiz",
+    "solve",
+    "train",
+    "tune",
+)
 TINY_TRAINING = (
     "--preset=tp_transformer_tiny",
     "--hparams=hidden_dim=16,intermediate_dim=32,num_heads=2,num_layers=1",

@@ -27,15 +27,15 @@ def check_same_training(model_dir, old, new):
         may_differ.add("training.data_dir")  # the data itself is compared
     if is_prolonged(old, new):
         may_differ.add("training.train_steps")
-    differences = [
+    found = [
         difference
-        for name, difference in _differences(_complete(old), _complete(new))
+        for name, difference in differences(_complete(old), _complete(new))
         if name not in may_differ
     ]
-    if differences:
+    if found:
         raise UsageError(
             f"The folder {str(model_dir)!r} belongs to a training with "
-            f"another configuration ({'; '.join(differences)}). Take the "
+            f"another configuration ({'; '.join(found)}). Take the "
             f"same one, or another --model_dir.{_advice(model_dir, old, new)}"
         )
     _check_data(model_dir, old, new)
@@ -93,13 +93,22 @@ def _complete(config):
     return completed
 
 
-def _differences(old, new, prefix=""):
-    """Pairs of a field's name and how it differs."""
+def differences(old, new, prefix=""):
+    """What differs between two configurations.
+
+    Args:
+        old: Dict of one that is there, of JSON's types; dicts in it, too.
+        new: Dict of one that is asked for.
+        prefix: What the fields' names start with.
+
+    Yields:
+        Pairs of a field's name and how it differs.
+    """
     for key in sorted(old.keys() | new.keys()):
         name = f"{prefix}{key}"
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
-            yield from _differences(before, after, f"{name}.")
+            yield from differences(before, after, f"{name}.")
         elif before != after:
             here = f"{_shown(after)} here" if key in new else "not known here"
             yield name, f"{name}: {_shown(before)} there, {here}"

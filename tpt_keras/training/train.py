@@ -115,7 +115,7 @@ def train(
         model_folder.ensure_config(output_dir, record)
         keras.utils.set_random_seed(config.seed)
         with strategy.scope():
-            trainer = _make_trainer(model_config, config, options)
+            trainer = make_trainer(model_config, config, options)
             if weights:
                 trainer.transformer.set_weights(weights)
         state = TrainingState(
@@ -211,7 +211,17 @@ def _check_options(model_config, config, options, strategy):
         )
 
 
-def _make_trainer(model_config, config, options):
+def make_trainer(model_config, config, options):
+    """A new model, ready to be trained.
+
+    Args:
+        model_config: A `TransformerConfig`.
+        config: A `TrainingConfig`.
+        options: A `RunOptions`.
+
+    Returns:
+        A compiled `TransformerTrainer`, its optimizer built.
+    """
     remat = contextlib.nullcontext()
     if options.rematerialize:
         remat = keras.RematScope(

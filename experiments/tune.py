@@ -1,0 +1,93 @@
+r"""Searches for the best variant and recipe.
+
+    python -m experiments.tune --flagfile=tune.cfg \
+        --modules=numbers__place_value --tuning_dir=searches/place_value
+
+A flag after a flagfile overrides it. Started again, it goes on.
+"""
+
+from absl import flags
+
+from tpt_keras.errors import UsageError
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.tuning.search_space import SEARCHED
+from tpt_keras.tuning.search_space import SearchSpace
+
+from . import _cli
+from . import _config_flags
+
+FLAGS = flags.FLAGS
+# Of a training: what is named otherwise, is searched, or is of one model only.
+NOT_FLAGS = ("modules", "init_from", *SEARCHED)
+
+flags.DEFINE_string(
+    "tuner", "random", "How to search: random, bayesian, hyperband or grid."
+)
+flags.DEFINE_string(
+    "objective",
+    "val_sequence_accuracy",
+    "What to search for: val_sequence_accuracy, val_token_accuracy or "
+    "val_loss.",
+)
+flags.DEFINE_integer("max_trials", 10, "Most trials; not for hyperband.")
+flags.DEFINE_integer(
+    "executions_per_trial",
+    1,
+    "How often to train each trial, each time with the next seed.",
+)
+flags.DEFINE_list(
+    "modules", [], "Names of modules, patterns (numbers__*), or all."
+)
+flags.DEFINE_string("tuning_dir", None, "Folder for everything that is left.")
+_config_flags.define(SearchSpace)
+_config_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
+_config_flags.define(RunOptions)
+flags.DEFINE_string(
+    "distribution",
+    None,
+    "none or mirrored: of each training. Default: mirrored where there is "
+    "more than one GPU.",
+)
+flags.DEFINE_integer("num_gpus", None, "GPUs to use. Default: all.")
+flags.DEFINE_integer(
+    "logical_cpus", None, "Devices to cut the CPU into, to try --distribution."
+)
+
+
+def main():
+    if not FLAGS.tuning_dir:
+        raise UsageError("--tuning_dir is missing: where shall the search go?")
+    if not FLAGS.modules:
+        raise UsageError("--modules is missing: what shall be learned?")
+    from tpt_keras.errors import check_names
+    from tpt_keras.training.distribution import make_strategy
+
+    if FLAGS.distribution:
+        check_names("distribution", [FLAGS.distribution], ("none", "mirrored"))
+    # Before anything else is asked of TensorFlow: it fixes the devices.
+    strategy = make_strategy(
+        FLAGS.distribution, FLAGS.num_gpus, FLAGS.logical_cpus
+    )
+    from tpt_keras.data_generators.mathematics_modules import select_modules
+    from tpt_keras.tuning.tune import tune
+
+    training = _config_flags.values(TrainingConfig, NOT_FLAGS)
+    training["modules"] = select_modules(FLAGS.modules)
+    trials = tune(
+        SearchSpace(**_config_flags.values(SearchSpace)),
+        TrainingConfig(**training),
+        FLAGS.tuning_dir,
+        FLAGS.tuner,
+        FLAGS.objective,
+        FLAGS.max_trials,
+        FLAGS.executions_per_trial,
+        RunOptions(**_config_flags.values(RunOptions)),
+        strategy,
+    )
+    if trials:  # a worker has none
+        print(f"{FLAGS.tuning_dir}/report.md")
+
+
+if __name__ == "__main__":
+    _cli.run(main, goes_on=True)

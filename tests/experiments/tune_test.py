@@ -1,0 +1,109 @@
+"""The command, and the winner's flagfile in the hands of the training."""
+
+import json
+
+import pytest
+
+from tests.conftest import MODULE
+from tests.experiments.command import assert_refused
+from tpt_keras.training.model_folder import read_config
+
+TINY = (
+    "--variants=transformer,tp_transformer",
+    "--num_layers=1",
+    "--num_heads=2",
+    "--min_weights=3000",
+    "--max_weights=4000",
+    "--max_trials=1",
+    "--executions_per_trial=1",
+    "--train_steps=2",
+    "--steps_per_checkpoint=2",
+    "--steps_per_evaluation=2",
+    "--validation_examples=20",
+    "--batch_size=16",
+)
+
+
+@pytest.fixture
+def tune(run, place_value_data, tmp_path):
+    """Runs the command over tiny models."""
+
+    def tune(*flags):
+        return run(
+            "tune",
+            "--flagfile=tune.cfg",
+            *TINY,
+            f"--modules={MODULE}",
+            f"--data_dir={place_value_data}",
+            f"--tuning_dir={tmp_path / 'search'}",
+            *flags,
+        )
+
+    return tune
+
+
+@pytest.mark.slow
+def test_a_search_and_its_winner_trained_again(
+    run, tune, place_value_data, tmp_path
+):
+    folder = tmp_path / "search"
+    result = tune("--module_weights=numbers__place_value=2")
+    assert result.status == 0, result.stderr
+    assert result.stdout.endswith(f"{folder}/report.md\n")
+    [trial] = json.loads((folder / "report.json").read_text())
+    assert trial["status"] == "completed"
+
+    model_dir = tmp_path / "model"
+    result = run(
+        "train",
+        f"--flagfile={folder}/best.cfg",
+        "--evaluation_examples=0",
+        f"--model_dir={model_dir}",
+    )
+    assert result.status == 0, result.stderr
+    assert read_config(model_dir) == read_config(folder / "trial_0/execution0")
+
+    # Finished: the same again does nothing, and another one is refused.
+    report = (folder / "report.md").read_bytes()
+    result = tune("--module_weights=numbers__place_value=2")
+    assert result.status == 0, result.stderr
+    assert "Epoch" not in result.stdout
+    assert (folder / "report.md").read_bytes() == report
+    assert_refused(
+        tune("--seed=1", "--num_heads=1"),
+        "training.seed: 0 there, 1 here",
+        "space.num_heads",
+        "--tuning_dir",
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        (["--tuner=simplex"], ["'simplex'", "bayesian, grid, hyperband"]),
+        (["--objective=loss"], ["'loss'", "val_loss"]),
+        (["--variants=tp_transformr"], ["'tp_transformr'", "tp_transformer_b"]),
+        (["--variants="], ["variants"]),
+        (["--modules="], ["--modules"]),
+        (["--tuning_dir="], ["--tuning_dir"]),
+        (["--max_trials=0"], ["max_trials", "0"]),
+        (["--executions_per_trial=0"], ["executions_per_trial", "0"]),
+        (["--max_weights=3100", "--min_weights=3090"], ["--max_weights"]),
+        (["--distribution=multi_worker_mirrored"], ["none"]),
+        (["--dropouts=two"], ["dropouts", "two"]),
+        (
+            ["--tuner=hyperband", "--train_steps=5"],
+            ["--train_steps", "multiple", "--steps_per_evaluation"],
+        ),
+        (["--data_dir=nothing"], ["nothing", "prepare_data"]),
+    ],
+)
+def test_what_makes_no_sense(tune, tmp_path, flags, parts):
+    assert_refused(tune(*flags), *parts)
+    assert not list(tmp_path.iterdir())
+
+
+def test_half_of_the_variables_of_a_chief(tune, monkeypatch):
+    monkeypatch.setenv("KERASTUNER_TUNER_ID", "chief")
+    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "localhost")
+    assert_refused(tune(), "Missing: KERASTUNER_ORACLE_PORT")

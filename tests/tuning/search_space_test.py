@@ -1,0 +1,148 @@
+import itertools
+import math
+
+import keras_tuner
+import pytest
+
+from tpt_keras.errors import UsageError
+from tpt_keras.models import PRESETS
+from tpt_keras.models.count_weights import count_weights
+from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.tuning.search_space import SearchSpace
+
+TRAINING = TrainingConfig(["m"], train_steps=200, batch_size=7, seed=3)
+EVERYTHING = SearchSpace(
+    num_layers=(1, 2, 3),
+    num_heads=(1, 2, 4),
+    filter_ratios=(1, 2.5),
+    optimizers=("adam", "lion"),
+    schedules=("constant", "cosine"),
+    warmup_shares=(0, 0.2),
+)
+
+
+def proposals(space):
+    """The configurations of random hyperparameters, and these."""
+    declared = keras_tuner.HyperParameters()
+    space.propose(declared, TRAINING)
+    oracle = keras_tuner.oracles.RandomSearchOracle(
+        keras_tuner.Objective("score", "max"), 40, 1, declared
+    )
+    for number in range(40):
+        values = oracle.populate_space(str(number))["values"]
+        hp = declared.copy()
+        hp.values = dict(values)
+        yield values, *space.propose(hp, TRAINING)
+        assert hp.values == values, "all were declared"
+
+
+@pytest.fixture(scope="module")
+def proposed():
+    return list(proposals(EVERYTHING))
+
+
+def test_every_proposal_fits(proposed):
+    for values, model, training in proposed:
+        assert 190_000 <= count_weights(model) <= 200_000
+        assert model.num_layers == values["num_layers"]
+        assert model.dropout == values["dropout"]
+        assert training.batch_size == 7
+        assert training.seed == 3
+
+
+def test_sizes_are_equal_to_less_than_a_percent():
+    """Of the default space, where each variant has its own filter."""
+    weights = []
+    for model in itertools.starmap(
+        SearchSpace()._model,
+        itertools.product(SearchSpace().variants, (1, 2), (2, 4)),
+    ):
+        weights.append(count_weights(model))
+    assert min(weights) > 0.99 * max(weights)
+
+
+def test_a_variant_is_its_preset_at_another_size(proposed):
+    for values, model, _ in proposed:
+        preset = PRESETS[values["variant"]]
+        assert preset == model.replace(
+            hidden_dim=preset.hidden_dim,
+            intermediate_dim=preset.intermediate_dim,
+            num_heads=preset.num_heads,
+            num_layers=preset.num_layers,
+            dropout=preset.dropout,
+        )
+
+
+def test_a_filter_is_as_wide_as_asked(proposed):
+    for values, model, _ in proposed:
+        ratio = model.intermediate_dim / model.hidden_dim
+        # Wider by less than what one more column for every head would be.
+        assert 0 <= ratio - values["filter_ratio"] < 1
+
+
+def test_only_a_cosine_has_a_warmup(proposed):
+    schedules = set()
+    for values, _, training in proposed:
+        schedules.add(training.schedule)
+        assert ("warmup_share" in values) == (training.schedule == "cosine")
+        share = values.get("warmup_share", 0.0)
+        assert training.warmup_steps == share * 200
+    assert schedules == {"constant", "cosine"}
+
+
+def test_each_optimizer_has_its_own_rates(proposed):
+    for values, _, training in proposed:
+        name, other = "adam", "lion"
+        if training.optimizer == "lion":
+            name, other = other, name
+        factor = 0.1 if name == "lion" else 1.0
+        rate = training.learning_rate / factor
+        assert rate == pytest.approx(5e-4 * 2 ** round(math.log2(rate / 5e-4)))
+        assert 4e-4 <= rate <= 5e-3
+        assert values[f"{name}_learning_rate"] == pytest.approx(
+            training.learning_rate
+        )
+        assert f"{other}_learning_rate" not in values
+
+
+def test_a_worker_gets_the_same():
+    hp = keras_tuner.HyperParameters()
+    EVERYTHING.propose(hp, TRAINING)
+    hp.values |= {"optimizer": "lion", "lion_learning_rate": 1 / 7000}
+    hp.ensure_active_values()
+    there = keras_tuner.HyperParameters.from_proto(hp.to_proto())
+    assert EVERYTHING.propose(there, TRAINING) == (
+        EVERYTHING.propose(hp, TRAINING)
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"variants": ["tp_transformr"]}, "Unknown variant 'tp_transformr'"),
+        ({"optimizers": ["sgd"]}, "Unknown optimizer"),
+        ({"schedules": ["linear"]}, "Unknown schedule"),
+        ({"num_layers": ["two"]}, "num_layers takes values of type int"),
+        ({"num_layers": []}, "num_layers must have a value"),
+        ({"num_layers": [0]}, "num_layers must be positive"),
+        ({"num_heads": [2, 2]}, "num_heads names something twice"),
+        ({"dropouts": [1.0]}, r"dropouts must be in \[0, 1\)"),
+        ({"learning_rates": [1e-3]}, "the lowest and the highest"),
+        ({"learning_rates": [1e-3, 1e-4]}, "the lowest and the highest"),
+        ({"min_weights": 300_000}, "at most max_weights"),
+        (
+            {"min_weights": 199_999},
+            "No transformer of 1 layers and 2 heads has 199999 to 200000",
+        ),
+        ({"min_weights": 1, "max_weights": 9}, "raise --max_weights"),
+    ],
+)
+def test_what_makes_no_sense(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        SearchSpace(**arguments)
+
+
+def test_flags_are_strings():
+    assert SearchSpace(num_layers=["1", "2"], dropouts=["0", "0.1"]) == (
+        SearchSpace()
+    )

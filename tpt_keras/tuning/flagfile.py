@@ -1,0 +1,48 @@
+"""A training's configuration as a flagfile."""
+
+import dataclasses
+
+from tpt_keras.models.presets import PRESETS
+from tpt_keras.training.training_config import TrainingConfig
+
+
+def flagfile(config):
+    """The flags that `experiments.train` makes the same training of.
+
+    Args:
+        config: The resolved configuration of a model's folder, as
+            `read_config` gives it; it names its preset.
+
+    Returns:
+        Text, a flag in each line: those that are not the default.
+    """
+    preset = dataclasses.asdict(PRESETS[config["preset"]])
+    hparams = ",".join(
+        f"{name}={value}"
+        for name, value in config["model"].items()
+        if name != "vocabulary" and value != preset[name]
+    )
+    defaults = {
+        field.name: field.default
+        for field in dataclasses.fields(TrainingConfig)
+    }
+    training = dict(config["training"])
+    modules = training.pop("modules")
+    weights = zip(modules, training.pop("module_weights"))
+    lists = {
+        "modules": ",".join(modules),
+        "module_weights": ",".join(f"{name}={w}" for name, w in weights),
+    }
+    flags = {
+        "preset": config["preset"],
+        "hparams": hparams,
+        **lists,
+        **{
+            name: value
+            for name, value in training.items()
+            if value != defaults[name]
+        },
+    }
+    return "".join(
+        f"--{name}={value}\n" for name, value in flags.items() if value != ""
+    )

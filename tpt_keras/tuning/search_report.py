@@ -1,0 +1,167 @@
+"""What a search has found: tables, pictures and the winner's flagfile."""
+
+import html
+import json
+import pathlib
+
+from tpt_keras.files import whole_file
+from tpt_keras.training.model_folder import read_config
+from tpt_keras.tuning.flagfile import flagfile
+from tpt_keras.tuning.search_folder import execution_folder
+from tpt_keras.tuning.search_folder import read_search
+from tpt_keras.tuning.search_results import ranked
+from tpt_keras.tuning.search_results import search_results
+from tpt_keras.visualization.parallel_coordinates import (
+    draw_parallel_coordinates,
+)
+from tpt_keras.visualization.search_choices import draw_choices
+
+PICTURES = {
+    "choices.png": draw_choices,
+    "parallel_coordinates.png": draw_parallel_coordinates,
+}
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Search</title><style>
+body {{ font-family: sans-serif; margin: 2em; }}
+table {{ border-collapse: collapse; }}
+td, th {{ border: 1px solid #ccc; padding: 0.2em 0.6em; text-align: left; }}
+img {{ max-width: 100%; }}
+</style></head><body>
+{body}
+</body></html>
+"""
+
+
+def write_report(folder):
+    """Writes what a search has found into its folder, also before its end.
+
+    `report.json` (the trials), `report.md` and `report.html`; where a trial is
+    completed, pictures and `best.cfg`, the flagfile of the best.
+
+    Args:
+        folder: The search's folder.
+
+    Returns:
+        The trials, as `search_results` gives them.
+
+    Raises:
+        UsageError: If no search is there, or a file of it is damaged.
+    """
+    folder = pathlib.Path(folder)
+    search = read_search(folder)
+    results = search_results(folder)
+    best = ranked(results, search["objective"])
+    _write(folder / "report.json", json.dumps(results, indent=2))
+    text = _summary(search, results)
+    tables = {
+        "The best of each variant": _table(_best_of_variants(best)),
+        "All trials": _table(results),
+    }
+    pictures = PICTURES if best else {}
+    for name, draw in pictures.items():
+        with whole_file(folder / name) as partial:
+            draw(best, search["objective"], partial)
+    _write(folder / "report.md", _markdown(text, tables, pictures))
+    _write(folder / "report.html", _html(text, tables, pictures))
+    if best:
+        model_dir = execution_folder(folder, best[0]["trial"], 0)
+        _write(folder / "best.cfg", flagfile(read_config(model_dir)))
+    return results
+
+
+def _write(path, text):
+    with whole_file(path) as partial:
+        partial.write_text(text)
+
+
+def _summary(search, results):
+    """What was searched, in a sentence."""
+    training, space = search["training"], search["space"]
+    counts = ", ".join(
+        f"{sum(result['status'] == status for result in results)} {status}"
+        for status in ("completed", "failed", "running")
+    )
+    return (
+        f"{len(results)} trials ({counts}) of a {search['tuner']} search for "
+        f"the best {search['objective']}, on {', '.join(training['modules'])}: "
+        f"models of {space['min_weights']:,} to {space['max_weights']:,} "
+        f"weights, {training['train_steps']:,} steps of "
+        f"{training['batch_size']} problems, "
+        f"{search['executions_per_trial']} execution(s) of each trial from "
+        f"seed {training['seed']} on. A score is the mean over the executions, "
+        "each where it was best."
+    )
+
+
+def _best_of_variants(best):
+    """The first trial of each variant."""
+    found = {}
+    for result in best:
+        found.setdefault(result["hyperparameters"]["variant"], result)
+    return list(found.values())
+
+
+def _table(results):
+    """Rows of cells, the header first; `None` where nothing is to say."""
+    names = {
+        name: None for result in results for name in result["hyperparameters"]
+    }
+    columns = (
+        "hidden_dim",
+        "intermediate_dim",
+        "weights",
+        "score",
+        "from",
+        "to",
+        "best_step",
+        "reason",
+    )
+    rows = [["trial", "status", *names, *columns]]
+    for result in results:
+        scores = result["scores"]
+        cells = {
+            **result,
+            **result["hyperparameters"],
+            "from": min(scores, default=None),
+            "to": max(scores, default=None),
+        }
+        rows.append([_cell(cells.get(name)) for name in rows[0]])
+    return rows
+
+
+def _cell(value):
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _markdown(text, tables, pictures):
+    parts = ["# Search", text]
+    for title, (header, *rows) in tables.items():
+        lines = [header, ["---"] * len(header), *rows]
+        parts += [
+            f"## {title}",
+            "\n".join(
+                f"| {' | '.join(cell.replace('|', '/') for cell in line)} |"
+                for line in lines
+            ),
+        ]
+    parts += [f"![{name}]({name})" for name in pictures]
+    return "\n\n".join(parts) + "\n"
+
+
+def _html(text, tables, pictures):
+    parts = ["<h1>Search</h1>", f"<p>{html.escape(text)}</p>"]
+    for title, (header, *rows) in tables.items():
+        lines = [_html_row("th", header)]
+        lines += [_html_row("td", row) for row in rows]
+        parts += [f"<h2>{title}</h2>", f"<table>{''.join(lines)}</table>"]
+    parts += [f'<img src="{name}" alt="{name}">' for name in pictures]
+    return _PAGE.format(body="\n".join(parts))
+
+
+def _html_row(tag, cells):
+    cells = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+    return f"<tr>{cells}</tr>\n"

@@ -1,0 +1,243 @@
+import dataclasses
+import itertools
+import math
+
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
+from tpt_keras.training.training_config import OPTIMIZERS
+from tpt_keras.training.training_config import SCHEDULES
+
+# Lion wants rates about so much lower than Adam's (Chen et al. 2023).
+LION_FACTOR = 0.1
+# What a proposal decides of a training.
+SEARCHED = ("optimizer", "learning_rate", "schedule", "warmup_steps")
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchSpace:
+    """What a search chooses from.
+
+    All proposals are of one size. A proposal names a variant, its layers and
+    its heads; the widest model within `max_weights` follows from them, and its
+    filter takes what is left, so that they differ by less than a percent. That
+    every combination has such a model is checked here, before anything is
+    trained.
+
+    Args:
+        variants: Names of presets: how queries meet keys, what is bound to
+            what, and the positions.
+        num_layers: Numbers of encoder cells and of decoder cells.
+        num_heads: Numbers of attention heads.
+        filter_ratios: Filters' sizes, as shares of the hidden size. Empty:
+            each variant's own.
+        dropouts: Dropout rates.
+        optimizers: adam, lion.
+        learning_rates: Lowest and highest peak learning rate, for Adam;
+            between them, each is twice the one before. Lion's are a tenth.
+        schedules: constant, cosine.
+        warmup_shares: Shares of the steps over which the learning rate rises,
+            where the schedule is a cosine.
+        min_weights: Fewest weights of a model.
+        max_weights: Most weights of a model.
+
+    Raises:
+        UsageError: If a value makes no sense, or a combination has no model
+            of such a size.
+
+    Example:
+
+    ```python
+    space = SearchSpace(variants=["transformer", "tp_transformer"])
+    hp = keras_tuner.HyperParameters()
+    model_config, training_config = space.propose(hp, training_config)
+    ```
+    """
+
+    variants: tuple = (
+        "transformer",
+        "tp_transformer",
+        "tp_transformer_b",
+        "tp_transformer_c",
+    )
+    num_layers: tuple = (1, 2)
+    num_heads: tuple = (2, 4)
+    filter_ratios: tuple = ()
+    dropouts: tuple = (0.0, 0.1)
+    optimizers: tuple = ("adam",)
+    learning_rates: tuple = (5e-4, 4e-3)
+    schedules: tuple = ("cosine",)
+    warmup_shares: tuple = (0.1,)
+    min_weights: int = 190_000
+    max_weights: int = 200_000
+
+    def __post_init__(self):
+        # Not with the module, whose fields become flags before TensorFlow is
+        # imported.
+        from tpt_keras.models.presets import PRESETS
+
+        self._set_types()
+        check_names("variant", self.variants, PRESETS)
+        check_names("optimizer", self.optimizers, OPTIMIZERS)
+        check_names("schedule", self.schedules, SCHEDULES)
+        for name in ("num_layers", "num_heads", "filter_ratios"):
+            if not all(0 < value < math.inf for value in getattr(self, name)):
+                raise UsageError(f"{name} must be positive.")
+        for name in ("dropouts", "warmup_shares"):
+            if not all(0 <= value < 1 for value in getattr(self, name)):
+                raise UsageError(f"{name} must be in [0, 1).")
+        rates = self.learning_rates
+        if len(rates) != 2 or not 0 < rates[0] <= rates[1] < math.inf:
+            raise UsageError(
+                "learning_rates must be the lowest and the highest, such as "
+                f"5e-4,4e-3. Received: {','.join(map(str, rates))}."
+            )
+        if not 0 < self.min_weights <= self.max_weights:
+            raise UsageError(
+                "min_weights must be positive and at most max_weights. "
+                f"Received: {self.min_weights} and {self.max_weights}."
+            )
+        for choices in itertools.product(
+            self.variants,
+            self.num_layers,
+            self.num_heads,
+            self.filter_ratios or [None],
+        ):
+            self._model(*choices)
+
+    def _set_types(self):
+        """Makes the values what they are to be; flags give strings."""
+        kinds = {
+            "variants": str,
+            "optimizers": str,
+            "schedules": str,
+            "num_layers": int,
+            "num_heads": int,
+        }
+        for field in dataclasses.fields(self):
+            if field.type is not tuple:
+                continue
+            values = getattr(self, field.name)
+            kind = kinds.get(field.name, float)
+            try:
+                values = tuple(map(kind, values))
+            except ValueError:
+                raise UsageError(
+                    f"{field.name} takes values of type {kind.__name__}. "
+                    f"Received: {','.join(map(str, values))}."
+                ) from None
+            if len(set(values)) < len(values) and kind is not float:
+                raise UsageError(f"{field.name} names something twice.")
+            if not values and field.name != "filter_ratios":
+                raise UsageError(f"{field.name} must have a value.")
+            object.__setattr__(self, field.name, values)
+
+    def propose(self, hp, training):
+        """The configurations that hyperparameters stand for.
+
+        Where `hp` does not know a hyperparameter yet, it is declared.
+
+        Args:
+            hp: `keras_tuner.HyperParameters`.
+            training: The `TrainingConfig` of everything that is not searched.
+
+        Returns:
+            A `TransformerConfig` and a `TrainingConfig`.
+        """
+        variant = _choice(hp, "variant", self.variants)
+        num_layers = _choice(hp, "num_layers", self.num_layers)
+        num_heads = _choice(hp, "num_heads", self.num_heads)
+        ratio = None
+        if self.filter_ratios:
+            ratio = _choice(hp, "filter_ratio", self.filter_ratios)
+        dropout = _choice(hp, "dropout", self.dropouts)
+        model = self._model(variant, num_layers, num_heads, ratio)
+        return model.replace(dropout=dropout), dataclasses.replace(
+            training,
+            **self._propose_rate(hp),
+            **self._propose_schedule(hp, training.train_steps),
+        )
+
+    def _propose_rate(self, hp):
+        """The optimizer, with a learning rate of its own."""
+        optimizer = _choice(hp, "optimizer", self.optimizers)
+        low, high = self.learning_rates
+        rates = {}
+        for name, factor in (("adam", 1.0), ("lion", LION_FACTOR)):
+            if name in self.optimizers:
+                with hp.conditional_scope("optimizer", [name]):
+                    rates[name] = hp.Float(
+                        f"{name}_learning_rate",
+                        factor * low,
+                        factor * high,
+                        step=2,  # times the rate before
+                        sampling="log",
+                    )
+        return {"optimizer": optimizer, "learning_rate": rates[optimizer]}
+
+    def _propose_schedule(self, hp, train_steps):
+        """The schedule; what follows a warm-up is a cosine."""
+        schedule = _choice(hp, "schedule", self.schedules)
+        share = 0.0
+        if "cosine" in self.schedules:
+            with hp.conditional_scope("schedule", ["cosine"]):
+                share = _choice(hp, "warmup_share", self.warmup_shares) or 0.0
+        warmup_steps = int(share * train_steps)
+        return {"schedule": schedule, "warmup_steps": warmup_steps}
+
+    def _model(self, variant, num_layers, num_heads, filter_ratio=None):
+        """The largest model of a combination that has at most `max_weights`.
+
+        Raises:
+            UsageError: If it has fewer than `min_weights`.
+        """
+        from tpt_keras.models.count_weights import count_weights
+        from tpt_keras.models.presets import PRESETS
+
+        preset = PRESETS[variant]
+        if filter_ratio is None:
+            filter_ratio = preset.intermediate_dim / preset.hidden_dim
+
+        def config(width, more=0):
+            # `width` is a head's size; `more` what the filter has besides.
+            hidden_dim = width * num_heads
+            return preset.replace(
+                hidden_dim=hidden_dim,
+                intermediate_dim=math.ceil(filter_ratio * hidden_dim) + more,
+                num_heads=num_heads,
+                num_layers=num_layers,
+            )
+
+        def fits(*sizes):
+            return count_weights(config(*sizes)) <= self.max_weights
+
+        width = _largest(fits)
+        if width:
+            more = _largest(lambda more: fits(width, more))
+            found = config(width, more)
+            if count_weights(found) >= self.min_weights:
+                return found
+        raise UsageError(
+            f"No {variant} of {num_layers} layers and {num_heads} heads has "
+            f"{self.min_weights} to {self.max_weights} weights: raise "
+            "--max_weights, lower --min_weights, or leave these layers or "
+            "heads out."
+        )
+
+
+def _choice(hp, name, values):
+    """One of the values, or `None` where the hyperparameter is not active."""
+    if len(values) == 1:
+        return hp.Fixed(name, values[0])
+    return hp.Choice(name, list(values))
+
+
+def _largest(fits):
+    """The largest integer that fits, of which all smaller ones do; or 0."""
+    high = 1
+    while fits(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
