@@ -12,24 +12,8 @@ from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
 class TransformerCell(keras.layers.Layer):
     """What encoder and decoder cells have in common.
 
-    Their arguments, the sub-layers they are made of, and the feed-forward part
-    that both end with.
-
-    Args:
-        intermediate_dim: Size of the feed-forward's hidden layer (the paper's
-            d_f).
-        num_heads: Number of attention heads; must divide the hidden size.
-        binding: How fillers are bound to roles, see `TPMultiHeadAttention`.
-        activation: Activation of the feed-forward. Defaults to `"relu"`.
-        dropout: Dropout rate of the attention weights, the feed-forward's
-            hidden layer and all sub-layers' outputs. Defaults to `0.0`.
-        layer_norm_epsilon: Epsilon of the layer norms. Defaults to `1e-5`.
-        kernel_initializer: Initializer of the feed-forward's kernels.
-        attention_kernel_initializer: Initializer of the attention's matrices.
-        attention_bias_initializer: Initializer of the attention's biases.
-        seed: Seed of the dropouts, of which each draws masks of its own.
-        score: How queries meet keys, see `TPMultiHeadAttention`.
-        **kwargs: Keras's base layer arguments.
+    Their arguments (see `EncoderCell`), the sub-layers they are made of, and
+    the feed-forward part that both end with.
     """
 
     def __init__(
