@@ -611,3 +611,39 @@ def test_a_missing_data_folder_leaves_no_model_folder(
     with pytest.raises(UsageError, match="no data folder"):
         train(tiny_config, training, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+class Stop(keras.callbacks.Callback):
+    """Stops a training at a batch of its second interval, or at its end."""
+
+    def __init__(self, batch=None):
+        super().__init__()
+        self._batch = batch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._epoch == 1 and batch == self._batch:
+            self.model.stop_training = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self._epoch == 1 and self._batch is None:
+            assert "val_sequence_accuracy" in logs
+            self.model.stop_training = True
+
+
+@pytest.mark.parametrize(("batch", "step"), [(None, 4), (0, 3)])
+def test_a_callback_stops_a_training(
+    tmp_path, tiny_config, tiny_training, capsys, batch, step
+):
+    training = dataclasses.replace(tiny_training, train_steps=10)
+    options = RunOptions(evaluation_examples=0)
+    arguments = (tiny_config, training, tmp_path, None, options)
+    result = train(*arguments, callbacks=[Stop(batch)])
+    assert f"Stopped at step {step} by a" in capsys.readouterr().out
+    assert [row["step"] for row in result.history] == [2, step]
+    for name in ("step", "data_step", "optimizer/_iterations"):
+        assert checkpointed(tmp_path, name) == step
+    # It is finished.
+    assert_same_weights(train(*arguments).model, result.model)

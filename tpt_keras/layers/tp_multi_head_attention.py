@@ -153,8 +153,8 @@ class TPMultiHeadAttention(keras.layers.Layer):
             output_shape = (output_shape,)
         self._output_shape = tuple(output_shape) if output_shape else None
         self.binding = check_binding(binding)
+        score_class(score)  # an unknown one is refused here
         self.score_name = score
-        self._score_class = score_class(score)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
@@ -188,7 +188,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
             (*query_shape[:-1], *bound_heads),
             num_input_axes=2,
         )
-        self.score = self._score_class(
+        self.score = score_class(self.score_name)(
             dropout=self.dropout,
             sliding_window=self.sliding_window,
             seed=self.seed,

@@ -1,13 +1,13 @@
 """What evaluations of a model gave, in its folder's `evaluation.json`."""
 
 import json
-import math
 import pathlib
 
 import filelock
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
+from tpt_keras.training.metrics_log import best_row
 from tpt_keras.training.metrics_log import read_metrics
 
 EVALUATION_FILE = "evaluation.json"
@@ -76,12 +76,9 @@ def saved_step(model_dir, best):
         The step, or `None` where nothing tells.
     """
     rows = read_metrics(model_dir)
-    if best:
-        score = "val_sequence_accuracy"
-        rows = [row for row in rows if math.isfinite(row.get(score, math.nan))]
-        # The first of equal ones, as it was kept.
-        return max(rows, key=lambda row: row[score])["step"] if rows else None
-    return rows[-1]["step"] if rows else None
+    # The first of equal ones, as it was kept.
+    row = best_row(rows) if best else next(reversed(rows), None)
+    return row and row["step"]
 
 
 def _key(row):

@@ -9,16 +9,7 @@ class JaxSteps:
     """The steps of a `TransformerTrainer` on JAX, as its mixin."""
 
     def feed(self, batches, start_step=0, num_epochs=None):
-        """What `fit` and `evaluate` take.
-
-        Args:
-            batches: A `ProblemBatches`.
-            start_step: Number of the first batch.
-            num_epochs: How many epochs. Defaults to no end.
-
-        Returns:
-            A generator.
-        """
+        """As `TensorFlowSteps.feed`: here a generator."""
         return batches.iterate(start_step, num_epochs)
 
     def train_step(self, state, data):

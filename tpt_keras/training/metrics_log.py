@@ -1,4 +1,5 @@
 import json
+import math
 import numbers
 import pathlib
 
@@ -95,6 +96,22 @@ def read_metrics(model_dir):
         return []
     rows = map(_parse, path.read_bytes().splitlines())
     return [row for row in rows if row is not None]
+
+
+def best_row(rows, metric="val_sequence_accuracy", best=max):
+    """Where a training was best.
+
+    Args:
+        rows: What `read_metrics` gave.
+        metric: Name of the metric.
+        best: `max`, or `min` where less is better.
+
+    Returns:
+        The first of the best rows, or `None` where the metric is not there or
+        never finite.
+    """
+    rows = [row for row in rows if math.isfinite(row.get(metric, math.nan))]
+    return best(rows, key=lambda row: row[metric], default=None)
 
 
 def _parse(line):

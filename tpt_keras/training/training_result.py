@@ -3,6 +3,8 @@ import math
 
 import keras
 
+from tpt_keras.training.metrics_log import best_row
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingResult:
@@ -20,20 +22,11 @@ class TrainingResult:
     @property
     def best_score(self):
         """The best validation sequence accuracy; NaN without an evaluation."""
-        return self._best.get("val_sequence_accuracy", math.nan)
+        row = best_row(self.history)
+        return row["val_sequence_accuracy"] if row else math.nan
 
     @property
     def best_step(self):
         """The first step that reached it; 0 without an evaluation."""
-        return self._best.get("step", 0)
-
-    @property
-    def _best(self):
-        scored = [
-            row
-            for row in self.history
-            if math.isfinite(row.get("val_sequence_accuracy", math.nan))
-        ]
-        return max(
-            scored, key=lambda row: row["val_sequence_accuracy"], default={}
-        )
+        row = best_row(self.history)
+        return row["step"] if row else 0

@@ -65,6 +65,8 @@ class TrainingRun:
     def run(self):
         """Trains to the last step, or until nothing gets better any more.
 
+        Or until a callback stops it: then the training is finished, too.
+
         Raises:
             NonFiniteLossError: If the loss is not finite any more.
         """
@@ -80,6 +82,10 @@ class TrainingRun:
                 self._fit()
             except NonFiniteLossError as error:
                 self._recover(error)
+            else:
+                if self.trainer.stop_training and not self.is_stalled:
+                    print(f"Stopped at step {self.step} by a callback.")
+                    return
 
     @property
     def step(self):
@@ -121,9 +127,8 @@ class TrainingRun:
             FiniteLoss(self._describe, lambda: self.step),
             keras.callbacks.LambdaCallback(
                 on_epoch_begin=lambda epoch, logs: self._begin_interval(),
-                on_epoch_end=lambda epoch, logs: self._end_interval(
-                    steps, logs
-                ),
+                on_train_batch_end=self._count_steps,
+                on_epoch_end=lambda epoch, logs: self._end_interval(logs),
             ),
             *self.callbacks,
         ]
@@ -153,15 +158,19 @@ class TrainingRun:
     def _begin_interval(self):
         self._start = time.perf_counter()
 
-    def _end_interval(self, steps, logs):
+    def _count_steps(self, batch, logs):
+        # Fewer than the interval has, where a callback ends it.
+        self._steps = batch + 1
+
+    def _end_interval(self, logs):
         seconds = time.perf_counter() - self._start
         # The last step's loss was computed before it could ruin the weights.
         check_weights(
             self.trainer.trainable_variables,
-            self.step + steps,
+            self.step + self._steps,
             self._describe,
         )
-        self.state.advance(steps)
+        self.state.advance(self._steps)
         metrics = dict(logs)
         metrics["learning_rate"] = learning_rate(self.trainer.optimizer)
         for name in ("examples", "tokens"):
@@ -176,7 +185,8 @@ class TrainingRun:
         logs |= {k: v for k, v in metrics.items() if "/" not in k}
         self._log.write({"step": self.step, **metrics})
         self.state.save()
-        self.trainer.stop_training = self.is_stalled
+        if self.is_stalled:
+            self.trainer.stop_training = True
 
     def _evaluate(self):
         """The metrics of an evaluation; see `MetricsLog`."""

@@ -70,8 +70,9 @@ class TransformerTrainer(Steps, keras.Model):
     ):
         weights = token_weights(y, self._pad_id, sample_weight)
         losses = self._token_losses(y, y_pred, weights)
-        loss = ops.divide_no_nan(losses, ops.sum(weights))
-        self.loss_metric.update_state(loss, ops.sum(weights))
+        weight = ops.sum(weights)
+        loss = ops.divide_no_nan(losses, weight)
+        self.loss_metric.update_state(loss, weight)
         return loss
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):

@@ -1,6 +1,6 @@
 """What a search may look for: metrics of the validation."""
 
-import math
+from tpt_keras.training.metrics_log import best_row
 
 # Which of two is better: the larger or the smaller one.
 OBJECTIVES = {
@@ -10,7 +10,7 @@ OBJECTIVES = {
 }
 
 
-def best_row(history, objective):
+def best_of(history, objective):
     """Where a training was best.
 
     Args:
@@ -18,13 +18,7 @@ def best_row(history, objective):
         objective: A name in `OBJECTIVES`.
 
     Returns:
-        The first of the best rows, or `None` where the objective is not there
-        or never finite.
+        See `metrics_log.best_row`.
     """
-    rows = [
-        row for row in history if math.isfinite(row.get(objective, math.nan))
-    ]
-    if not rows:
-        return None
     best = max if OBJECTIVES[objective] == "max" else min
-    return best(rows, key=lambda row: row[objective])
+    return best_row(history, objective, best)

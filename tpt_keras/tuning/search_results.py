@@ -8,7 +8,7 @@ from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.model_folder import CONFIG_FILE
 from tpt_keras.training.model_folder import read_config
 from tpt_keras.tuning.objectives import OBJECTIVES
-from tpt_keras.tuning.objectives import best_row
+from tpt_keras.tuning.objectives import best_of
 from tpt_keras.tuning.search_folder import FAILURE_FILE
 from tpt_keras.tuning.search_folder import execution_folder
 from tpt_keras.tuning.search_folder import read_search
@@ -64,7 +64,7 @@ def _result(folder, search, trial):
         for execution in range(search["executions_per_trial"])
     ]
     rows = [
-        best_row(read_metrics(model_dir), search["objective"])
+        best_of(read_metrics(model_dir), search["objective"])
         for model_dir in model_dirs
     ]
     rows = [row for row in rows if row is not None]

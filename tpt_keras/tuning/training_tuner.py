@@ -10,13 +10,13 @@ import tensorflow as tf
 from keras_tuner.engine import trial as trials
 from tensorboard.plugins.hparams import api as hparams_api
 
-from tpt_keras.files import PARTIAL
 from tpt_keras.files import plain_path
 from tpt_keras.files import whole_file
+from tpt_keras.files import whole_folder
 from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.metrics_log import run_and_tag
 from tpt_keras.training.train import train
-from tpt_keras.tuning.objectives import best_row
+from tpt_keras.tuning.objectives import best_of
 from tpt_keras.tuning.roles import role
 from tpt_keras.tuning.search_folder import FAILURE_FILE
 from tpt_keras.tuning.search_folder import execution_folder
@@ -182,7 +182,7 @@ class TrainingTuner(keras_tuner.Tuner):
             strategy=self.distribution_strategy,
         )
         objective = self.oracle.objective.name
-        best = best_row(result.history, objective)
+        best = best_of(result.history, objective)
         if best is None:
             raise keras_tuner.errors.FailedTrialError(
                 f"{objective} was never finite."
@@ -212,9 +212,6 @@ def _prolong(earlier, folder):
     """Copies a training of fewer steps, where that is not done yet."""
     if folder.exists():
         return
-    # Under a name that nobody looks for, until it is whole.
-    partial = folder.with_name(f"{PARTIAL}{folder.name}")
-    shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(earlier, partial)
-    shutil.rmtree(partial / "logs", ignore_errors=True)
-    partial.rename(folder)
+    with whole_folder(folder) as partial:
+        logs = shutil.ignore_patterns("logs")
+        shutil.copytree(earlier, partial, ignore=logs)
