@@ -11,7 +11,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
-from tpt_keras.training.train import _make_trainer
+from tpt_keras.training.train import make_trainer
 from tpt_keras.training.train import train
 from tpt_keras.training.transformer_trainer import TransformerTrainer
 
@@ -484,7 +484,7 @@ def rematerialized(tiny_config, tiny_training):
     trainers, softmaxes = [], []
     for rematerialize in (True, False):
         keras.utils.set_random_seed(5)
-        trainer = _make_trainer(
+        trainer = make_trainer(
             tiny_config,
             tiny_training,
             RunOptions(rematerialize=rematerialize),
