@@ -37,7 +37,7 @@ def test_is_frozen_and_comparable():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"binding": "tpr"}, "binding 'tpr'.*hadamard, none, tensor"),
+        ({"binding": "tpr"}, "binding 'tpr'.*none, hadamard, tensor, discrete"),
         ({"initialization": "x"}, "initialization 'x'.*paper, released"),
         ({"num_heads": 7}, "num_heads=7, hidden_dim=512"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\).*1.0"),

@@ -1,5 +1,7 @@
 """Keras layers of the TP-Transformer, in pure `keras.ops`."""
 
+from tpt_keras.layers.bindings import BINDINGS
+from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.decoder_cell import DecoderCell
 from tpt_keras.layers.encoder_cell import EncoderCell
 from tpt_keras.layers.feed_forward import FeedForward

@@ -1,7 +1,6 @@
 import keras
 from keras import ops
 
-from tpt_keras.layers.scores import score_class
 from tpt_keras.layers.transformer_cell import TransformerCell
 from tpt_keras.layers.transformer_cell import over_sources
 
@@ -57,15 +56,19 @@ class DecoderCell(TransformerCell):
     def build(self, decoder_sequence_shape, encoder_sequence_shape=None):
         self.hidden_dim = decoder_sequence_shape[-1]
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
-        self.self_attention = self._attention("self_attention", self.score)
+        self.self_attention = self._attention(
+            "self_attention", self.score, self.score_options
+        )
         self.cross_attention_layer_norm = self._layer_norm(
             "cross_attention_norm"
         )
         self.cross_attention = self._attention(
             "cross_attention",
-            "dot_product"
-            if score_class(self.score).needs_positions
-            else self.score,
+            *(
+                ("dot_product", {})
+                if self.self_attention.score.needs_positions
+                else (self.score, self.score_options)
+            ),
         )
         self._build_feed_forward()
         self.built = True

@@ -30,6 +30,8 @@ class EncoderCell(TransformerCell):
         attention_bias_initializer: Initializer of the attention's biases.
         seed: Seed of the dropouts, of which each draws masks of its own.
         score: How queries meet keys, see `TPMultiHeadAttention`.
+        score_options: What that score takes, see there.
+        binding_options: What that binding takes, see there.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
@@ -50,7 +52,9 @@ class EncoderCell(TransformerCell):
     def build(self, input_shape):
         self.hidden_dim = input_shape[-1]
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
-        self.self_attention = self._attention("self_attention", self.score)
+        self.self_attention = self._attention(
+            "self_attention", self.score, self.score_options
+        )
         self._build_feed_forward()
         self.built = True
 

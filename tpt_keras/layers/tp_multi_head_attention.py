@@ -5,13 +5,10 @@ from tpt_keras.layers.attention_axes import FoldedAxes
 from tpt_keras.layers.attention_axes import resolve_attention_axes
 from tpt_keras.layers.attention_axes import scores_shape
 from tpt_keras.layers.attention_masks import merge_masks
-from tpt_keras.layers.binding import bind
-from tpt_keras.layers.binding import bound_dim
-from tpt_keras.layers.binding import check_binding
-from tpt_keras.layers.binding import has_role
+from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.projection import Projection
-from tpt_keras.layers.scores import score_class
+from tpt_keras.layers.scores import make_score
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -43,9 +40,12 @@ class TPMultiHeadAttention(keras.layers.Layer):
         use_bias: Whether the maps have biases. Defaults to `True`.
         output_shape: Size of the output's last axis (or axes). Defaults to
             the query's.
-        binding: How the filler is bound to the role: `"hadamard"` (the
-            TP-Transformer, default), `"tensor"` (the full tensor product,
-            contracted by the output map) or `"none"` (standard attention).
+        binding: How the filler is bound to the role, a name in
+            `tpt_keras.layers.BINDINGS`: `"hadamard"` (the TP-Transformer,
+            default), `"tensor"` (the full tensor product, contracted by the
+            output map), `"discrete"` (roles from a dictionary) or `"none"`
+            (standard attention); or the registered name of a `Binding` of
+            your own.
         kernel_initializer: Initializer of the maps' matrices.
         bias_initializer: Initializer of the maps' biases.
         kernel_regularizer: Regularizer of the kernels.
@@ -62,6 +62,8 @@ class TPMultiHeadAttention(keras.layers.Layer):
         score: How queries meet keys: a name in `tpt_keras.layers.SCORES`, or
             the registered name of an `AttentionScore` of your own. Defaults
             to `"dot_product"`.
+        score_options: Dict of the arguments that this score alone takes.
+        binding_options: Dict of the arguments that this binding alone takes.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
@@ -88,8 +90,8 @@ class TPMultiHeadAttention(keras.layers.Layer):
         `(batch, others..., num_heads, targets..., sources...)`.
 
     Raises:
-        ValueError: If `binding` or `score` is unknown, a size is not
-            positive, `flash_attention` or `use_gate` is asked for, the inputs'
+        ValueError: If `binding` or `score` is unknown or does not take its
+            options, a size is not positive, `flash_attention` or `use_gate` is asked for, the inputs'
             lengths do not match, or attention weights are asked of a score
             that has none.
 
@@ -124,6 +126,8 @@ class TPMultiHeadAttention(keras.layers.Layer):
         attention_axes=None,
         sliding_window=None,
         score="dot_product",
+        score_options=None,
+        binding_options=None,
         **kwargs,
     ):
         for name in ("flash_attention", "use_gate"):
@@ -152,9 +156,13 @@ class TPMultiHeadAttention(keras.layers.Layer):
         if isinstance(output_shape, int):
             output_shape = (output_shape,)
         self._output_shape = tuple(output_shape) if output_shape else None
-        self.binding = check_binding(binding)
-        score_class(score)  # an unknown one is refused here
+        # An unknown one, and unknown options, are refused here.
+        make_binding(binding, binding_options)
+        make_score(score, score_options)
+        self.binding_name = binding
+        self.binding_options = dict(binding_options or {})
         self.score_name = score
+        self.score_options = dict(score_options or {})
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
@@ -173,22 +181,32 @@ class TPMultiHeadAttention(keras.layers.Layer):
         self._resolve_axes(query_shape, value_shape, key_shape)
         key_heads = (self.num_heads, self.key_dim)
         value_heads = (self.num_heads, self.value_dim)
-        bound_heads = (self.num_heads, bound_dim(self.value_dim, self.binding))
+        self.binding = make_binding(
+            self.binding_name,
+            self.binding_options,
+            dtype=self.dtype_policy,
+            name="binding",
+        )
+        self.binding.build((None, None, *value_heads))
         # Created in Keras's order (query, key, value, output), so that its
         # weights fit a layer without a role.
         self.query_dense = self._projection(key_heads, "query", query_shape)
         self.key_dense = self._projection(key_heads, "key", key_shape)
         self.value_dense = self._projection(value_heads, "value", value_shape)
         self.role_dense = None
-        if has_role(self.binding):
-            self.role_dense = self._projection(value_heads, "role", query_shape)
+        if self.binding.has_role:
+            self.role_dense = self._projection(
+                (self.num_heads, self.binding.role_dim), "role", query_shape
+            )
         self.output_dense = self._projection(
             self._output_shape or (query_shape[-1],),
             "attention_output",
-            (*query_shape[:-1], *bound_heads),
+            (*query_shape[:-1], self.num_heads, self.binding.bound_dim),
             num_input_axes=2,
         )
-        self.score = score_class(self.score_name)(
+        self.score = make_score(
+            self.score_name,
+            self.score_options,
             dropout=self.dropout,
             sliding_window=self.sliding_window,
             seed=self.seed,
@@ -367,8 +385,10 @@ class TPMultiHeadAttention(keras.layers.Layer):
         return self._bind_and_map(filler, query), weights
 
     def _bind_and_map(self, filler, query):
-        role = self.role_dense(query) if self.role_dense else None
-        return self.output_dense(bind(filler, role, self.binding))
+        role = None
+        if self.role_dense is not None:
+            role = self.binding.role(self.role_dense(query))
+        return self.binding.bind_and_map(filler, role, self.output_dense)
 
     def compute_mask(self, query, query_mask=None):
         return query_mask
@@ -415,8 +435,10 @@ class TPMultiHeadAttention(keras.layers.Layer):
             "dropout": self.dropout,
             "use_bias": self.use_bias,
             "output_shape": self._output_shape,
-            "binding": self.binding,
+            "binding": self.binding_name,
+            "binding_options": self.binding_options,
             "score": self.score_name,
+            "score_options": self.score_options,
             "kernel_initializer": keras.initializers.serialize(
                 self.kernel_initializer
             ),

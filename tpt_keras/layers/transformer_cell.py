@@ -29,6 +29,8 @@ class TransformerCell(keras.layers.Layer):
         attention_bias_initializer="zeros",
         seed=None,
         score="dot_product",
+        score_options=None,
+        binding_options=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -36,6 +38,8 @@ class TransformerCell(keras.layers.Layer):
         self.num_heads = num_heads
         self.binding = binding
         self.score = score
+        self.score_options = dict(score_options or {})
+        self.binding_options = dict(binding_options or {})
         self.activation = keras.activations.get(activation)
         self.dropout = dropout
         self.layer_norm_epsilon = layer_norm_epsilon
@@ -82,7 +86,7 @@ class TransformerCell(keras.layers.Layer):
         layer_norm.build((None, None, self.hidden_dim))
         return layer_norm
 
-    def _attention(self, name, score):
+    def _attention(self, name, score, score_options):
         if self.hidden_dim % self.num_heads:
             raise ValueError(
                 f"`num_heads` must divide the hidden size. Received: "
@@ -94,7 +98,9 @@ class TransformerCell(keras.layers.Layer):
             key_dim=self.hidden_dim // self.num_heads,
             dropout=self.dropout,
             binding=self.binding,
+            binding_options=self.binding_options,
             score=score,
+            score_options=score_options,
             kernel_initializer=self.attention_kernel_initializer,
             bias_initializer=self.attention_bias_initializer,
             seed=self._sublayer_seed(name),
@@ -148,6 +154,8 @@ class TransformerCell(keras.layers.Layer):
             "num_heads": self.num_heads,
             "binding": self.binding,
             "score": self.score,
+            "score_options": self.score_options,
+            "binding_options": self.binding_options,
             "activation": keras.activations.serialize(self.activation),
             "dropout": self.dropout,
             "layer_norm_epsilon": self.layer_norm_epsilon,

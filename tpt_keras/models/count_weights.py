@@ -1,6 +1,5 @@
-from tpt_keras.layers.binding import bound_dim
-from tpt_keras.layers.binding import has_role
-from tpt_keras.layers.scores import score_class
+from tpt_keras.layers.bindings import make_binding
+from tpt_keras.layers.scores import make_score
 
 
 def count_weights(config):
@@ -20,9 +19,16 @@ def count_weights(config):
     """
     d, f = config.hidden_dim, config.intermediate_dim
     affine = d * d + d
-    key_dim = d // config.num_heads
-    bound = config.num_heads * bound_dim(key_dim, config.binding)
-    attention = (3 + has_role(config.binding)) * affine + bound * d + d
+    binding = make_binding(config.binding, config.binding_options)
+    binding.build(_heads_shape(config))
+    role = config.num_heads * binding.role_dim * binding.has_role
+    attention = (
+        3 * affine
+        + role * (d + 1)
+        + config.num_heads * binding.bound_dim * d
+        + d
+        + binding.count_params()
+    )
     feed_forward = d * f + f + f * d + d
     # An encoder cell has one attention and 3 layer norms, a decoder cell two
     # and 4. A layer norm has 2 d weights.
@@ -31,17 +37,14 @@ def count_weights(config):
     return embedding + config.num_layers * (cells + _score_weights(config))
 
 
+def _heads_shape(config):
+    return None, None, config.num_heads, config.hidden_dim // config.num_heads
+
+
 def _score_weights(config):
     """The weights that the scores of an encoder and a decoder cell own."""
-    found = score_class(config.attention)
-    score = found()
-    heads = (
-        None,
-        None,
-        config.num_heads,
-        config.hidden_dim // config.num_heads,
-    )
-    score.build(heads, heads, heads)
+    score = make_score(config.attention, config.attention_options)
+    score.build(*3 * [_heads_shape(config)])
     # Of positions, cross-attention knows nothing: it takes dot products.
-    attentions = 2 if found.needs_positions else 3
+    attentions = 2 if score.needs_positions else 3
     return attentions * score.count_params()

@@ -5,7 +5,7 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.layers import DotProductScore
-from tpt_keras.layers.scores import score_class
+from tpt_keras.layers.scores import make_score
 
 RNG = np.random.default_rng(5)
 # Batch 2, 5 positions, 3 heads; keys of size 4, values of size 6.
@@ -72,8 +72,12 @@ class DotProductScoreTest(LayerTestCase):
             self.assert_all_equal(actual, other)
 
     def test_names(self):
-        self.assertIs(score_class("dot_product"), DotProductScore)
-        self.assertIs(score_class("tpt_keras>DotProductScore"), DotProductScore)
+        self.assertIsInstance(make_score("dot_product"), DotProductScore)
+        self.assertIsInstance(
+            make_score("tpt_keras>DotProductScore"), DotProductScore
+        )
         for name in ("dot", "tpt_keras>EncoderCell", "elsewhere>Score"):
-            with self.assertRaisesRegex(ValueError, "Known scores: dot_pr"):
-                score_class(name)
+            with self.assertRaisesRegex(
+                ValueError, "Known attention scores: dot_pr"
+            ):
+                make_score(name)

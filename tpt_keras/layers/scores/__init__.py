@@ -1,31 +1,27 @@
 """How queries meet keys. A score is a file here and a row of this table."""
 
-import keras
-
+from tpt_keras.layers.choices import make_choice
 from tpt_keras.layers.scores.attention_score import AttentionScore
 from tpt_keras.layers.scores.dot_product_score import DotProductScore
 
 SCORES = {"dot_product": DotProductScore}
 
 
-def score_class(name):
-    """The class of a score.
+def make_score(name, options=None, /, **kwargs):
+    """A score by its name.
 
     Args:
         name: A key of `SCORES`, or the name under which a subclass of
             `AttentionScore` is registered with Keras (`"package>Class"`).
+        options: Dict of what that score alone takes, or `None`.
+        **kwargs: Arguments that every `AttentionScore` takes.
 
     Returns:
-        A subclass of `AttentionScore`.
+        An `AttentionScore`.
 
     Raises:
-        ValueError: If there is no such score.
+        ValueError: If there is no such score, or it takes no such options.
     """
-    found = SCORES.get(name) or keras.saving.get_registered_object(name)
-    if isinstance(found, type) and issubclass(found, AttentionScore):
-        return found
-    raise ValueError(
-        f"Unknown attention score {name!r}. Known scores: "
-        f"{', '.join(SCORES)}; or the name of an `AttentionScore` that is "
-        "registered with Keras (import its module first)."
+    return make_choice(
+        "attention score", AttentionScore, SCORES, name, options, **kwargs
     )

@@ -5,7 +5,7 @@ class AttentionScore(keras.layers.Layer):
     """How queries meet keys: what an attention does between its affine maps.
 
     The first of the three parts of an attention; the second binds the filler
-    that a score gives (`tpt_keras.layers.binding`), the third is the output
+    that a score gives (`Binding`), the third is the output
     map. A score owns its weights, if it has any, and its cache: what it keeps
     of keys and values, in a layout that only it knows.
 

@@ -1,0 +1,160 @@
+import keras
+import numpy as np
+import pytest
+from absl.testing import parameterized
+from keras import ops
+
+from tests.layer_test_case import LayerTestCase
+from tpt_keras.layers import BINDINGS
+from tpt_keras.layers import TPMultiHeadAttention
+from tpt_keras.layers.bindings import Binding
+from tpt_keras.layers.bindings import make_binding
+
+RNG = np.random.default_rng(5)
+FILLER = RNG.normal(size=(2, 3, 4, 5)).astype("float32")
+ROLE = RNG.normal(size=(2, 3, 4, 5)).astype("float32")
+X = RNG.normal(size=(2, 4, 8)).astype("float32")
+
+
+def bind(name, options=None):
+    return ops.convert_to_numpy(make_binding(name, options)(FILLER, ROLE))
+
+
+class BindingsTest(LayerTestCase):
+    def test_none_is_the_filler(self):
+        self.assertFalse(make_binding("none").has_role)
+        self.assert_all_equal(make_binding("none")(FILLER), FILLER)
+
+    def test_hadamard_is_the_elementwise_product(self):
+        self.assert_all_equal(bind("hadamard"), FILLER * ROLE)
+
+    def test_tensor_is_the_outer_product_of_every_head(self):
+        outer = np.zeros((2, 3, 4, 25), "float32")
+        for index in np.ndindex(2, 3, 4):
+            outer[index] = np.outer(FILLER[index], ROLE[index]).ravel()
+        self.assert_all_equal(bind("tensor"), outer)
+
+    def test_discrete_roles_are_mixtures_of_unit_vectors(self):
+        binding = make_binding("discrete", {"num_roles": 3})
+        binding.build(FILLER.shape)
+        logits = RNG.normal(size=(2, 3, 4, 3)).astype("float32")
+        dictionary = ops.convert_to_numpy(binding.dictionary)
+        unit = dictionary / np.linalg.norm(dictionary, axis=-1, keepdims=True)
+        mixture = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        role = binding.role(logits)
+        self.assert_all_close(role, mixture @ unit)
+        self.assert_all_close(
+            binding(FILLER, role), FILLER + FILLER * (mixture @ unit)
+        )
+
+    def test_an_elementwise_output_map_makes_tensor_hadamard(self):
+        hadamard = TPMultiHeadAttention(2, 3)
+        tensor = TPMultiHeadAttention(2, 3, binding="tensor")
+        capped = TPMultiHeadAttention(
+            2, 3, binding="tensor", binding_options={"rank": 3}
+        )
+        expected = hadamard(X, X)
+        for layer in (tensor, capped):
+            layer(X, X)
+            for name in ("query", "key", "value", "role"):
+                getattr(layer, f"{name}_dense").set_weights(
+                    getattr(hadamard, f"{name}_dense").get_weights()
+                )
+        kernel, bias = hadamard.output_dense.get_weights()
+        of_product = np.zeros((2, 3, 3, 8), "float32")
+        for index in range(3):
+            of_product[:, index, index] = kernel[:, index]
+        tensor.output_dense.set_weights([of_product.reshape(2, 9, 8), bias])
+        capped.output_dense.set_weights([kernel, bias])
+        capped.binding.set_weights([np.stack([np.eye(3)] * 2)] * 2)
+        self.assert_all_close(tensor(X, X), expected, atol=1e-6)
+        self.assert_all_close(capped(X, X), expected, atol=1e-6)
+
+    def test_every_capped_product_is_a_full_one(self):
+        layers = [
+            TPMultiHeadAttention(
+                2, 3, binding="tensor", binding_options={"rank": rank}
+            )
+            for rank in (2, None)
+        ]
+        capped, full = layers
+        for layer in layers:
+            layer(X, X)
+        for name in ("query", "key", "value", "role"):
+            getattr(full, f"{name}_dense").set_weights(
+                getattr(capped, f"{name}_dense").get_weights()
+            )
+        kernel, bias = capped.output_dense.get_weights()
+        of_product = np.einsum(
+            "hfs,hrs,hso->hfro", *capped.binding.get_weights(), kernel
+        )
+        full.output_dense.set_weights([of_product.reshape(2, 9, 8), bias])
+        self.assert_all_close(full(X, X), capped(X, X), atol=1e-6)
+
+    @parameterized.product(
+        dtype=["float32", "mixed_bfloat16"],
+    )
+    def test_contracting_head_by_head_has_the_gradients_of_the_whole(
+        self, dtype
+    ):
+        head_by_head = TPMultiHeadAttention(
+            2, 3, binding="tensor", bias_initializer="ones", dtype=dtype
+        )
+        whole = TPMultiHeadAttention.from_config(head_by_head.get_config())
+        for layer in (head_by_head, whole):
+            layer.build(X.shape, X.shape)
+        whole.set_weights(head_by_head.get_weights())
+        whole.binding.bind_and_map = lambda filler, role, output_map: (
+            Binding.bind_and_map(whole.binding, filler, role, output_map)
+        )
+        precise = dtype == "float32"
+        before = head_by_head.get_weights()
+        for layer in (head_by_head, whole):
+            inputs = keras.Input(X.shape[1:])
+            model = keras.Model(inputs, layer(inputs, inputs))
+            model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
+            model.fit(X, X, verbose=0)
+        for one, other, old in zip(
+            head_by_head.get_weights(), whole.get_weights(), before
+        ):
+            self.assert_all_close(
+                one - old, other - old, atol=1e-6 if precise else 2e-3
+            )
+        self.assertTrue(np.any(one != old))
+
+    @parameterized.parameters(
+        ({"binding": "tensor", "binding_options": {"rank": 2}}, 54, 24),
+        ({"binding": "discrete", "binding_options": {"num_roles": 4}}, 72, 12),
+    )
+    @pytest.mark.slow
+    def test_as_a_part_of_attention(self, options, role_map, count):
+        output_map = 2 * options["binding_options"].get("rank", 3) * 8 + 8
+        self.run_layer_test(
+            TPMultiHeadAttention,
+            {"num_heads": 2, "key_dim": 3, **options},
+            inputs=[X, X],
+            expected_output_shape=X.shape,
+            expected_weight_count=3 * 54 + role_map + output_map + count,
+            # A softmax is the same whatever is added to all of its logits.
+            untrained_weights=["key/bias"],
+        )
+
+    def test_sizes(self):
+        for name, bound_dim in zip(BINDINGS, (5, 5, 25, 5)):
+            binding = make_binding(name)
+            binding.build(FILLER.shape)
+            self.assertEqual(binding.bound_dim, bound_dim)
+            self.assertEqual(binding.has_role, name != "none")
+            self.assertEqual(binding(FILLER, ROLE).shape[-2:], (4, bound_dim))
+
+    @parameterized.parameters(
+        ("tpr", {}, "'tpr'.*none, hadamard, tensor, discrete"),
+        ("tpt_keras>EncoderCell", {}, "Unknown binding"),
+        ("hadamard", {"rank": 3}, "'hadamard' does not take .*rank"),
+        ("tensor", {"rank": 0}, "'tensor' .*positive integer.*0"),
+        ("tensor", {"rank": 1.5}, "'tensor' .*positive integer.*1.5"),
+        ("discrete", {"num_roles": -1}, "positive integer.*-1"),
+    )
+    def test_what_is_unknown_is_named(self, name, options, message):
+        with self.assertRaisesRegex(ValueError, message):
+            make_binding(name, options)

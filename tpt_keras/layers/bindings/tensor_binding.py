@@ -1,0 +1,139 @@
+import keras
+from keras import ops
+
+from tpt_keras.layers.bindings.binding import Binding
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class TensorBinding(Binding):
+    """The full tensor product of filler and role (section 7 of the paper).
+
+        output = W_o vec(filler role^T) + b_o
+
+    The product of all heads has `value_dim` times as many numbers as the
+    hidden state. It is never whole in memory: the output map contracts it one
+    head after the other, forward and backward.
+
+    With a rank `R` the output map's tensor is a sum of `R` products for each
+    head (appendix A.2 of the paper: hadamard binding of mapped fillers and
+    mapped roles), which holds hadamard binding at `R = value_dim`:
+
+        output = W_o ((filler A) * (role B)) + b_o
+
+    Args:
+        rank: Most products that an output is a sum of, for each head. Defaults
+            to all, `value_dim` squared.
+        **kwargs: Keras's base layer arguments.
+
+    The call arguments are those of `Binding`.
+
+    Example:
+
+    >>> filler = keras.random.normal((3, 10, 2, 8))
+    >>> TensorBinding()(filler, filler).shape
+    (3, 10, 2, 64)
+    >>> TensorBinding(rank=5)(filler, filler).shape
+    (3, 10, 2, 5)
+    """
+
+    def __init__(self, rank=None, **kwargs):
+        super().__init__(**kwargs)
+        if rank is not None and (not isinstance(rank, int) or rank <= 0):
+            raise ValueError(
+                f"`rank` must be a positive integer. Received: {rank!r}"
+            )
+        self.rank = rank
+
+    def build(self, filler_shape):
+        super().build(filler_shape)
+        if self.rank is None:
+            return
+        self.filler_kernel, self.role_kernel = (
+            self.add_weight(
+                name=name,
+                shape=(self.num_heads, self.value_dim, self.rank),
+                # As the matrix of each head that it is.
+                initializer=keras.initializers.VarianceScaling(
+                    1.0 / self.num_heads, "fan_in", "uniform"
+                ),
+            )
+            for name in ("filler_kernel", "role_kernel")
+        )
+
+    @property
+    def bound_dim(self):
+        return self.value_dim**2 if self.rank is None else self.rank
+
+    def call(self, filler, role):
+        if self.rank is None:
+            return _outer_product(filler, role)
+        return ops.multiply(
+            ops.einsum("...hv,hvr->...hr", filler, self.filler_kernel),
+            ops.einsum("...hv,hvr->...hr", role, self.role_kernel),
+        )
+
+    def bind_and_map(self, filler, role, output_map):
+        # The kernel of a quantized map is not the map.
+        if self.rank is not None or output_map.quantization_mode is not None:
+            return super().bind_and_map(filler, role, output_map)
+        kernel = ops.convert_to_tensor(output_map.kernel)
+        kernel = ops.reshape(kernel, (*kernel.shape[:2], -1))
+        output = sum(
+            _head_output(filler[..., head, :], role[..., head, :], kernel[head])
+            for head in range(self.num_heads)
+        )  # (..., hidden_dim)
+        if output_map.bias is not None:
+            output = ops.add(output, ops.reshape(output_map.bias, (-1,)))
+        return ops.reshape(
+            output,
+            (*ops.shape(filler)[:-2], *output_map.partial_output_shape),
+        )
+
+    def get_config(self):
+        return {**super().get_config(), "rank": self.rank}
+
+
+def _outer_product(filler, role):
+    product = ops.multiply(
+        ops.expand_dims(filler, -1), ops.expand_dims(role, -2)
+    )  # (..., value_dim, value_dim)
+    return ops.reshape(
+        product, (*ops.shape(filler)[:-1], filler.shape[-1] ** 2)
+    )
+
+
+@ops.custom_gradient
+def _head_output(filler, role, kernel):
+    """The contracted product of one head.
+
+    Its gradient makes the product again instead of keeping it: that of all
+    heads and cells is what a training has no room for.
+
+    Args:
+        filler: Tensor `(..., value_dim)`.
+        role: Tensor `(..., value_dim)`.
+        kernel: Tensor `(value_dim ** 2, hidden_dim)`.
+
+    Returns:
+        Tensor `(..., hidden_dim)`.
+    """
+    value_dim = filler.shape[-1]
+
+    def gradient(*args, upstream=None):
+        # Each backend passes it in its own way.
+        (upstream,) = args if upstream is None else (upstream,)
+        of_product = ops.reshape(
+            ops.matmul(upstream, ops.transpose(kernel)),
+            (*ops.shape(filler), value_dim),
+        )  # (..., value_dim, value_dim)
+        of_filler = ops.einsum("...fr,...r->...f", of_product, role)
+        of_role = ops.einsum("...fr,...f->...r", of_product, filler)
+        of_kernel = ops.matmul(
+            ops.transpose(
+                ops.reshape(_outer_product(filler, role), (-1, value_dim**2))
+            ),
+            ops.reshape(upstream, (-1, kernel.shape[-1])),
+        )
+        return of_filler, of_role, of_kernel
+
+    return ops.matmul(_outer_product(filler, role), kernel), gradient

@@ -1,0 +1,153 @@
+import collections.abc
+import dataclasses
+import json
+import numbers
+import typing
+
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
+from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.vocabulary import MAX_ANSWER_LENGTH
+from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
+
+# What is taken for a value of a type; a bool counts as a number in Python.
+_TAKEN = {
+    bool: bool,
+    int: numbers.Integral,
+    float: numbers.Real,
+    str: str,
+    tuple: collections.abc.Iterable,
+    dict: collections.abc.Mapping,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """What the configurations of all models have in common.
+
+    Args:
+        dropout: Dropout rate, everywhere.
+        vocabulary: The symbols, each at its token id; see
+            `CharacterTokenizer`.
+        vocabulary_size: Number of token ids. Defaults to the number of
+            symbols; a larger size leaves rows unused.
+        max_question_length: Longest question taken, in characters.
+        max_answer_length: Longest answer given, in characters.
+
+    Raises:
+        UsageError: If a value is of a wrong type or makes no sense.
+    """
+
+    # Fields that hold a size, and take none below one.
+    SIZES: typing.ClassVar = ("max_question_length", "max_answer_length")
+
+    dropout: float = 0.0
+    vocabulary: tuple = MATHEMATICS_VOCABULARY
+    vocabulary_size: int = 0
+    max_question_length: int = MAX_QUESTION_LENGTH
+    max_answer_length: int = MAX_ANSWER_LENGTH
+
+    def __post_init__(self):
+        self._set_types()
+        if not self.vocabulary_size:
+            object.__setattr__(self, "vocabulary_size", len(self.vocabulary))
+        for name in self.SIZES:
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name} must be positive.")
+        if not 0.0 <= self.dropout < 1.0:
+            raise UsageError(
+                f"dropout must be in [0, 1). Received: {self.dropout}."
+            )
+        if self.vocabulary_size < len(self.vocabulary):
+            raise UsageError(
+                f"vocabulary_size must be at least the vocabulary's "
+                f"{len(self.vocabulary)} symbols. Received: "
+                f"{self.vocabulary_size}."
+            )
+
+    def _set_types(self):
+        """Makes the values of the fields' own types, or refuses them."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            is_misplaced_bool = (
+                isinstance(value, bool) and field.type is not bool
+            )
+            if is_misplaced_bool or not isinstance(value, _TAKEN[field.type]):
+                raise UsageError(
+                    f"{field.name} takes a value of type "
+                    f"{field.type.__name__}. Received: {value!r} (of type "
+                    f"{type(value).__name__})."
+                )
+            object.__setattr__(self, field.name, field.type(value))
+
+    def replace(self, **overrides):
+        """A copy with other values.
+
+        Args:
+            **overrides: Hyperparameters by name.
+
+        Returns:
+            A `TransformerConfig`.
+
+        Raises:
+            UsageError: If a name is unknown, or a value makes no sense.
+        """
+        known = [field.name for field in dataclasses.fields(self)]
+        check_names("hyperparameter", overrides, known)
+        if "vocabulary" in overrides and "vocabulary_size" not in overrides:
+            overrides["vocabulary_size"] = 0
+        return dataclasses.replace(self, **overrides)
+
+    def parse_overrides(self, text):
+        """Hyperparameters from `"name=value,name=value"`, typed as here.
+
+        An option of a choice has a dotted name:
+        `"attention=relative,attention_options.max_distance=8"`.
+
+        Args:
+            text: The overrides; may be empty.
+
+        Returns:
+            Dict of name to value.
+
+        Raises:
+            UsageError: If a name is unknown or a value is not of its type.
+        """
+        overrides = {}
+        known = [
+            field.name
+            for field in dataclasses.fields(self)
+            if field.name != "vocabulary"
+        ]
+        for item in filter(None, text.split(",")):
+            name, _, value = map(str.strip, item.partition("="))
+            name, _, option = name.partition(".")
+            check_names("hyperparameter", [name], known)
+            kind = type(getattr(self, name))
+            if kind is dict:
+                options = overrides.get(name, getattr(self, name))
+                overrides[name] = {**options, option: _parse_option(value)}
+                continue
+            try:
+                overrides[name] = _parse(value, kind)
+            except ValueError:
+                raise UsageError(
+                    f"Hyperparameter {name} takes a value of type "
+                    f"{kind.__name__}. Received: {value!r}."
+                ) from None
+        return overrides
+
+
+def _parse(text, kind):
+    """`text` as a value of `kind`; raises ValueError if it is none."""
+    if kind is bool:
+        return ("false", "true").index(text.lower()) == 1
+    return kind(text)
+
+
+def _parse_option(text):
+    """A number, a bool or a string: what it looks like."""
+    try:
+        return json.loads(text.lower())
+    except ValueError:
+        return text
