@@ -91,9 +91,9 @@ class TPMultiHeadAttention(keras.layers.Layer):
 
     Raises:
         ValueError: If `binding` or `score` is unknown or does not take its
-            options, a size is not positive, `flash_attention` or `use_gate` is asked for, the inputs'
-            lengths do not match, or attention weights are asked of a score
-            that has none.
+            options, a size is not positive, `flash_attention` or `use_gate`
+            is asked for, the inputs' lengths do not match, or attention
+            weights are asked of a score that has none.
 
     Example:
 
