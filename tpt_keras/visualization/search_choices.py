@@ -1,6 +1,6 @@
 from matplotlib.figure import Figure
 
-_COLUMNS = 3
+_COLUMNS = 3  # at most
 
 
 def draw_choices(trials, objective, path):
@@ -14,9 +14,10 @@ def draw_choices(trials, objective, path):
         path: PNG file to write.
     """
     values = searched_values(trials)
-    rows = max(1, -(-len(values) // _COLUMNS))
-    figure = Figure(figsize=(4 * _COLUMNS, 3 * rows), layout="constrained")
-    panels = figure.subplots(rows, _COLUMNS, squeeze=False, sharey=True)
+    columns = max(1, min(len(values), _COLUMNS))
+    rows = max(1, -(-len(values) // columns))
+    figure = Figure(figsize=(4 * columns, 3 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, sharey=True)
     panels = list(panels.flat)
     for axes, (name, known) in zip(panels, values.items()):
         points = [

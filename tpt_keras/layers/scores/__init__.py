@@ -3,8 +3,9 @@
 from tpt_keras.layers.choices import make_choice
 from tpt_keras.layers.scores.attention_score import AttentionScore
 from tpt_keras.layers.scores.dot_product_score import DotProductScore
+from tpt_keras.layers.scores.relative_score import RelativeScore
 
-SCORES = {"dot_product": DotProductScore}
+SCORES = {"dot_product": DotProductScore, "relative": RelativeScore}
 
 
 def make_score(name, options=None, /, **kwargs):
