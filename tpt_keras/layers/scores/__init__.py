@@ -3,9 +3,14 @@
 from tpt_keras.layers.choices import make_choice
 from tpt_keras.layers.scores.attention_score import AttentionScore
 from tpt_keras.layers.scores.dot_product_score import DotProductScore
+from tpt_keras.layers.scores.multi_linear_score import MultiLinearScore
 from tpt_keras.layers.scores.relative_score import RelativeScore
 
-SCORES = {"dot_product": DotProductScore, "relative": RelativeScore}
+SCORES = {
+    "dot_product": DotProductScore,
+    "relative": RelativeScore,
+    "multi_linear": MultiLinearScore,
+}
 
 
 def make_score(name, options=None, /, **kwargs):

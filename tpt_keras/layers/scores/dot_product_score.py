@@ -51,7 +51,7 @@ class DotProductScore(AttentionScore):
 
     def update_cache(self, cache, key_heads, value_heads, index):
         return tuple(
-            _write(past, heads, index)
+            write_position(past, heads, index)
             for past, heads in zip(cache, (key_heads, value_heads))
         )
 
@@ -139,7 +139,7 @@ class DotProductScore(AttentionScore):
         return ops.einsum("bhts,bhsd->bthd", weights, values)
 
 
-def _write(cache, heads, index):
+def write_position(cache, heads, index):
     """A cache `(batch, num_heads, length, dim)` with one more position.
 
     Not `ops.slice_update`: that becomes an XLA op on TensorFlow, which a

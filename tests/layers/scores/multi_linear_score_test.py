@@ -1,0 +1,152 @@
+import keras
+import numpy as np
+import pytest
+from absl.testing import parameterized
+from keras import ops
+
+from tests.layer_test_case import LayerTestCase
+from tpt_keras.layers import TPMultiHeadAttention
+from tpt_keras.layers.scores.multi_linear_score import MultiLinearScore
+
+RNG = np.random.default_rng(11)
+
+
+def heads(length, batch_size=2, num_heads=3, dim=4):
+    shape = (batch_size, length, num_heads, dim)
+    return RNG.normal(size=shape).astype("float32")
+
+
+def built(max_length=8, **kwargs):
+    score = MultiLinearScore(max_length=max_length, **kwargs)
+    score.build(*3 * [(None, None, 3, 4)])
+    score.set_weights([RNG.normal(size=w.shape) for w in score.weights])
+    return score
+
+
+def explicit(score, queries, keys, values, is_causal=False, is_real=None):
+    """The tensor of order three, and its map."""
+    cores, kernel = score.get_weights()
+    tensor = np.einsum(
+        "hr,bihr,bjhr,bmhr->bhijm", cores.mean(0), queries, keys, values
+    )
+    targets, sources = tensor.shape[2:4]
+    if is_causal:
+        past = np.tri(targets, sources)
+        tensor = tensor * past[:, :, None] * past[:, None, :]
+    if is_real is not None:
+        tensor = tensor * is_real[:, None, None, :, None]
+        tensor = tensor * is_real[:, None, None, None, :]
+    return np.einsum("bhijm,hjmv->bihv", tensor, kernel[:, :sources, :sources])
+
+
+class MultiLinearScoreTest(LayerTestCase):
+    @parameterized.product(lengths=[(5, 5), (3, 6), (1, 1)], num_cores=[1, 3])
+    def test_equals_the_tensor_of_order_three(self, lengths, num_cores):
+        score = built(num_cores=num_cores)
+        queries, keys, values = map(heads, (lengths[0], lengths[1], lengths[1]))
+        filler, weights = score(queries, keys, values)
+        self.assertIsNone(weights)
+        expected = explicit(score, queries, keys, values)
+        self.assert_all_close(filler, expected, 1e-4, 1e-4)
+
+    def test_sees_no_future(self):
+        score = built()
+        arguments = heads(6), heads(6), heads(6)
+        filler, _ = score(*arguments, use_causal_mask=True)
+        self.assert_all_close(
+            filler, explicit(score, *arguments, is_causal=True), 1e-4, 1e-4
+        )
+        changed = [x.copy() for x in arguments]
+        for x in changed:
+            x[:, 4:] += 1.0
+        other, _ = score(*changed, use_causal_mask=True)
+        self.assert_all_equal(other[:, :4], filler[:, :4])
+        self.assertTrue(np.all(ops.convert_to_numpy(other != filler)[:, 4:]))
+
+    @parameterized.parameters(False, True)
+    def test_sees_no_padding(self, is_causal):
+        score = built()
+        arguments = heads(5), heads(5), heads(5)
+        is_real = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]], bool)
+        filler, _ = score(
+            *arguments,
+            attention_mask=is_real[:, None, None],
+            use_causal_mask=is_causal,
+        )
+        expected = explicit(score, *arguments, is_causal, is_real)
+        self.assert_all_close(filler, expected, 1e-4, 1e-4)
+        cache = score.make_cache(*arguments[1:], padding_mask=is_real)
+        filler, _ = score.attend(arguments[0], cache)
+        expected = explicit(score, *arguments, False, is_real)
+        self.assert_all_close(filler, expected, 1e-4, 1e-4)
+
+    def test_cached_equals_uncached(self):
+        score = built()
+        queries, keys, values = heads(5), heads(5), heads(5)
+        expected, _ = score(queries, keys, values, use_causal_mask=True)
+        cache = score.init_cache(2, max_length=7)
+        for index in range(5):
+            step = slice(index, index + 1)
+            cache = score.update_cache(
+                cache, keys[:, step], values[:, step], ops.array(index)
+            )
+            filler, _ = score.attend(
+                queries[:, step], cache, index=ops.array(index)
+            )
+            self.assert_all_close(filler, expected[:, step], 1e-4, 1e-4)
+
+    def test_a_column_of_the_tensor_is_attention_without_softmax(self):
+        # The paper's corollary: one head's attention is in the tensor. With a
+        # map that reads off "j attends to m = j", and values that count.
+        score = built(max_length=5)
+        queries, keys = heads(5), heads(5)
+        kernel = np.zeros((3, 5, 5, 4), "float32")
+        for place in range(4):
+            kernel[:, place, :, place] = np.eye(5)[place]
+        score.set_weights([np.ones((1, 3, 4)), kernel])
+        filler, _ = score(queries, keys, np.ones_like(keys))
+        products = np.einsum("bihr,bjhr->bihj", queries, keys)
+        self.assert_all_close(filler, products[..., :4], 1e-5)
+
+    @pytest.mark.slow
+    def test_as_a_part_of_attention(self):
+        x = RNG.normal(size=(2, 4, 8)).astype("float32")
+        self.run_layer_test(
+            TPMultiHeadAttention,
+            {
+                "num_heads": 2,
+                "key_dim": 3,
+                "score": "multi_linear",
+                "score_options": {"max_length": 8, "num_cores": 2},
+            },
+            inputs=[x, x],
+            expected_output_shape=x.shape,
+            expected_weight_count=4 * 54 + 56 + 2 * 64 * 3 + 2 * 2 * 3,
+            takes_keras_masks=False,
+        )
+
+    def test_what_it_does_not_take(self):
+        for options, message in (
+            ({"max_length": 0}, "max_length.*0"),
+            ({"num_cores": 1.5}, "num_cores.*1.5"),
+            ({"sliding_window": 3}, "sliding_window"),
+        ):
+            with self.assertRaisesRegex(ValueError, message):
+                MultiLinearScore(**options)
+        with self.assertRaisesRegex(ValueError, "key_dim=4, value_dim=5"):
+            MultiLinearScore().build(*2 * [(1, 2, 3, 4)], (1, 2, 3, 5))
+        score = built()
+        with self.assertRaisesRegex(ValueError, "at most 8.*Received: 9"):
+            score(heads(9), heads(9), heads(9))
+        with self.assertRaisesRegex(ValueError, "at most 8.*Received: 9"):
+            score.init_cache(2, max_length=9)
+        with self.assertRaisesRegex(ValueError, r"same for all .*\(2, 1, 5, 5"):
+            score(*3 * [heads(5)], attention_mask=np.ones((2, 1, 5, 5), bool))
+
+    def test_takes_lengths_that_are_not_known(self):
+        layer = TPMultiHeadAttention(2, 3, score="multi_linear")
+        inputs = keras.Input((None, 8))
+        model = keras.Model(inputs, layer(inputs, inputs, use_causal_mask=True))
+        for length in (2, 6):
+            x = RNG.normal(size=(2, length, 8)).astype("float32")
+            self.assert_all_close(model(x), layer(x, x, use_causal_mask=True))

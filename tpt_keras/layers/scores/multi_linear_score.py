@@ -1,0 +1,217 @@
+import keras
+from keras import ops
+
+from tpt_keras.layers.scores.attention_score import AttentionScore
+from tpt_keras.layers.scores.dot_product_score import write_position
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class MultiLinearScore(AttentionScore):
+    """Multi-linear attention of the Tensorized Transformer (Ma et al., 2019).
+
+    Queries, keys and values meet in a tensor of order three, a mean of block
+    terms whose cores `g` are diagonal, and a learned map contracts it:
+
+        A_ijm = sum_r mean_c(g_cr) q_ir k_jr v_mr
+        filler_i = sum_jm A_ijm W_jm
+
+    There is no softmax, and there are no attention weights. The map is
+    contracted with keys and values first, so that nothing of the size
+    `length ** 3` is made. Under a causal mask `j` and `m` are at most `i`
+    (the published code sums over the future too).
+
+    Its cache are keys and values, `(batch, num_heads, length, key_dim)`, and
+    what has been contracted up to here, `(batch, num_heads, key_dim,
+    value_dim)`; of an encoder's output it is the last alone.
+
+    Args:
+        max_length: Most keys; the map has as many rows and columns. Defaults
+            to `160`, the longest question.
+        num_cores: Number of block terms (the paper's h). Defaults to `1`.
+        **kwargs: See `AttentionScore`. It takes no `sliding_window`, and its
+            `dropout` has no attention weights to drop.
+
+    The call arguments are those of `AttentionScore`, but `attention_mask` is
+    of sources alone, `(batch, 1, 1, source_length)`, and `key_dim` and
+    `value_dim` are the same.
+
+    Example:
+
+    >>> score = MultiLinearScore(max_length=10)
+    >>> heads = keras.random.normal((3, 10, 2, 8))
+    >>> score.build(heads.shape, heads.shape, heads.shape)
+    >>> filler, _ = score(heads, heads, heads)
+    >>> filler.shape
+    (3, 10, 2, 8)
+    """
+
+    has_weights = False
+
+    def __init__(self, max_length=160, num_cores=1, **kwargs):
+        super().__init__(**kwargs)
+        for name, size in (
+            ("max_length", max_length),
+            ("num_cores", num_cores),
+        ):
+            if not isinstance(size, int) or size <= 0:
+                raise ValueError(
+                    f"`{name}` must be a positive integer. Received: {size!r}"
+                )
+        if self.sliding_window is not None:
+            raise ValueError(
+                "Multi-linear attention takes no `sliding_window`."
+            )
+        self.max_length = max_length
+        self.num_cores = num_cores
+
+    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
+        super().build(query_heads_shape, key_heads_shape, value_heads_shape)
+        if self.key_dim != self.value_dim:
+            raise ValueError(
+                "Multi-linear attention needs keys and values of one size. "
+                f"Received: key_dim={self.key_dim}, value_dim={self.value_dim}"
+            )
+        self.cores = self.add_weight(
+            name="cores",
+            shape=(self.num_cores, self.num_heads, self.key_dim),
+            initializer=keras.initializers.RandomUniform(0.0, 1.0),
+        )
+        # As the matrix that each head has, from all pairs to its filler.
+        limit = (6.0 / (self.max_length**2 + self.value_dim)) ** 0.5
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(
+                self.num_heads,
+                self.max_length,
+                self.max_length,
+                self.value_dim,
+            ),
+            initializer=keras.initializers.RandomUniform(-limit, limit),
+        )
+
+    def call(
+        self,
+        query_heads,
+        key_heads,
+        value_heads,
+        attention_mask=None,
+        use_causal_mask=False,
+        start_index=0,
+        training=None,
+    ):
+        self._check_length(key_heads.shape[1])
+        if attention_mask is not None:
+            attention_mask = self._of_sources(attention_mask)
+        if not use_causal_mask:
+            cache = self.make_cache(key_heads, value_heads, attention_mask)
+            return self.attend(query_heads, cache)
+        keys, values = _where(attention_mask, key_heads, value_heads)
+        contracted = self._contract_until_each(keys, values)
+        positions = start_index + ops.arange(ops.shape(query_heads)[1])
+        contracted = ops.take(contracted, positions, axis=2)
+        filler = ops.einsum(
+            "bthr,bhtrv->bthv", self._weigh(query_heads), contracted
+        )
+        return filler, None
+
+    def attend(
+        self, query_heads, cache, attention_mask=None, index=None, training=None
+    ):
+        filler = ops.einsum(
+            "bthr,bhrv->bthv", self._weigh(query_heads), cache[-1]
+        )
+        return filler, None
+
+    def make_cache(self, key_heads, value_heads, padding_mask=None):
+        self._check_length(key_heads.shape[1])
+        keys, values = _where(padding_mask, key_heads, value_heads)
+        of_values = ops.einsum("hjmv,bmhr->bhjrv", self._kernel(keys), values)
+        return (ops.einsum("bjhr,bhjrv->bhrv", keys, of_values),)
+
+    def init_cache(self, batch_size, max_length):
+        self._check_length(max_length)
+        shapes = [(max_length, self.key_dim)] * 2
+        return tuple(
+            ops.zeros(
+                (batch_size, self.num_heads, *shape), dtype=self.compute_dtype
+            )
+            for shape in (*shapes, (self.key_dim, self.value_dim))
+        )
+
+    def update_cache(self, cache, key_heads, value_heads, index):
+        keys, values, contracted = cache
+        kernel = self._kernel(keys, axis=2)
+        values = write_position(values, value_heads, index)
+        # The last position as a key with all values, and as a value with the
+        # keys before it; of what follows the cache holds zeros.
+        of_values = ops.einsum(
+            "hmv,bhmr->bhrv", ops.take(kernel, index, axis=1), values
+        )
+        of_keys = ops.einsum(
+            "hjv,bhjr->bhrv", ops.take(kernel, index, axis=2), keys
+        )
+        contracted += ops.einsum("bthr,bhrv->bhrv", key_heads, of_values)
+        contracted += ops.einsum("bthr,bhrv->bhrv", value_heads, of_keys)
+        return write_position(keys, key_heads, index), values, contracted
+
+    def _contract_until_each(self, keys, values):
+        """The map contracted with keys and values up to each position.
+
+        Returns:
+            Tensor `(batch, num_heads, length, key_dim, value_dim)`.
+        """
+        kernel = self._kernel(keys)
+        places = ops.arange(ops.shape(keys)[1])
+        is_key_last = ops.expand_dims(places, 1) >= ops.expand_dims(places, 0)
+        is_key_last = ops.cast(is_key_last, kernel.dtype)[..., None]
+        # Every pair counts once: where its later one stands.
+        of_values = ops.einsum("hjmv,bmhr->bhjrv", kernel * is_key_last, values)
+        of_keys = ops.einsum(
+            "hjmv,bjhr->bhmrv", kernel * (1 - is_key_last), keys
+        )
+        of_each = ops.einsum("bjhr,bhjrv->bhjrv", keys, of_values)
+        of_each += ops.einsum("bmhr,bhmrv->bhmrv", values, of_keys)
+        return ops.cumsum(of_each, axis=2)
+
+    def _weigh(self, query_heads):
+        return query_heads * ops.mean(
+            ops.convert_to_tensor(self.cores, query_heads.dtype), axis=0
+        )
+
+    def _kernel(self, keys, axis=1):
+        length = ops.shape(keys)[axis]
+        kernel = ops.convert_to_tensor(self.kernel, keys.dtype)
+        return kernel[:, :length, :length]
+
+    def _check_length(self, length):
+        if length is not None and length > self.max_length:
+            raise ValueError(
+                f"Multi-linear attention was made for at most "
+                f"{self.max_length} positions (`max_length`). Received: "
+                f"{length}"
+            )
+
+    def _of_sources(self, attention_mask):
+        """A mask `(batch, 1, 1, source_length)` without its ones."""
+        if attention_mask.shape[1:3] != (1, 1):
+            raise ValueError(
+                "Multi-linear attention takes a mask that is the same for all "
+                "queries and heads, (batch, 1, source_length). Received one of "
+                f"shape {tuple(attention_mask.shape)}"
+            )
+        return ops.squeeze(attention_mask, (1, 2))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_length": self.max_length,
+            "num_cores": self.num_cores,
+        }
+
+
+def _where(padding_mask, *heads):
+    """Zeros in place of padding, which adds nothing to a sum."""
+    if padding_mask is None:
+        return heads
+    is_real = ops.expand_dims(padding_mask, (2, 3))
+    return tuple(tensor * ops.cast(is_real, tensor.dtype) for tensor in heads)
