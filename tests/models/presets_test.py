@@ -2,6 +2,8 @@ import keras
 import pytest
 
 from tpt_keras.errors import UsageError
+from tpt_keras.layers import BINDINGS
+from tpt_keras.layers import SCORES
 from tpt_keras.models import PRESETS
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
@@ -14,6 +16,15 @@ RELEASED_COUNTS = {
     "tp_transformer_b": 43_001_760,
     "tp_transformer_c": 30_023_168,
 }
+
+
+def test_relative_positions_have_a_table_of_distances_in_each_attention():
+    config = PRESETS["transformer"].replace(positions="none")
+    relative = config.replace(attention="relative")
+    attentions = 2 * config.num_layers  # not those to the encoder's output
+    assert count_weights(relative) - count_weights(config) == (
+        attentions * 2 * (2 * 16 + 1) * 64
+    )
 
 
 @pytest.mark.slow
@@ -29,16 +40,25 @@ def test_the_formula_gives_the_released_counts(preset):
     assert count_weights(config) == RELEASED_COUNTS[preset]
 
 
-@pytest.mark.parametrize("binding", ["none", "hadamard", "tensor"])
-@pytest.mark.parametrize("bind_embeddings", [False, True])
-def test_small_models_follow_the_formula(binding, bind_embeddings):
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"bind_embeddings": True},
+        *({"binding": binding} for binding in BINDINGS),
+        *({"attention": score, "positions": "none"} for score in SCORES),
+        {"binding": "tensor", "binding_options": {"rank": 3}},
+        {"binding": "discrete", "binding_options": {"num_roles": 7}},
+        {"attention": "relative", "attention_options": {"max_distance": 2}},
+    ],
+    ids=str,
+)
+def test_small_models_follow_the_formula(choices):
     config = TransformerConfig(
         hidden_dim=12,
         intermediate_dim=20,
         num_heads=3,
         num_layers=2,
-        binding=binding,
-        bind_embeddings=bind_embeddings,
+        **{"bind_embeddings": False, **choices},
     )
     model = Transformer(config)
     assert model.count_params() == count_weights(config)

@@ -16,6 +16,21 @@ PRESETS = {
     "tp_transformer_c": TransformerConfig(
         intermediate_dim=512, bind_embeddings=False
     ),
+    # The full tensor product in place of its diagonal (the paper's section 7);
+    # whole it has 301 million weights, and with a rank of 64 those of A.2.
+    "tp_transformer_tensor": TransformerConfig(
+        binding="tensor", bind_embeddings=False
+    ),
+    # Roles from a dictionary (TPT-Summ; Jiang et al., 2021).
+    "tp_transformer_discrete": TransformerConfig(
+        binding="discrete", bind_embeddings=False
+    ),
+    # Relative positions (Shaw et al., 2018) in place of sinusoids.
+    "tp_transformer_relative": TransformerConfig(
+        attention="relative", positions="none"
+    ),
+    # Multi-linear attention (the Tensorized Transformer; Ma et al., 2019).
+    "tp_transformer_multi_linear": TransformerConfig(attention="multi_linear"),
     # For the demo and for tests: learns place_value in minutes on two cores.
     "tp_transformer_tiny": TransformerConfig(
         hidden_dim=128, intermediate_dim=256, num_heads=4, num_layers=2

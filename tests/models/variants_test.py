@@ -1,0 +1,110 @@
+"""Every score with every binding, and all that is done with a model."""
+
+import itertools
+import tempfile
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tests.models.transformer_test import uncached_greedy
+from tpt_keras.layers import BINDINGS
+from tpt_keras.layers import SCORES
+from tpt_keras.models import Transformer
+from tpt_keras.models import TransformerConfig
+
+QUESTIONS = ["What is 1 + 1?", "Let z be r(7).", "7"]
+VARIANTS = list(itertools.product(SCORES, BINDINGS))
+every_variant = pytest.mark.parametrize(("attention", "binding"), VARIANTS)
+
+
+def make_model(attention, binding, dtype=None):
+    keras.utils.set_random_seed(3)
+    config = TransformerConfig(
+        hidden_dim=16,
+        intermediate_dim=16,
+        num_heads=2,
+        num_layers=1,
+        attention=attention,
+        binding=binding,
+        positions="sinusoidal" if attention == "dot_product" else "none",
+        max_question_length=24,
+    )
+    model = Transformer(config, dtype=dtype)
+    for weight in model.trainable_weights:
+        if "layer_norm" not in weight.path:
+            # So large that answers differ and some end.
+            weight.assign(weight + 0.3 * keras.random.normal(weight.shape))
+    return model
+
+
+def inputs_of(model):
+    ids = model.tokenizer.encode_questions(QUESTIONS)
+    return {"encoder_token_ids": ids, "decoder_token_ids": ids}
+
+
+@every_variant
+@pytest.mark.slow
+def test_cached_decoding_equals_uncached(attention, binding):
+    model = make_model(attention, binding)
+    ids = model.tokenizer.encode_questions(QUESTIONS)
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(model.generate(ids, max_length=4)),
+        ops.convert_to_numpy(uncached_greedy(model, ids, max_length=4)),
+    )
+    beams = model.search(ids, max_length=4, beam_width=2)
+    assert tuple(beams["token_ids"].shape) == (3, 2, 4)
+
+
+@every_variant
+@pytest.mark.slow
+def test_padding_has_no_influence(attention, binding):
+    model = make_model(attention, binding)
+    alone = model.tokenizer.encode_questions(QUESTIONS[-1:])
+    beside = model.tokenizer.encode_questions(QUESTIONS)[-1:]
+    assert beside.shape[1] > alone.shape[1]
+    decoder = {"decoder_token_ids": alone}
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(model({"encoder_token_ids": alone, **decoder})),
+        ops.convert_to_numpy(model({"encoder_token_ids": beside, **decoder})),
+        atol=1e-5,
+    )
+
+
+@every_variant
+@pytest.mark.slow
+def test_trains_in_mixed_precision_and_is_saved(attention, binding):
+    model = make_model(attention, binding, dtype="mixed_bfloat16")
+    inputs = inputs_of(model)
+    model.compile(
+        "adam",
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=False,
+    )
+    before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
+    model.fit(inputs, inputs["decoder_token_ids"], verbose=0)
+    for weight, old in zip(model.trainable_weights, before):
+        assert np.any(ops.convert_to_numpy(weight) != old), weight.path
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/model.keras")
+        loaded = keras.saving.load_model(f"{folder}/model.keras")
+    assert loaded.config == model.config
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(loaded(inputs)),
+        ops.convert_to_numpy(model(inputs)),
+    )
+
+
+@every_variant
+@pytest.mark.slow
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="needs SavedModel"
+)
+def test_is_exported(attention, binding, tmp_path):
+    from tpt_keras.serving import SavedModel
+    from tpt_keras.serving.export import export
+
+    model = make_model(attention, binding)
+    answers = SavedModel(export(model, tmp_path)).answer(QUESTIONS)
+    assert [answer.answer for answer in answers] == model.solve(QUESTIONS)
