@@ -3,7 +3,6 @@ import json
 import math
 import pathlib
 
-import keras
 import tensorflow as tf
 
 from tpt_keras.errors import UsageError
@@ -118,28 +117,32 @@ def _write_version(model, answering, export_dir):
 
 
 def _write(model, answering, path):
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    archive.track(answering.tokenizer.token_of_character)
+    # Not by Keras's `ExportArchive`: it is given functions, of which it traces
+    # every one twice, and saves every weight under two names.
     questions = tf.TensorSpec((None,), tf.string, name="questions")
-    for name, function in (
-        ("serving_default", answering.answer),
-        ("n_best", answering.answer_n_best),
-    ):
-        archive.add_endpoint(name, function, input_signature=[questions])
-    archive.add_endpoint(
-        "token_ids",
-        lambda encoder_token_ids, decoder_token_ids: {
-            "logits": model(
-                {
-                    "encoder_token_ids": encoder_token_ids,
-                    "decoder_token_ids": decoder_token_ids,
-                }
-            )
-        },
-        input_signature=[
-            tf.TensorSpec((None, None), tf.int32, name=name)
-            for name in ("encoder_token_ids", "decoder_token_ids")
-        ],
-    )
-    archive.write_out(str(path), verbose=False)
+    token_ids = [
+        tf.TensorSpec((None, None), tf.int32, name=name)
+        for name in ("encoder_token_ids", "decoder_token_ids")
+    ]
+
+    def logits(encoder_token_ids, decoder_token_ids):
+        inputs = {
+            "encoder_token_ids": encoder_token_ids,
+            "decoder_token_ids": decoder_token_ids,
+        }
+        return {"logits": model(inputs)}
+
+    signatures = {
+        name: tf.function(
+            function, specs, autograph=False
+        ).get_concrete_function()
+        for name, function, specs in (
+            ("serving_default", answering.answer, [questions]),
+            ("n_best", answering.answer_n_best, [questions]),
+            ("token_ids", logits, token_ids),
+        )
+    }
+    module = tf.Module()
+    module.weights = [weight.value for weight in model.variables]
+    module.token_of_character = answering.tokenizer.token_of_character
+    tf.saved_model.save(module, str(path), signatures)

@@ -57,6 +57,11 @@ class QuestionAnswering(tf.Module):
             "status": best["status"],
         }
 
+    # One graph, which `answer` calls: with its loop it is most of an export.
+    @tf.function(
+        input_signature=[tf.TensorSpec((None,), tf.string, name="questions")],
+        autograph=False,
+    )
     def answer_n_best(self, questions):
         """Gives the best answers to every question, the best first.
 
