@@ -29,6 +29,10 @@ PRESETS = {
     "tp_transformer_relative": TransformerConfig(
         attention="relative", positions="none"
     ),
+    # Transformer-XL's relative positions (Dai et al., 2019).
+    "tp_transformer_xl": TransformerConfig(
+        attention="transformer_xl", positions="none"
+    ),
     # Multi-linear attention (the Tensorized Transformer; Ma et al., 2019).
     "tp_transformer_multi_linear": TransformerConfig(attention="multi_linear"),
     # For the demo and for tests: learns place_value in minutes on two cores.

@@ -5,10 +5,12 @@ from tpt_keras.layers.scores.attention_score import AttentionScore
 from tpt_keras.layers.scores.dot_product_score import DotProductScore
 from tpt_keras.layers.scores.multi_linear_score import MultiLinearScore
 from tpt_keras.layers.scores.relative_score import RelativeScore
+from tpt_keras.layers.scores.transformer_xl_score import TransformerXLScore
 
 SCORES = {
     "dot_product": DotProductScore,
     "relative": RelativeScore,
+    "transformer_xl": TransformerXLScore,
     "multi_linear": MultiLinearScore,
 }
 

@@ -1,0 +1,83 @@
+import keras
+from keras import ops
+
+from tpt_keras.layers.scores.distances import all_distances
+from tpt_keras.layers.scores.distances import distances_to_keys
+from tpt_keras.layers.scores.dot_product_score import DotProductScore
+from tpt_keras.layers.token_and_position_embedding import position_sinusoids
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class TransformerXLScore(DotProductScore):
+    """The relative dot products of Transformer-XL (Dai et al., 2019).
+
+    A key is matched by its content and by how far it stands, each with a bias
+    of its own in place of the query's position (section 3.3 there):
+
+        weights_ij = softmax_j(
+            ((q_i + u) k_j + (q_i + v) (W_R R_(i-j))) / sqrt(key_dim))
+        filler_i = sum_j weights_ij v_j
+
+    `R` is the sinusoid of a distance, which an encoder also takes of keys
+    behind the query. As in the released code `W_R` has no bias, and `u` and
+    `v` start from a normal distribution with a standard deviation of 0.02.
+
+    The arguments are those of `AttentionScore`.
+
+    Example:
+
+    >>> score = TransformerXLScore()
+    >>> heads = keras.random.normal((3, 10, 2, 8))
+    >>> score.build(heads.shape, heads.shape, heads.shape)
+    >>> filler, weights = score(heads, heads, heads)
+    >>> filler.shape, weights.shape
+    ((3, 10, 2, 8), (3, 2, 10, 10))
+    """
+
+    needs_positions = True
+
+    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
+        super().build(query_heads_shape, key_heads_shape, value_heads_shape)
+        heads = (self.num_heads, self.key_dim)
+        self.content_bias, self.position_bias = (
+            self.add_weight(
+                name=name,
+                shape=heads,
+                initializer=keras.initializers.RandomNormal(stddev=0.02),
+            )
+            for name in ("content_bias", "position_bias")
+        )
+        width = self.num_heads * self.key_dim
+        self.position_kernel = self.add_weight(
+            name="position_kernel",
+            shape=(width, width),
+            initializer="glorot_uniform",
+        )
+
+    def logits(self, query_heads, keys, start_index):
+        target_length = ops.shape(query_heads)[1]
+        source_length = ops.shape(keys)[2]
+        distances = all_distances(target_length, source_length, start_index)
+        sinusoids = position_sinusoids(
+            -distances, self.position_kernel.shape[0]
+        )
+        vectors = ops.reshape(
+            ops.matmul(
+                ops.cast(sinusoids, self.compute_dtype),
+                ops.convert_to_tensor(self.position_kernel, self.compute_dtype),
+            ),
+            (-1, self.num_heads, self.key_dim),
+        )  # (target_length + source_length, num_heads, key_dim)
+        of_distances = ops.einsum(
+            "bthd,whd->bhtw",
+            self._biased(query_heads, self.position_bias) * self.key_dim**-0.5,
+            vectors,
+        )
+        of_contents = super().logits(
+            self._biased(query_heads, self.content_bias), keys, start_index
+        )
+        return of_contents + distances_to_keys(of_distances, source_length)
+
+    def _biased(self, query_heads, bias):
+        # A weight is cast where it is used, and not as an argument.
+        return query_heads + ops.convert_to_tensor(bias, query_heads.dtype)
