@@ -1,0 +1,106 @@
+"""Times a training step and decoding of every variant beside tp_transformer's.
+
+    python -m experiments.benchmarks.variants --precision=mixed_bfloat16
+
+One optimizer step on one batch of real problems, and the cached decoding of
+one batch of questions with random weights, up to the longest answer. Every
+preset is timed in turn with `tp_transformer` in the same process. The table is
+Markdown.
+"""
+
+import gc
+import json
+import pathlib
+
+from absl import flags
+
+from .. import _cli
+from ._compiled import compiled
+from ._timing import interleaved_medians
+from .train_step import preset_trainer
+from .train_step import real_batch
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_list(
+    "presets",
+    [
+        "transformer",
+        "tp_transformer_discrete",
+        "tp_transformer_tensor",
+        "tp_transformer_relative",
+        "tp_transformer_xl",
+        "tp_transformer_multi_linear",
+    ],
+    "Names of presets.",
+)
+flags.DEFINE_string("precision", "mixed_bfloat16", "Dtype policy.")
+
+BASE = "tp_transformer"
+
+
+def main():
+    import keras
+
+    keras.config.set_dtype_policy(FLAGS.precision)
+    batch = real_batch(FLAGS.batch_size)
+    source, target = (ids.shape[1] for ids in batch[0].values())
+    print(
+        f"{FLAGS.precision}, batch {FLAGS.batch_size}, source {source}, "
+        f"target {target}\n\n"
+        f"| preset | weights | step / {BASE}'s | decoding / {BASE}'s |\n"
+        "| --- | --- | --- | --- |"
+    )
+    results = []
+    for preset in FLAGS.presets:
+        result = compare(preset, batch)
+        results.append(result)
+        print(
+            f"| `{preset}` | {result['weights']:,} | {result['step']:.2f} | "
+            f"{result['decoding']:.2f} |",
+            flush=True,
+        )
+        gc.collect()
+    if FLAGS.output:
+        pathlib.Path(FLAGS.output).write_text(json.dumps(results, indent=2))
+
+
+def compare(preset, batch):
+    """What a step and decoding of a preset take, in those of the base."""
+    trainers = {name: preset_trainer(name, False) for name in (BASE, preset)}
+    steps = interleaved_medians(
+        {
+            name: lambda trainer=trainer: trainer.train_on_batch(*batch)
+            for name, trainer in trainers.items()
+        },
+        FLAGS.repeats,
+    )
+    token_ids = batch[0]["encoder_token_ids"]
+    decoding = interleaved_medians(
+        {
+            name: answers_of(trainer.transformer, token_ids)
+            for name, trainer in trainers.items()
+        },
+        FLAGS.repeats,
+        untimed=1,
+    )
+    return {
+        "preset": preset,
+        "weights": trainers[preset].transformer.count_params(),
+        "step": steps[preset] / steps[BASE],
+        "step_seconds": steps[preset],
+        "decoding": decoding[preset] / decoding[BASE],
+        "decoding_seconds": decoding[preset],
+    }
+
+
+def answers_of(model, token_ids):
+    """Function that returns when the questions are answered."""
+    from keras import ops
+
+    generate = compiled(model.generate, [((None, None), "int32")], model)
+    return lambda: ops.convert_to_numpy(generate(token_ids))
+
+
+if __name__ == "__main__":
+    _cli.run(main)
