@@ -5,6 +5,8 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.layers.largest_tensor import largest_tensor
+from tests.layers.largest_tensor import needs_graph
 from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.layers.bindings import Binding
@@ -90,6 +92,15 @@ class BindingsTest(LayerTestCase):
         )
         full.output_dense.set_weights([of_product.reshape(2, 9, 8), bias])
         self.assert_all_close(full(X, X), capped(X, X), atol=1e-6)
+
+    @needs_graph
+    def test_the_product_of_all_heads_is_never_made(self):
+        layer = TPMultiHeadAttention(4, 8, binding="tensor")
+        layer.build((32, 8, 16), (32, 8, 16))
+        # One head's product, and not that of the four heads.
+        self.assertEqual(
+            largest_tensor(lambda x: layer(x, x), (32, 8, 16)), 32 * 8 * 8 * 8
+        )
 
     @parameterized.product(
         dtype=["float32", "mixed_bfloat16"],

@@ -17,7 +17,7 @@ PRESETS = {
         intermediate_dim=512, bind_embeddings=False
     ),
     # The full tensor product in place of its diagonal (the paper's section 7);
-    # whole it has 301 million weights, and with a rank of 64 those of A.2.
+    # with `binding_options={"rank": 64}` what appendix A.2 makes of it.
     "tp_transformer_tensor": TransformerConfig(
         binding="tensor", bind_embeddings=False
     ),

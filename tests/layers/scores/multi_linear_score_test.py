@@ -5,6 +5,8 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.layers.largest_tensor import largest_tensor
+from tests.layers.largest_tensor import needs_graph
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.layers.scores.multi_linear_score import MultiLinearScore
 
@@ -62,6 +64,21 @@ class MultiLinearScoreTest(LayerTestCase):
         other, _ = score(*changed, use_causal_mask=True)
         self.assert_all_equal(other[:, :4], filler[:, :4])
         self.assertTrue(np.all(ops.convert_to_numpy(other != filler)[:, 4:]))
+
+    @parameterized.parameters(False, True)
+    @needs_graph
+    def test_holds_nothing_of_the_size_of_the_tensor(self, is_causal):
+        score = built(max_length=64)
+        sizes = [
+            largest_tensor(
+                lambda x: score(x, x, x, use_causal_mask=is_causal)[0],
+                (2, length, 3, 4),
+            )
+            for length in (32, 64)
+        ]
+        # The map itself is `length ** 2`, the tensor would be `length ** 3`.
+        self.assertEqual(sizes[1], 3 * 64 * 64 * 4)
+        self.assertLess(sizes[1], 2 * 3 * 64**3 / 10)
 
     @parameterized.parameters(False, True)
     def test_sees_no_padding(self, is_causal):
