@@ -15,7 +15,7 @@ PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 MODULES = sorted(
     ".".join(("tpt_keras", *path.relative_to(PACKAGE).with_suffix("").parts))
     for folder in ("layers", "models", "decoding", "tokenizers")
-    for path in (PACKAGE / folder).glob("*.py")
+    for path in (PACKAGE / folder).rglob("*.py")
     if ">>>" in path.read_text()
 )
 
@@ -34,7 +34,7 @@ def _as_tuple(match):
 
 
 def test_examples_are_found():
-    assert len(MODULES) >= 7
+    assert len(MODULES) >= 14
 
 
 @pytest.mark.parametrize("name", MODULES)

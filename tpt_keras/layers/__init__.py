@@ -13,3 +13,4 @@ from tpt_keras.layers.token_and_position_embedding import (
     TokenAndPositionEmbedding,
 )
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
+from tpt_keras.layers.transformer_xl_cell import TransformerXLCell

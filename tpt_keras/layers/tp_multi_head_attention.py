@@ -82,6 +82,8 @@ class TPMultiHeadAttention(keras.layers.Layer):
         return_attention_scores: Whether to also return the attention weights.
         training: Whether to apply dropout.
         use_causal_mask: Whether a position sees none after itself.
+        start_index: Position of the first query among the keys, where they
+            do not start together: behind a memory. Defaults to `0`.
 
     Returns:
         The output `(batch, target_length, hidden_dim)`; with
@@ -258,6 +260,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
         return_attention_scores=False,
         training=None,
         use_causal_mask=False,
+        start_index=0,
     ):
         self._check_weights(return_attention_scores)
         key = value if key is None else key
@@ -288,6 +291,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
                 query_mask, value_mask, key_mask, attention_mask
             ),
             use_causal_mask=use_causal_mask,
+            start_index=start_index,
             training=training,
         )
         output = self._bind_and_map(filler, query)
@@ -409,6 +413,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
         return_attention_scores=False,
         training=None,
         use_causal_mask=False,
+        start_index=0,
     ):
         self._check_weights(return_attention_scores)
         key = value if key is None else key

@@ -86,7 +86,7 @@ class TransformerCell(keras.layers.Layer):
         layer_norm.build((None, None, self.hidden_dim))
         return layer_norm
 
-    def _attention(self, name, score, score_options):
+    def _attention(self, name, score, score_options, **kwargs):
         if self.hidden_dim % self.num_heads:
             raise ValueError(
                 f"`num_heads` must divide the hidden size. Received: "
@@ -106,6 +106,7 @@ class TransformerCell(keras.layers.Layer):
             seed=self._sublayer_seed(name),
             dtype=self.dtype_policy,
             name=name,
+            **kwargs,
         )
         attention.build(shape, shape)
         return attention

@@ -22,7 +22,13 @@ class TransformerXLScore(DotProductScore):
     behind the query. As in the released code `W_R` has no bias, and `u` and
     `v` start from a normal distribution with a standard deviation of 0.02.
 
-    The arguments are those of `AttentionScore`.
+    Args:
+        biases_of: Another score that is built already and whose `u` and `v` are
+            this one's too, as they are all layers' in the paper's language
+            models. It is no part of the config. Defaults to biases of its own.
+        **kwargs: See `AttentionScore`.
+
+    The call arguments are those of `AttentionScore`.
 
     Example:
 
@@ -36,15 +42,20 @@ class TransformerXLScore(DotProductScore):
 
     needs_positions = True
 
+    def __init__(self, biases_of=None, **kwargs):
+        super().__init__(**kwargs)
+        self._biases_of = biases_of
+
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
-        heads = (self.num_heads, self.key_dim)
         self.content_bias, self.position_bias = (
             self.add_weight(
                 name=name,
-                shape=heads,
+                shape=(self.num_heads, self.key_dim),
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
+            if self._biases_of is None
+            else getattr(self._biases_of, name)
             for name in ("content_bias", "position_bias")
         )
         width = self.num_heads * self.key_dim

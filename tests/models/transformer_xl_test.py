@@ -1,0 +1,178 @@
+import tempfile
+
+import keras
+import numpy as np
+import pytest
+from absl.testing import parameterized
+from keras import ops
+
+from tests.layer_test_case import LayerTestCase
+from tpt_keras.errors import UsageError
+from tpt_keras.models import XL_PRESETS
+from tpt_keras.models import TransformerXL
+from tpt_keras.models import TransformerXLConfig
+
+CONFIG = TransformerXLConfig(
+    vocabulary_size=7,
+    hidden_dim=8,
+    intermediate_dim=12,
+    num_heads=2,
+    num_layers=3,
+    memory_length=12,
+)
+TOKEN_IDS = np.random.default_rng(5).integers(0, 7, size=(2, 12))
+
+
+def make_model(batch_size=None, **overrides):
+    keras.utils.set_random_seed(3)
+    model = TransformerXL(CONFIG.replace(**overrides), batch_size)
+    for weight in model.trainable_weights:
+        if not weight.path.endswith("gamma"):
+            weight.assign(weight + 0.2 * keras.random.normal(weight.shape))
+    return model
+
+
+def by_segments(model, length, memory):
+    logits = []
+    for start in range(0, TOKEN_IDS.shape[1], length):
+        segment = TOKEN_IDS[:, start : start + length]
+        if memory is None:
+            logits.append(model(segment))
+        else:
+            step, memory = model(segment, memory)
+            logits.append(step)
+    return ops.concatenate(logits, axis=1)
+
+
+class TransformerXLTest(LayerTestCase):
+    @parameterized.parameters("none", "hadamard")
+    def test_segments_with_full_memory_equal_one_pass(self, binding):
+        model = make_model(binding=binding)
+        expected = model(TOKEN_IDS)
+        actual = by_segments(model, 4, model.init_memory(2))
+        self.assert_all_close(actual, expected, 1e-5, 1e-5)
+
+    def test_the_model_keeps_the_memory_of_its_streams(self):
+        model, kept = make_model(), make_model(batch_size=2)
+        expected = by_segments(model, 4, model.init_memory(2))
+        for _ in range(2):
+            self.assert_all_equal(by_segments(kept, 4, None), expected)
+            kept.reset_memory()
+        forgotten = kept(TOKEN_IDS[:, :4])
+        self.assert_all_equal(forgotten, expected[:, :4])
+
+    def test_a_stream_may_start_anew_beside_others(self):
+        model = make_model()
+        _, memory = model(TOKEN_IDS[:, :4], model.init_memory(2))
+        memory["length"] = ops.array([4, 0], dtype="int32")
+        logits, memory = model(TOKEN_IDS[:, 4:8], memory)
+        self.assert_all_close(logits[:1], model(TOKEN_IDS[:1, :8])[:, 4:])
+        self.assert_all_close(logits[1:], model(TOKEN_IDS[1:, 4:8]))
+        self.assert_all_equal(memory["length"], np.array([8, 4], "int32"))
+
+    def test_the_future_changes_nothing(self):
+        model = make_model()
+        changed = TOKEN_IDS.copy()
+        changed[:, 5:] = (changed[:, 5:] + 1) % 7
+        self.assert_all_equal(model(changed)[:, :5], model(TOKEN_IDS)[:, :5])
+
+    @parameterized.parameters(1, 3, 4)
+    def test_at_the_same_length_all_know_as_much(self, segment_length):
+        # With one layer, what a position sees is all that it depends on.
+        options = {"num_layers": 1, "memory_length": 4, "same_length": True}
+        model = make_model(**options)
+        logits = by_segments(model, segment_length, model.init_memory(2))
+        for last in range(3, TOKEN_IDS.shape[1]):
+            seen = TOKEN_IDS[:, last - 3 : last + 1]
+            self.assert_all_close(logits[:, last], model(seen)[:, -1])
+            # Itself and three before, the first of them too.
+            changed = seen.copy()
+            changed[:, 0] = (changed[:, 0] + 1) % 7
+            difference = model(changed)[:, -1] - logits[:, last]
+            self.assertGreater(
+                np.abs(ops.convert_to_numpy(difference)).max(), 1e-4
+            )
+
+    def test_no_gradient_reaches_the_memory(self):
+        model = make_model()
+        memory = model.init_memory(2)
+        _, memory = model(TOKEN_IDS[:, :4], memory)
+        table = model.embedding.trainable_weights[0]
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
+
+            with tf.GradientTape() as tape:
+                _, memory = model(TOKEN_IDS[:, :4], memory)
+                total = ops.sum(memory["states"][1])
+            self.assertIsNone(tape.gradient(total, table.value))
+        else:
+            import jax
+
+            def total(value):
+                with keras.StatelessScope(state_mapping=[(table, value)]):
+                    _, new = model(TOKEN_IDS[:, :4], memory)
+                return ops.sum(new["states"][1])
+
+            self.assertEqual(np.abs(jax.grad(total)(table.value)).max(), 0)
+
+    def test_all_layers_share_the_biases_of_queries(self):
+        model = make_model()
+        names = [weight.name for weight in model.weights]
+        self.assertEqual(names.count("content_bias"), 1)
+        self.assertEqual(names.count("position_bias"), 1)
+        self.assertEqual(names.count("position_kernel"), CONFIG.num_layers)
+        for binding in ("none", "hadamard"):
+            model = make_model(binding=binding)
+            self.assertEqual(model.count_params(), model.config.count_weights())
+
+    @parameterized.parameters(
+        ("transformer_xl_base", 41_055_436),
+        ("transformer_xl_large", 277_231_820),
+    )
+    def test_the_papers_sizes(self, preset, count):
+        self.assertEqual(XL_PRESETS[preset].count_weights(), count)
+
+    @pytest.mark.slow
+    def test_the_base_model_has_the_papers_size(self):
+        model = TransformerXL.from_preset("transformer_xl_base")
+        self.assertEqual(model.count_params(), 41_055_436)
+
+    @parameterized.parameters("float32", "mixed_bfloat16")
+    def test_trains_and_is_saved(self, dtype):
+        model = TransformerXL(CONFIG, batch_size=2, dtype=dtype)
+        model.compile(
+            "sgd",
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            run_eagerly=keras.backend.backend() == "tensorflow",
+        )
+        before = [ops.convert_to_numpy(w) for w in model.trainable_weights]
+        model.fit(
+            np.concatenate([TOKEN_IDS[:, :4], TOKEN_IDS[:, 4:8]]),
+            np.concatenate([TOKEN_IDS[:, 1:5], TOKEN_IDS[:, 5:9]]),
+            batch_size=2,
+            shuffle=False,
+            verbose=0,
+        )
+        for weight, old in zip(model.trainable_weights, before):
+            self.assertTrue(np.any(ops.convert_to_numpy(weight) != old))
+        self.assert_all_equal(model.memory["length"], np.array([8, 8], "int32"))
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(f"{folder}/model.keras")
+            loaded = keras.saving.load_model(f"{folder}/model.keras")
+        self.assertEqual(loaded.config, CONFIG)
+        # The memory of its streams is saved with it.
+        self.assert_all_equal(loaded(TOKEN_IDS), model(TOKEN_IDS))
+
+    def test_what_makes_no_sense(self):
+        for values, message in (
+            ({"num_layers": 0}, "num_layers must be a positive integer.*0"),
+            ({"hidden_dim": 9}, "num_heads=2, hidden_dim=9"),
+            ({"dropout": 1.0}, "dropout"),
+            ({"depth": 3}, "hyperparameter 'depth'"),
+        ):
+            with self.assertRaisesRegex(UsageError, message):
+                CONFIG.replace(**values)
+        with self.assertRaisesRegex(UsageError, "preset 'xl'"):
+            TransformerXL.from_preset("xl")
+        with self.assertRaisesRegex(UsageError, "TransformerXLConfig"):
+            TransformerXL("transformer_xl_base")

@@ -1,0 +1,98 @@
+import keras
+from keras import ops
+
+from tpt_keras.layers.transformer_cell import TransformerCell
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class TransformerXLCell(TransformerCell):
+    """One cell of Transformer-XL (Dai et al., 2019): it sees a memory too.
+
+    What earlier segments left stands before the positions of this one. As in
+    the paper, layer norms come after the sums, and the attention's maps have
+    no biases:
+
+        x = LN1(x + attention(x, [memory, x], [memory, x])), causal
+        return LN2(x + FF(x))
+
+    With the default `binding="none"` it is the paper's; any other makes a
+    TP-Transformer-XL of it.
+
+    Args:
+        intermediate_dim: See `EncoderCell`.
+        num_heads: See there.
+        binding: See there. Defaults to `"none"`.
+        score: See there. Defaults to `"transformer_xl"`.
+        sliding_window: If given, a position sees those that are fewer steps
+            away than this, itself included.
+        **kwargs: See `EncoderCell`.
+
+    Call arguments:
+        inputs: Tensor `(batch, length, hidden_dim)`.
+        memory: Tensor `(batch, memory_length, hidden_dim)`: the cell's inputs
+            at the positions before these. Defaults to none.
+        memory_mask: Boolean `(batch, memory_length)`, true where there is
+            something to remember. Defaults to all.
+        training: Whether to apply dropout.
+
+    Returns:
+        Tensor `(batch, length, hidden_dim)`.
+
+    Example:
+
+    >>> cell = TransformerXLCell(intermediate_dim=32, num_heads=2)
+    >>> x = keras.random.normal((3, 4, 8))
+    >>> cell(x, memory=keras.random.normal((3, 10, 8))).shape
+    (3, 4, 8)
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        num_heads,
+        binding="none",
+        score="transformer_xl",
+        sliding_window=None,
+        **kwargs,
+    ):
+        super().__init__(
+            intermediate_dim, num_heads, binding=binding, score=score, **kwargs
+        )
+        self.sliding_window = sliding_window
+
+    def build(self, inputs_shape, memory_shape=None, memory_mask_shape=None):
+        self.hidden_dim = inputs_shape[-1]
+        self.self_attention = self._attention(
+            "self_attention",
+            self.score,
+            self.score_options,
+            use_bias=False,
+            sliding_window=self.sliding_window,
+        )
+        self._build_feed_forward()
+        self.built = True
+
+    def call(self, inputs, memory=None, memory_mask=None, training=None):
+        sources, start_index, mask = inputs, 0, None
+        if memory is not None:
+            sources = ops.concatenate([memory, inputs], axis=1)
+            start_index = ops.shape(memory)[1]
+        if memory_mask is not None:
+            own = ops.ones(ops.shape(inputs)[:2], dtype="bool")
+            mask = ops.concatenate([memory_mask, own], axis=1)[:, None]
+        z = self.self_attention(
+            inputs,
+            sources,
+            attention_mask=mask,
+            use_causal_mask=True,
+            start_index=start_index,
+            training=training,
+        )
+        z = self.dropout_layer(z, training=training)
+        x = self.feed_forward_layer_norm(ops.add(inputs, z))
+        z = self.feed_forward(x, training=training)
+        z = self.dropout_layer(z, training=training)
+        return self.output_layer_norm(ops.add(x, z))
+
+    def get_config(self):
+        return {**super().get_config(), "sliding_window": self.sliding_window}
