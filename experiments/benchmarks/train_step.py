@@ -22,7 +22,10 @@ from absl import flags
 
 from .. import _cli
 from ._compiled import matrix_product
-from ._problems import middling_problems
+from ._steps import CLIPNORM
+from ._steps import adam
+from ._steps import preset_trainer
+from ._steps import real_batch
 from ._timing import interleaved_medians
 
 FLAGS = flags.FLAGS
@@ -39,7 +42,6 @@ flags.DEFINE_integer(
 flags.DEFINE_string("output", None, "JSON file for the results.")
 
 PRESETS = ("transformer", "tp_transformer")
-CLIPNORM = 0.1
 
 
 def main():
@@ -94,22 +96,6 @@ def main():
             json.dump(results, file, indent=2)
 
 
-def real_batch(batch_size):
-    """Problems of all modules, of middling and similar lengths."""
-    from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
-
-    questions, answers = middling_problems(batch_size)
-    tokenizer = CharacterTokenizer()
-    target = tokenizer.encode_questions(answers)
-    return (
-        {
-            "encoder_token_ids": tokenizer.encode_questions(questions),
-            "decoder_token_ids": target[:, :-1],
-        },
-        target[:, 1:],
-    )
-
-
 def time_steps(precision, xla, batch):
     """Median seconds of a step of each model, and of a matrix product."""
     import keras
@@ -132,22 +118,6 @@ def time_steps(precision, xla, batch):
     keras.backend.clear_session()
     gc.collect()
     return seconds
-
-
-def preset_trainer(preset, xla):
-    from tpt_keras.models import Transformer
-    from tpt_keras.training.transformer_trainer import TransformerTrainer
-
-    transformer = Transformer.from_preset(preset)
-    trainer = TransformerTrainer(transformer, global_clipnorm=CLIPNORM)
-    trainer.compile(adam(), jit_compile=xla)
-    return trainer
-
-
-def adam(**kwargs):
-    import keras
-
-    return keras.optimizers.Adam(1e-4, beta_2=0.995, epsilon=1e-8, **kwargs)
 
 
 def keras_hub_model(xla):

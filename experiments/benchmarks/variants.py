@@ -1,4 +1,4 @@
-"""Times a training step and decoding of every variant beside tp_transformer's.
+"""Times every variant beside tp_transformer.
 
     python -m experiments.benchmarks.variants --precision=mixed_bfloat16
 
@@ -16,9 +16,9 @@ from absl import flags
 
 from .. import _cli
 from ._compiled import compiled
+from ._steps import preset_trainer
+from ._steps import real_batch
 from ._timing import interleaved_medians
-from .train_step import preset_trainer
-from .train_step import real_batch
 
 FLAGS = flags.FLAGS
 
@@ -34,6 +34,9 @@ flags.DEFINE_list(
     ],
     "Names of presets.",
 )
+flags.DEFINE_integer("batch_size", 32, "Problems in the batch.")
+flags.DEFINE_integer("repeats", 7, "Timed steps and calls of each model.")
+flags.DEFINE_string("output", None, "JSON file for the results.")
 flags.DEFINE_string("precision", "mixed_bfloat16", "Dtype policy.")
 
 BASE = "tp_transformer"
