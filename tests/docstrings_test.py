@@ -8,6 +8,7 @@ import pytest
 
 import tpt_keras
 from tpt_keras import layers
+from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 
@@ -42,6 +43,7 @@ def test_examples_in_docstrings(name):
     module = importlib.import_module(name)
     names = {
         "keras": keras,
+        "SequenceToSequence": SequenceToSequence,
         "Transformer": Transformer,
         "TransformerConfig": TransformerConfig,
         **{

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
-from tpt_keras.models import Transformer
+from tpt_keras.models.build_model import build_model
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import model_folder
@@ -233,7 +233,7 @@ def make_trainer(model_config, config, options):
             ],
         )
     with remat:
-        transformer = Transformer(model_config, dtype=config.precision)
+        transformer = build_model(model_config, config.precision)
     trainer = TransformerTrainer(
         transformer,
         global_clipnorm=config.global_clipnorm,
