@@ -1,7 +1,9 @@
+from tpt_keras.models.attentional_lstm import AttentionalLSTM
+from tpt_keras.models.simple_lstm import SimpleLSTM
 from tpt_keras.models.transformer import Transformer
 
 # Every class of models; each takes its own configurations.
-MODELS = (Transformer,)
+MODELS = (Transformer, SimpleLSTM, AttentionalLSTM)
 
 
 def model_class(config):

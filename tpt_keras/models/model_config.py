@@ -38,6 +38,8 @@ class ModelConfig:
         UsageError: If a value is of a wrong type or makes no sense.
     """
 
+    # What a stored configuration calls itself; each subclass has its own.
+    KIND: typing.ClassVar = None
     # Fields that hold a size, and take none below one.
     SIZES: typing.ClassVar = ("max_question_length", "max_answer_length")
 
@@ -87,7 +89,7 @@ class ModelConfig:
             **overrides: Hyperparameters by name.
 
         Returns:
-            A `TransformerConfig`.
+            A configuration of the same class.
 
         Raises:
             UsageError: If a name is unknown, or a value makes no sense.

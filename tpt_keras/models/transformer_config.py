@@ -44,6 +44,7 @@ class TransformerConfig(ModelConfig):
         UsageError: If a value is of a wrong type or makes no sense.
     """
 
+    KIND: typing.ClassVar = "transformer"
     SIZES: typing.ClassVar = (
         "hidden_dim",
         "intermediate_dim",
