@@ -3,12 +3,11 @@ from keras import ops
 
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.projection import Projection
-from tpt_keras.models.lstm_config import LSTMConfig
-from tpt_keras.models.sequence_to_sequence import SequenceToSequence
+from tpt_keras.models.lstm_model import LSTMModel
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class AttentionalLSTM(SequenceToSequence):
+class AttentionalLSTM(LSTMModel):
     """An LSTM that writes the answer while it looks at the question.
 
     The attentional LSTM of Saxton et al., 2019 (section 4), with the
@@ -30,9 +29,8 @@ class AttentionalLSTM(SequenceToSequence):
       no maxout.
     - What is read is `m_j`, which they only score with, and not the encoder's
       output; and the LSTM starts at zero and not at a map of the encoder's
-      state. So its weights at the sizes of Saxton et al. are the 26 million
-      that they count: with W_q and v of their own, the encoder's whole output
-      would take 31 million.
+      state. At the sizes of Saxton et al. there are then as many weights as
+      they count, 26 million; Bahdanau's way would take 31 million.
 
     Blank steps before the answer, if any, read the question as well. Padding
     behind a question is skipped by the encoder and not attended to.
@@ -46,10 +44,8 @@ class AttentionalLSTM(SequenceToSequence):
         + 4 h (V + a + h + 1)   the LSTM
         + V (h + a + 1)         W_o, b_o
 
-    With 95 symbols these are 26,066,015. Where the paper is silent: the
-    kernels are initialised Xavier uniform, the biases zero, but for the forget
-    gates', which are one; dropout, if any, is that of `m_j` and of what the
-    logits are made of.
+    With 95 symbols these are 26,065,503. Dropout, if any, is that of `m_j`,
+    too.
 
     Args:
         config: An `LSTMConfig` with additive attention.
@@ -77,14 +73,11 @@ class AttentionalLSTM(SequenceToSequence):
     1
     """
 
-    config_class = LSTMConfig
-    changing_caches = ("states",)
-
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.forward_encoder = self._encoder("forward_encoder")
-        self.backward_encoder = self._encoder(
-            "backward_encoder", go_backwards=True
+        self.forward_encoder = self._lstm(config.encoder_dim, "forward_encoder")
+        self.backward_encoder = self._lstm(
+            config.encoder_dim, "backward_encoder", go_backwards=True
         )
         self.memory_dense = Projection(
             config.attention_dim, dtype=self.dtype_policy, name="memory"
@@ -100,32 +93,15 @@ class AttentionalLSTM(SequenceToSequence):
         )
         self.decoder_cell = keras.layers.LSTMCell(
             config.hidden_dim,
-            recurrent_initializer="glorot_uniform",  # as in `SimpleLSTM`
+            recurrent_initializer="glorot_uniform",  # as in `LSTMModel`
             dtype=self.dtype_policy,
             name="decoder_cell",
-        )
-        self.dropout_layer = keras.layers.Dropout(
-            config.dropout, dtype=self.dtype_policy
-        )
-        self.logits_dense = Projection(
-            config.vocabulary_size, dtype=self.dtype_policy, name="logits"
         )
         self.build()
 
     @classmethod
     def takes(cls, config):
         return super().takes(config) and config.attention == "additive"
-
-    def _encoder(self, name, **kwargs):
-        return keras.layers.LSTM(
-            self.config.encoder_dim,
-            recurrent_initializer="glorot_uniform",
-            return_sequences=True,
-            use_cudnn=False,  # as in `SimpleLSTM`
-            dtype=self.dtype_policy,
-            name=name,
-            **kwargs,
-        )
 
     def build(self, input_shape=None):
         # As of every model here, no weight depends on the input's shape.
@@ -229,17 +205,6 @@ class AttentionalLSTM(SequenceToSequence):
             ops.concatenate([x, read], axis=-1), list(states)
         )
         return ops.concatenate([hidden, read], axis=-1), tuple(states)
-
-    def _one_hot(self, token_ids):
-        return ops.one_hot(
-            ops.cast(token_ids, "int32"),
-            self.config.vocabulary_size,
-            dtype=self.compute_dtype,
-        )
-
-    def _logits(self, outputs, training=None):
-        outputs = self.dropout_layer(outputs, training=training)
-        return ops.cast(self.logits_dense(outputs), "float32")
 
 
 class _Reader:

@@ -51,3 +51,21 @@ class LSTMConfig(ModelConfig):
                 "thinking_steps must not be negative. Received: "
                 f"{self.thinking_steps}."
             )
+
+    def resized(self, width, more, **of_cells):
+        """This variant at another size, its parts in proportion.
+
+        Args:
+            width: Size of the hidden state.
+            more: What the hidden state has besides, for a finer choice.
+            **of_cells: What only a Transformer has.
+
+        Returns:
+            An `LSTMConfig`.
+        """
+        share = width / self.hidden_dim
+        return self.replace(
+            hidden_dim=width + more,
+            encoder_dim=max(1, round(share * self.encoder_dim)),
+            attention_dim=max(1, round(share * self.attention_dim)),
+        )

@@ -49,6 +49,11 @@ class ModelConfig:
     max_question_length: int = MAX_QUESTION_LENGTH
     max_answer_length: int = MAX_ANSWER_LENGTH
 
+    @property
+    def cell_names(self):
+        """Names of the layers that can be rematerialized, if any."""
+        return ()
+
     def __post_init__(self):
         self._set_types()
         if not self.vocabulary_size:

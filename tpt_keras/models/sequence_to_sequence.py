@@ -66,9 +66,9 @@ class SequenceToSequence(keras.Model):
         if not self.takes(config):
             name = type(self).__name__
             raise UsageError(
-                f"A {name} is made of a {self.config_class.__name__}, not of "
-                f"{config!r}. By the name of a preset it is made with "
-                f"{name}.from_preset(name)."
+                f"No {name} can be made of {config!r}. `build_model` makes the "
+                "model of any configuration; by the name of a preset it is "
+                f"made with {name}.from_preset(name)."
             )
         super().__init__(**kwargs)
         # Token ids may be floats (`keras.Input` has them so), which a dtype of

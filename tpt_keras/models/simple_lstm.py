@@ -2,13 +2,11 @@ import keras
 from keras import ops
 
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.layers.projection import Projection
-from tpt_keras.models.lstm_config import LSTMConfig
-from tpt_keras.models.sequence_to_sequence import SequenceToSequence
+from tpt_keras.models.lstm_model import LSTMModel
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class SimpleLSTM(SequenceToSequence):
+class SimpleLSTM(LSTMModel):
     """One LSTM that reads the question, thinks and writes the answer.
 
     The simple LSTM of Saxton et al., 2019 (section 4). Its inputs are one-hot
@@ -22,10 +20,6 @@ class SimpleLSTM(SequenceToSequence):
     With V symbols and h hidden units it has `4 h (V + h + 1) + V (h + 1)`
     weights; with the 95 symbols and 2,048 units of Saxton et al. these are
     17,758,303, their 18 million.
-
-    Where that paper is silent: the kernels are initialised Xavier uniform, the
-    biases zero, but for the forget gates', which are one; dropout, if any, is
-    that of the hidden state before its affine map.
 
     Args:
         config: An `LSTMConfig` without attention.
@@ -51,30 +45,9 @@ class SimpleLSTM(SequenceToSequence):
     1
     """
 
-    config_class = LSTMConfig
-    changing_caches = ("states",)
-
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        self.lstm = keras.layers.LSTM(
-            config.hidden_dim,
-            # An orthogonal matrix of this size takes seconds, and has no
-            # bfloat16.
-            recurrent_initializer="glorot_uniform",
-            return_sequences=True,
-            return_state=True,
-            # A graph with cuDNN's op, exported where there is a GPU, would run
-            # nowhere else; nor is it compiled by XLA.
-            use_cudnn=False,
-            dtype=self.dtype_policy,
-            name="lstm",
-        )
-        self.dropout_layer = keras.layers.Dropout(
-            config.dropout, dtype=self.dtype_policy
-        )
-        self.logits_dense = Projection(
-            config.vocabulary_size, dtype=self.dtype_policy, name="logits"
-        )
+        self.lstm = self._lstm(config.hidden_dim, "lstm", return_state=True)
         self.build()
 
     @classmethod
@@ -127,14 +100,3 @@ class SimpleLSTM(SequenceToSequence):
             self._one_hot(token_ids), list(cache["states"])
         )
         return self._logits(hidden), {**cache, "states": tuple(states)}
-
-    def _one_hot(self, token_ids):
-        return ops.one_hot(
-            ops.cast(token_ids, "int32"),
-            self.config.vocabulary_size,
-            dtype=self.compute_dtype,
-        )
-
-    def _logits(self, hidden, training=None):
-        hidden = self.dropout_layer(hidden, training=training)
-        return ops.cast(self.logits_dense(hidden), "float32")
