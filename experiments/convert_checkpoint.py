@@ -6,8 +6,6 @@ One of the authors' code, into a model's folder:
         --vocabulary=vocab.pt --model_dir=models/released
 """
 
-import dataclasses
-
 from absl import flags
 
 from tpt_keras.errors import UsageError
@@ -35,6 +33,7 @@ def main():
     if not FLAGS.model_dir:
         raise UsageError("--model_dir is missing: where shall the model go?")
     from tpt_keras.checkpoints import from_reference
+    from tpt_keras.models.stored_config import to_stored
     from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
     from tpt_keras.training import model_folder
 
@@ -45,7 +44,7 @@ def main():
     )
     config = {
         "checkpoint": FLAGS.checkpoint,
-        "model": dataclasses.asdict(model.config),
+        "model": to_stored(model.config),
     }
     model_folder.save_finished_model(model, FLAGS.model_dir, config)
     print(f"{FLAGS.model_dir}: {model.count_params():,} weights")

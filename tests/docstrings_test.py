@@ -8,6 +8,9 @@ import pytest
 
 import tpt_keras
 from tpt_keras import layers
+from tpt_keras.models import AttentionalLSTM
+from tpt_keras.models import SequenceToSequence
+from tpt_keras.models import SimpleLSTM
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 
@@ -42,6 +45,9 @@ def test_examples_in_docstrings(name):
     module = importlib.import_module(name)
     names = {
         "keras": keras,
+        "AttentionalLSTM": AttentionalLSTM,
+        "SequenceToSequence": SequenceToSequence,
+        "SimpleLSTM": SimpleLSTM,
         "Transformer": Transformer,
         "TransformerConfig": TransformerConfig,
         **{

@@ -11,6 +11,7 @@ __version__ = "0.3.0"
 _HOMES = {
     "CharacterTokenizer": "tpt_keras.tokenizers",
     "PRESETS": "tpt_keras.models",
+    "SequenceToSequence": "tpt_keras.models",
     "TPMultiHeadAttention": "tpt_keras.layers",
     "Transformer": "tpt_keras.models",
     "TransformerConfig": "tpt_keras.models",

@@ -14,6 +14,7 @@ from tpt_keras.checkpoints import save_reference
 from tpt_keras.checkpoints import to_reference
 from tpt_keras.checkpoints.reference_weights import ENCODER_CELL
 from tpt_keras.errors import UsageError
+from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import Transformer
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
@@ -187,6 +188,11 @@ class ToReferenceTest(parameterized.TestCase):
             model = small_model("tp_transformer", **{name: value})
             with self.assertRaisesRegex(UsageError, f"computes {name} "):
                 to_reference(model)
+
+    def test_refuses_what_is_no_transformer(self):
+        model = SequenceToSequence.from_preset("lstm", hidden_dim=4)
+        with self.assertRaisesRegex(UsageError, "computes no SimpleLSTM"):
+            to_reference(model)
 
     def test_names_weights_without_a_place(self):
         model = small_model("tp_transformer")

@@ -5,9 +5,13 @@ from tpt_keras.errors import UsageError
 from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import SCORES
 from tpt_keras.models import PRESETS
+from tpt_keras.models import LSTMConfig
+from tpt_keras.models import SimpleLSTM
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
+from tpt_keras.models import build_model
 from tpt_keras.models.count_weights import count_weights
+from tpt_keras.models.model_config import ModelConfig
 
 # What the released checkpoints hold, at their vocabulary of 73 symbols.
 RELEASED_COUNTS = {
@@ -65,10 +69,35 @@ def test_small_models_follow_the_formula(choices):
     assert len(model.trainable_weights) == len(model.weights)
 
 
+def test_the_baselines_are_of_the_size_of_saxton_et_al():
+    """Whose vocabulary has 95 symbols: 18 and 26 million weights."""
+    counts = {
+        name: count_weights(PRESETS[name].replace(vocabulary_size=95))
+        for name in ("lstm", "lstm_attention")
+    }
+    assert counts == {"lstm": 17_758_303, "lstm_attention": 26_065_503}
+
+
+@pytest.mark.slow
+def test_the_simple_lstm_has_the_weights_of_saxton_et_al():
+    model = SimpleLSTM.from_preset("lstm", vocabulary_size=95)
+    assert model.count_params() == 17_758_303
+
+
+@pytest.mark.parametrize("attention", ["none", "additive"])
+def test_small_lstms_follow_the_formula(attention):
+    config = LSTMConfig(
+        hidden_dim=6, attention=attention, encoder_dim=4, attention_dim=3
+    )
+    model = build_model(config)
+    assert model.count_params() == count_weights(config)
+    assert len(model.trainable_weights) == len(model.weights)
+
+
 def test_every_preset_is_a_valid_row():
     assert set(RELEASED_COUNTS) < set(PRESETS)
     for config in PRESETS.values():
-        assert isinstance(config, TransformerConfig)
+        assert isinstance(config, ModelConfig)
         assert config.vocabulary_size == 72
 
 

@@ -11,6 +11,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.models import XL_PRESETS
 from tpt_keras.models import TransformerXL
 from tpt_keras.models import TransformerXLConfig
+from tpt_keras.models.count_weights import count_weights
 
 CONFIG = TransformerXLConfig(
     vocabulary_size=7,
@@ -123,14 +124,14 @@ class TransformerXLTest(LayerTestCase):
         self.assertEqual(names.count("position_kernel"), CONFIG.num_layers)
         for binding in ("none", "hadamard"):
             model = make_model(binding=binding)
-            self.assertEqual(model.count_params(), model.config.count_weights())
+            self.assertEqual(model.count_params(), count_weights(model.config))
 
     @parameterized.parameters(
         ("transformer_xl_base", 41_055_436),
         ("transformer_xl_large", 277_231_820),
     )
     def test_the_papers_sizes(self, preset, count):
-        self.assertEqual(XL_PRESETS[preset].count_weights(), count)
+        self.assertEqual(count_weights(XL_PRESETS[preset]), count)
 
     @pytest.mark.slow
     def test_the_base_model_has_the_papers_size(self):

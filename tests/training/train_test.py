@@ -17,6 +17,7 @@ from tests.conftest import MODULE
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored_config import from_stored
 from tpt_keras.training import model_folder
 from tpt_keras.training import training_run
 from tpt_keras.training.finite_loss import FiniteLoss
@@ -150,7 +151,7 @@ def test_the_configuration_beside_the_model(
 ):
     config = json.loads((uninterrupted.model_dir / "config.json").read_text())
     assert config["preset"] == "tp_transformer_tiny"
-    model_config = type(dropout_config)(**config["model"])
+    model_config = from_stored(config["model"])
     assert model_config == dropout_config
     assert type(tiny_training)(**config["training"]) == tiny_training
 

@@ -105,6 +105,35 @@ def test_each_optimizer_has_its_own_rates(proposed):
         assert f"{other}_learning_rate" not in values
 
 
+def test_an_lstm_has_no_layers_and_heads():
+    space = SearchSpace(
+        variants=("tp_transformer", "lstm", "lstm_attention"),
+        num_layers=(1, 2),
+        filter_ratios=(1, 2),
+    )
+    seen = set()
+    for values, model, _ in proposals(space):
+        assert 190_000 <= count_weights(model) <= 200_000
+        has_cells = values["variant"] == "tp_transformer"
+        for name in ("num_layers", "num_heads", "filter_ratio"):
+            assert (name in values) == has_cells
+        seen.add(values["variant"])
+    assert seen == set(space.variants)
+
+
+def test_lstms_alone():
+    space = SearchSpace(variants=("lstm",), dropouts=(0.0,))
+    model, _ = space.propose(keras_tuner.HyperParameters(), TRAINING)
+    assert model == PRESETS["lstm"].replace(
+        **{
+            name: getattr(model, name)
+            for name in ("hidden_dim", "encoder_dim", "attention_dim")
+        }
+    )
+    with pytest.raises(UsageError, match="No lstm has 199999 to 200000"):
+        SearchSpace(variants=("lstm",), min_weights=199_999)
+
+
 def test_a_worker_gets_the_same():
     hp = keras_tuner.HyperParameters()
     EVERYTHING.propose(hp, TRAINING)

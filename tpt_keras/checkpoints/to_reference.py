@@ -8,6 +8,7 @@ from tpt_keras.checkpoints.reference_weights import SINUSOIDS
 from tpt_keras.checkpoints.reference_weights import reference_weights
 from tpt_keras.errors import UsageError
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
+from tpt_keras.models import Transformer
 
 # The one value that the released code has of these fields.
 FIXED = {
@@ -38,6 +39,11 @@ def to_reference(model):
     >>> state["encoder.layers.0.MHA.W_r.weight"].shape
     (128, 128)
     """
+    if not isinstance(model, Transformer):
+        raise UsageError(
+            f"The released code computes no {type(model).__name__}, but "
+            "Transformers alone."
+        )
     config = model.config
     for name, known in FIXED.items():
         if getattr(config, name) != known:

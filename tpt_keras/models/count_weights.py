@@ -1,15 +1,18 @@
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.scores import make_score
+from tpt_keras.models.lstm_config import LSTMConfig
+from tpt_keras.models.transformer_xl_config import TransformerXLConfig
 
 
 def count_weights(config):
     """How many weights a model has, without making it.
 
     Args:
-        config: A `TransformerConfig`.
+        config: A `ModelConfig`, such as a `TransformerConfig`, or a
+            `TransformerXLConfig`.
 
     Returns:
-        What `count_params()` of its `Transformer` gives.
+        What `count_params()` of the model gives.
 
     Example:
 
@@ -17,6 +20,34 @@ def count_weights(config):
     >>> count_weights(PRESETS["transformer"].replace(vocabulary_size=73))
     44188160
     """
+    if isinstance(config, LSTMConfig):
+        return _lstm_weights(config)
+    if isinstance(config, TransformerXLConfig):
+        return _transformer_xl_weights(config)
+    return _transformer_weights(config)
+
+
+def _lstm_weights(config):
+    """See the docstrings of `SimpleLSTM` and `AttentionalLSTM`."""
+    v, h = config.vocabulary_size, config.hidden_dim
+    if config.attention == "none":
+        return 4 * h * (v + h + 1) + v * (h + 1)
+    e, a = config.encoder_dim, config.attention_dim
+    encoder = 8 * e * (v + e + 1)
+    attention = (2 * e + 1) * a + h * a + a
+    return encoder + attention + 4 * h * (v + a + h + 1) + v * (h + a + 1)
+
+
+def _transformer_xl_weights(config):
+    d, f = config.hidden_dim, config.intermediate_dim
+    has_role = config.binding != "none"
+    # Query, key, value, output and distance maps, without biases.
+    cell = (5 + has_role) * d * d + (2 * d * f + f + d) + 2 * 2 * d
+    # All layers share the two biases of queries.
+    return config.vocabulary_size * (d + 1) + config.num_layers * cell + 2 * d
+
+
+def _transformer_weights(config):
     d, f = config.hidden_dim, config.intermediate_dim
     affine = d * d + d
     binding = make_binding(config.binding, config.binding_options)

@@ -8,7 +8,8 @@ import keras
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import command
-from tpt_keras.models.transformer import Transformer
+from tpt_keras.models.build_model import MODELS
+from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 
 MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
@@ -39,7 +40,7 @@ def load_model(model_dir, best=False):
             or not, in place of the last one.
 
     Returns:
-        A `Transformer`.
+        A `SequenceToSequence`, such as a `Transformer`.
 
     Raises:
         UsageError: If there is no such model in the folder, or a damaged one.
@@ -64,17 +65,20 @@ def load_model(model_dir, best=False):
     try:
         _check_whole(path)
         model = keras.models.load_model(
-            path, custom_objects={"Transformer": Transformer}, compile=False
+            path,
+            custom_objects={model.__name__: model for model in MODELS},
+            compile=False,
         )
     except _DAMAGE as error:
         raise UsageError(
             f"The model {str(path)!r} is damaged, or of another version "
             f"({_reason(error)}). {_way_out(path)}"
         ) from error
-    if not isinstance(model, Transformer):
+    if not isinstance(model, SequenceToSequence):
         raise UsageError(
             f"The file {str(path)!r} holds another model of Keras "
-            f"({type(model).__name__}), and no Transformer. {_way_out(path)}"
+            f"({type(model).__name__}), and none of {_names()}. "
+            f"{_way_out(path)}"
         )
     return model
 
@@ -94,6 +98,10 @@ def _reason(error):
     # Keras puts what it met behind its own opinion of it.
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[-1]
+
+
+def _names():
+    return ", ".join(model.__name__ for model in MODELS)
 
 
 def _way_out(path):

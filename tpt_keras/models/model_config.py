@@ -38,6 +38,8 @@ class ModelConfig:
         UsageError: If a value is of a wrong type or makes no sense.
     """
 
+    # What a stored configuration calls itself; each subclass has its own.
+    KIND: typing.ClassVar = None
     # Fields that hold a size, and take none below one.
     SIZES: typing.ClassVar = ("max_question_length", "max_answer_length")
 
@@ -46,6 +48,11 @@ class ModelConfig:
     vocabulary_size: int = 0
     max_question_length: int = MAX_QUESTION_LENGTH
     max_answer_length: int = MAX_ANSWER_LENGTH
+
+    @property
+    def cell_names(self):
+        """Names of the layers that can be rematerialized, if any."""
+        return ()
 
     def __post_init__(self):
         self._set_types()
@@ -87,7 +94,7 @@ class ModelConfig:
             **overrides: Hyperparameters by name.
 
         Returns:
-            A `TransformerConfig`.
+            A configuration of the same class.
 
         Raises:
             UsageError: If a name is unknown, or a value makes no sense.

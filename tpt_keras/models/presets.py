@@ -1,5 +1,6 @@
 """The named variants. A variant is a row of this table and nothing more."""
 
+from tpt_keras.models.lstm_config import LSTMConfig
 from tpt_keras.models.transformer_config import TransformerConfig
 
 PRESETS = {
@@ -35,6 +36,9 @@ PRESETS = {
     ),
     # Multi-linear attention (the Tensorized Transformer; Ma et al., 2019).
     "tp_transformer_multi_linear": TransformerConfig(attention="multi_linear"),
+    # The baselines of Saxton et al. (2019), who made the data.
+    "lstm": LSTMConfig(),
+    "lstm_attention": LSTMConfig(attention="additive", thinking_steps=0),
     # For the demo and for tests: learns place_value in minutes on two cores.
     "tp_transformer_tiny": TransformerConfig(
         hidden_dim=128, intermediate_dim=256, num_heads=4, num_layers=2

@@ -7,11 +7,11 @@ def same_model(model, dtype):
     """Builds a model again, with the same weights, and not compiled.
 
     Args:
-        model: A `Transformer`.
+        model: A `SequenceToSequence`.
         dtype: The dtype, or its policy, of the new one.
 
     Returns:
-        A `Transformer`.
+        A `SequenceToSequence`.
 
     Raises:
         UsageError: If the model was quantized, or LoRA is enabled in it: a new

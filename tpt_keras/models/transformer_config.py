@@ -1,4 +1,5 @@
 import dataclasses
+import math
 import typing
 
 from tpt_keras.errors import UsageError
@@ -44,6 +45,7 @@ class TransformerConfig(ModelConfig):
         UsageError: If a value is of a wrong type or makes no sense.
     """
 
+    KIND: typing.ClassVar = "transformer"
     SIZES: typing.ClassVar = (
         "hidden_dim",
         "intermediate_dim",
@@ -67,6 +69,38 @@ class TransformerConfig(ModelConfig):
     positions: str = "sinusoidal"
     layer_norm_epsilon: float = 1e-5
     initialization: str = "paper"
+
+    @property
+    def cell_names(self):
+        return tuple(
+            f"{kind}_cell_{index}"
+            for kind in ("encoder", "decoder")
+            for index in range(self.num_layers)
+        )
+
+    def resized(self, width, more, num_layers, num_heads, filter_ratio=None):
+        """This variant at another size.
+
+        Args:
+            width: Size of a head.
+            more: What the filter has besides its share.
+            num_layers: See the field.
+            num_heads: See the field.
+            filter_ratio: The filter's size as a share of the hidden size.
+                Defaults to the variant's own.
+
+        Returns:
+            A `TransformerConfig`.
+        """
+        if filter_ratio is None:
+            filter_ratio = self.intermediate_dim / self.hidden_dim
+        hidden_dim = width * num_heads
+        return self.replace(
+            hidden_dim=hidden_dim,
+            intermediate_dim=math.ceil(filter_ratio * hidden_dim) + more,
+            num_heads=num_heads,
+            num_layers=num_layers,
+        )
 
     def __post_init__(self):
         super().__post_init__()

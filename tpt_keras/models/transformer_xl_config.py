@@ -72,15 +72,6 @@ class TransformerXLConfig:
         check_names("hyperparameter", overrides, known)
         return dataclasses.replace(self, **overrides)
 
-    def count_weights(self):
-        """How many weights a model has, without making it."""
-        d, f = self.hidden_dim, self.intermediate_dim
-        has_role = self.binding != "none"
-        # Query, key, value, output and distance maps, without biases.
-        cell = (5 + has_role) * d * d + (2 * d * f + f + d) + 2 * 2 * d
-        # All layers share the two biases of queries.
-        return self.vocabulary_size * (d + 1) + self.num_layers * cell + 2 * d
-
 
 # The paper's models of characters, at the 204 symbols of enwik8.
 XL_PRESETS = {

@@ -140,7 +140,7 @@ def save_finished_model(model, model_dir, config):
     The model alone: what the optimizer keeps is in the checkpoints.
 
     Args:
-        model: A `Transformer`.
+        model: A `SequenceToSequence`.
         model_dir: The folder; made where it is not there.
         config: Dict of the resolved configuration.
     """
@@ -152,7 +152,7 @@ def save_best_model(model, model_dir):
     """Saves the model that is the best so far, in place of the last one.
 
     Args:
-        model: A `Transformer`.
+        model: A `SequenceToSequence`.
         model_dir: The folder.
     """
     _save(model, pathlib.Path(model_dir) / BEST_MODEL_FILE)

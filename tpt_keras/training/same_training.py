@@ -4,10 +4,9 @@ import dataclasses
 import json
 
 from tpt_keras.errors import UsageError
-from tpt_keras.models.transformer_config import TransformerConfig
+from tpt_keras.models.stored_config import KINDS
+from tpt_keras.models.stored_config import kind_of
 from tpt_keras.training.training_config import TrainingConfig
-
-_SECTIONS = {"model": TransformerConfig, "training": TrainingConfig}
 
 
 def check_same_training(model_dir, old, new):
@@ -79,18 +78,31 @@ def _complete(config):
     Less the data's fingerprints, which are compared by themselves.
     """
     completed = {key: config[key] for key in config if key != "data"}
-    for section, config_class in _SECTIONS.items():
-        if section in config:
-            defaults = {
-                field.name: field.default
-                for field in dataclasses.fields(config_class)
-                if field.default is not dataclasses.MISSING
-            }
-            completed[section] = {
-                **json.loads(json.dumps(defaults)),
-                **config[section],
-            }
+    if "model" in config:
+        kind = kind_of(config["model"])
+        completed["model"] = {
+            "kind": kind,
+            **_defaults(KINDS.get(kind)),
+            **config["model"],
+        }
+    if "training" in config:
+        completed["training"] = {
+            **_defaults(TrainingConfig),
+            **config["training"],
+        }
     return completed
+
+
+def _defaults(config_class):
+    """Fields' defaults, of JSON's types; none of a class that is not known."""
+    if config_class is None:
+        return {}
+    defaults = {
+        field.name: field.default
+        for field in dataclasses.fields(config_class)
+        if field.default is not dataclasses.MISSING
+    }
+    return json.loads(json.dumps(defaults))
 
 
 def differences(old, new, prefix=""):

@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
-from tpt_keras.models import Transformer
+from tpt_keras.models.build_model import build_model
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored_config import to_stored
 from tpt_keras.training import model_folder
 from tpt_keras.training.distribution import is_chief
 from tpt_keras.training.metrics_log import read_metrics
@@ -49,7 +50,7 @@ def train(
     """Trains a model, or goes on where a training of the same folder was.
 
     Args:
-        model_config: A `TransformerConfig`.
+        model_config: A `ModelConfig`, such as a `TransformerConfig`.
         config: A `TrainingConfig`.
         model_dir: Folder for everything that the training leaves.
         preset: Name of the preset that `model_config` comes from, for the
@@ -94,7 +95,7 @@ def train(
     training, validation = training_batches(sources, model_config, config)
     record = {
         "preset": preset,
-        "model": dataclasses.asdict(model_config),
+        "model": to_stored(model_config),
         "training": dataclasses.asdict(config),
         "data": data_fingerprints(sources),
     }
@@ -162,6 +163,13 @@ def _initial_weights(model_config, config, model_dir):
     folder = pathlib.Path(config.init_from)
     best = (folder / BEST_MODEL_FILE).is_file()
     model = load_model(folder, best)
+    if type(model.config) is not type(model_config):
+        raise UsageError(
+            f"The model in --init_from={folder} is of a "
+            f"{type(model.config).__name__}, and a "
+            f"{type(model_config).__name__} is asked for. Take the same "
+            "--preset, or another model."
+        )
     differences = [
         f"{name}: {getattr(model.config, name)} there, "
         f"{getattr(model_config, name)} here"
@@ -198,6 +206,11 @@ def _check_options(model_config, config, options, strategy):
                 f"multiples of the {options.steps_per_execution} "
                 "steps_per_execution."
             )
+    if options.rematerialize and not model_config.cell_names:
+        raise UsageError(
+            "rematerialize computes a Transformer's cells again, which an "
+            f"{type(model_config).__name__} has none of. Leave it out."
+        )
     if options.rematerialize and model_config.dropout:
         raise UsageError(
             "rematerialize needs a dropout of 0: computed again, dropout "
@@ -215,7 +228,7 @@ def make_trainer(model_config, config, options):
     """A new model, ready to be trained.
 
     Args:
-        model_config: A `TransformerConfig`.
+        model_config: A `ModelConfig`, such as a `TransformerConfig`.
         config: A `TrainingConfig`.
         options: A `RunOptions`.
 
@@ -226,14 +239,10 @@ def make_trainer(model_config, config, options):
     if options.rematerialize:
         remat = keras.RematScope(
             mode="list_of_layers",
-            layer_names=[
-                f"{kind}_cell_{index}"
-                for kind in ("encoder", "decoder")
-                for index in range(model_config.num_layers)
-            ],
+            layer_names=list(model_config.cell_names),
         )
     with remat:
-        transformer = Transformer(model_config, dtype=config.precision)
+        transformer = build_model(model_config, config.precision)
     trainer = TransformerTrainer(
         transformer,
         global_clipnorm=config.global_clipnorm,

@@ -39,7 +39,7 @@ def training_batches(sources, model_config, config):
 
     Args:
         sources: What `training_sources` gave.
-        model_config: A `TransformerConfig`.
+        model_config: A `ModelConfig`, such as a `TransformerConfig`.
         config: A `TrainingConfig`.
 
     Returns:

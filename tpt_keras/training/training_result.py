@@ -11,7 +11,7 @@ class TrainingResult:
     """What a training has reached.
 
     Attributes:
-        model: The trained `Transformer`.
+        model: The trained `SequenceToSequence`.
         history: The rows of `metrics.jsonl`, dicts with `step`; see
             `MetricsLog`.
     """

@@ -13,7 +13,7 @@ else:
 
 
 class TransformerTrainer(Steps, keras.Model):
-    """Trains and evaluates a `Transformer` with `fit` and `evaluate`.
+    """Trains and evaluates a `SequenceToSequence` with `fit` and `evaluate`.
 
     The loss is the mean over all non-padding target tokens of the global
     batch, whatever replica and micro-batch they fall on: sums are divided by
@@ -27,8 +27,8 @@ class TransformerTrainer(Steps, keras.Model):
     loss is divided by the weights' sum, so that their scale does not matter.
 
     Args:
-        transformer: A `Transformer`, made under the strategy's scope where
-            there is one.
+        transformer: A `SequenceToSequence`, made under the strategy's scope
+            where there is one.
         global_clipnorm: Norm that the whole gradient is clipped at. Defaults
             to none.
         gradient_accumulation_steps: Micro-batches that every batch is cut

@@ -3,6 +3,7 @@
 import dataclasses
 
 from tpt_keras.models.presets import PRESETS
+from tpt_keras.models.stored_config import to_stored
 from tpt_keras.training.training_config import TrainingConfig
 
 
@@ -16,11 +17,11 @@ def flagfile(config):
     Returns:
         Text, a flag in each line: those that are not the default.
     """
-    preset = dataclasses.asdict(PRESETS[config["preset"]])
+    preset = to_stored(PRESETS[config["preset"]])
     hparams = ",".join(
         f"{name}={value}"
         for name, value in config["model"].items()
-        if name != "vocabulary" and value != preset[name]
+        if name not in ("kind", "vocabulary") and value != preset[name]
     )
     defaults = {
         field.name: field.default

@@ -3,7 +3,7 @@
 import pathlib
 
 from tpt_keras.models.count_weights import count_weights
-from tpt_keras.models.transformer_config import TransformerConfig
+from tpt_keras.models.stored_config import from_stored
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.model_folder import CONFIG_FILE
 from tpt_keras.training.model_folder import read_config
@@ -93,10 +93,11 @@ def _size(model_dir):
     """The size of a trial's model, where there is one already."""
     if not (model_dir / CONFIG_FILE).exists():
         return dict.fromkeys(("hidden_dim", "intermediate_dim", "weights"))
-    model = TransformerConfig(**read_config(model_dir)["model"])
+    model = from_stored(read_config(model_dir)["model"])
     return {
         "hidden_dim": model.hidden_dim,
-        "intermediate_dim": model.intermediate_dim,
+        # An LSTM has none.
+        "intermediate_dim": getattr(model, "intermediate_dim", None),
         "weights": count_weights(model),
     }
 

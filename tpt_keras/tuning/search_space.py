@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -17,11 +18,11 @@ SEARCHED = ("optimizer", "learning_rate", "schedule", "warmup_steps")
 class SearchSpace:
     """What a search chooses from.
 
-    All proposals are of one size. A proposal names a variant, its layers and
-    its heads; the widest model within `max_weights` follows from them, and its
-    filter takes what is left, so that they differ by less than a percent. That
-    every combination has such a model is checked here, before anything is
-    trained.
+    All proposals are of one size. A proposal names a variant and, where it has
+    them, its layers and its heads; the widest model within `max_weights`
+    follows from them, and a Transformer's filter (of an LSTM, its hidden state)
+    takes what is left, so that they differ by less than a percent. That every
+    combination has such a model is checked here, before anything is trained.
 
     Args:
         variants: Names of presets: how queries meet keys, what is bound to
@@ -141,21 +142,36 @@ class SearchSpace:
             training: The `TrainingConfig` of everything that is not searched.
 
         Returns:
-            A `TransformerConfig` and a `TrainingConfig`.
+            A `ModelConfig` and a `TrainingConfig`.
         """
         variant = _choice(hp, "variant", self.variants)
-        num_layers = _choice(hp, "num_layers", self.num_layers)
-        num_heads = _choice(hp, "num_heads", self.num_heads)
-        ratio = None
-        if self.filter_ratios:
-            ratio = _choice(hp, "filter_ratio", self.filter_ratios)
+        cells = self._propose_cells(hp)
         dropout = _choice(hp, "dropout", self.dropouts)
-        model = self._model(variant, num_layers, num_heads, ratio)
+        model = self._model(variant, *cells)
         return model.replace(dropout=dropout), dataclasses.replace(
             training,
             **self._propose_rate(hp),
             **self._propose_schedule(hp, training.train_steps),
         )
+
+    def _propose_cells(self, hp):
+        """The layers, the heads and the filter, of variants that have them."""
+        from tpt_keras.models.presets import PRESETS
+
+        of_cells = [name for name in self.variants if PRESETS[name].cell_names]
+        if not of_cells:
+            return ()
+        scope = contextlib.nullcontext()
+        if len(of_cells) < len(self.variants):
+            scope = hp.conditional_scope("variant", of_cells)
+        with scope:
+            return (
+                _choice(hp, "num_layers", self.num_layers),
+                _choice(hp, "num_heads", self.num_heads),
+                _choice(hp, "filter_ratio", self.filter_ratios)
+                if self.filter_ratios
+                else None,
+            )
 
     def _propose_rate(self, hp):
         """The optimizer, with a learning rate of its own."""
@@ -184,7 +200,9 @@ class SearchSpace:
         warmup_steps = int(share * train_steps)
         return {"schedule": schedule, "warmup_steps": warmup_steps}
 
-    def _model(self, variant, num_layers, num_heads, filter_ratio=None):
+    def _model(
+        self, variant, num_layers=None, num_heads=None, filter_ratio=None
+    ):
         """The largest model of a combination that has at most `max_weights`.
 
         Raises:
@@ -194,17 +212,14 @@ class SearchSpace:
         from tpt_keras.models.presets import PRESETS
 
         preset = PRESETS[variant]
-        if filter_ratio is None:
-            filter_ratio = preset.intermediate_dim / preset.hidden_dim
 
         def config(width, more=0):
-            # `width` is a head's size; `more` what the filter has besides.
-            hidden_dim = width * num_heads
-            return preset.replace(
-                hidden_dim=hidden_dim,
-                intermediate_dim=math.ceil(filter_ratio * hidden_dim) + more,
-                num_heads=num_heads,
+            return preset.resized(
+                width,
+                more,
                 num_layers=num_layers,
+                num_heads=num_heads,
+                filter_ratio=filter_ratio,
             )
 
         def fits(*sizes):
@@ -216,8 +231,9 @@ class SearchSpace:
             found = config(width, more)
             if count_weights(found) >= self.min_weights:
                 return found
+        of_cells = f"of {num_layers} layers and {num_heads} heads "
         raise UsageError(
-            f"No {variant} of {num_layers} layers and {num_heads} heads has "
+            f"No {variant} {of_cells if preset.cell_names else ''}has "
             f"{self.min_weights} to {self.max_weights} weights: raise "
             "--max_weights, lower --min_weights, or leave these layers or "
             "heads out."

@@ -17,7 +17,7 @@ from tests.serving.served import signature_defs
 from tpt_keras.errors import UsageError
 from tpt_keras.files import LOCK_FILE
 from tpt_keras.files import folder_lock
-from tpt_keras.models import TransformerConfig
+from tpt_keras.models.stored_config import from_stored
 from tpt_keras.serving.checksums import CHECKSUMS_ASSET
 from tpt_keras.serving.export import check_graph
 from tpt_keras.serving.export import export
@@ -341,7 +341,7 @@ def test_what_a_version_holds(version, untrained_model):
         "variables",
     }
     config = json.loads((version / CONFIG_ASSET).read_text())
-    assert TransformerConfig(**config) == untrained_model.config
+    assert from_stored(config) == untrained_model.config
 
 
 def test_the_warm_up_requests_are_there(version):

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import math
 import pathlib
@@ -11,6 +10,7 @@ from tpt_keras.errors import disk_fault
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_folder
 from tpt_keras.models.same_model import same_model
+from tpt_keras.models.stored_config import to_stored
 from tpt_keras.serving.checksums import write_checksums
 from tpt_keras.serving.export.check_graph import check_graph
 from tpt_keras.serving.export.question_answering import QuestionAnswering
@@ -43,7 +43,7 @@ def export(
     - `token_ids`: `encoder_token_ids` and `decoder_token_ids` to `logits`.
 
     Args:
-        model: A `Transformer`.
+        model: A `SequenceToSequence`.
         export_dir: Folder of the model's versions.
         max_answer_length: Longest answer given, in characters. Defaults to the
             model's.
@@ -109,7 +109,7 @@ def _write_version(model, answering, export_dir):
         check_graph(partial)
         config_path = partial / CONFIG_ASSET
         config_path.parent.mkdir()
-        config = dataclasses.asdict(model.config)
+        config = to_stored(model.config)
         config_path.write_text(json.dumps(config, indent=2))
         write_warmup_requests(partial)
         write_checksums(partial)

@@ -14,7 +14,7 @@ class QuestionAnswering(tf.Module):
     TF Serving put into the same batch.
 
     Args:
-        model: A `Transformer`.
+        model: A `SequenceToSequence`.
         max_answer_length: Longest answer given, in characters. Defaults to the
             model's.
         beam_width: Number of answers to follow; `1` is greedy search.

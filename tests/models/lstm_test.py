@@ -1,0 +1,293 @@
+"""The LSTM baselines: `SimpleLSTM` and `AttentionalLSTM`."""
+
+import tempfile
+
+import keras
+import numpy as np
+import pytest
+from absl.testing import parameterized
+from keras import ops
+
+from tests.decoding.compiled import compiled
+from tests.layer_test_case import LayerTestCase
+from tests.models.transformer_test import VOCABULARY
+from tests.models.transformer_test import logits
+from tests.models.transformer_test import uncached_beam_search
+from tests.models.transformer_test import uncached_greedy
+from tpt_keras.models import PRESETS
+from tpt_keras.models import SequenceToSequence
+from tpt_keras.models import build_model
+from tpt_keras.models.same_model import same_model
+
+TINY = {
+    "hidden_dim": 8,
+    "encoder_dim": 4,
+    "attention_dim": 5,
+    "vocabulary": VOCABULARY,
+    "max_question_length": 9,
+    "max_answer_length": 5,
+}
+CONFIGS = (
+    PRESETS["lstm"].replace(**TINY, thinking_steps=3),
+    PRESETS["lstm_attention"].replace(**TINY),
+    # What neither row has.
+    PRESETS["lstm"].replace(**TINY, thinking_steps=0),
+    PRESETS["lstm_attention"].replace(**TINY, thinking_steps=2),
+)
+BOTH = parameterized.parameters(CONFIGS[0], CONFIGS[1])
+QUESTIONS = ["1+2", "0", "33+21+0+1", "3+3+3"]
+
+
+def make_model(config, seed=5, dtype=None, **overrides):
+    """A model whose weights are the same on every backend."""
+    model = build_model(config.replace(**overrides), dtype)
+    rng = np.random.default_rng(seed)
+    for weight in model.weights:
+        # So large that answers differ.
+        weight.assign(2.0 * rng.normal(size=weight.shape))
+    return model
+
+
+def numbers(weights):
+    """float64 arrays."""
+    return [ops.convert_to_numpy(w).astype("float64") for w in weights]
+
+
+def one_hot(token_ids):
+    return np.eye(len(VOCABULARY))[token_ids]
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def lstm_step(x, states, weights):
+    """Hochreiter and Schmidhuber's LSTM, with Keras's order of the gates."""
+    kernel, recurrent_kernel, bias = weights
+    h, c = states
+    i, f, g, o = np.split(x @ kernel + h @ recurrent_kernel + bias, 4, axis=-1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def run_lstm(inputs, states, weights):
+    hidden = []
+    for x in inputs:
+        states = lstm_step(x, states, weights)
+        hidden.append(states[0])
+    return np.array(hidden), states
+
+
+def simple_lstm(model, question, answer):
+    """The logits of one row without padding, as the docstring has them."""
+    kernel, bias = numbers(model.logits_dense.weights)
+    inputs = np.concatenate(
+        [
+            one_hot(question),
+            np.zeros((model.config.thinking_steps, len(VOCABULARY))),
+            one_hot(answer),
+        ]
+    )
+    zeros = np.zeros(model.config.hidden_dim)
+    hidden, _ = run_lstm(inputs, (zeros, zeros), numbers(model.lstm.weights))
+    return hidden[-len(answer) :] @ kernel + bias
+
+
+def attentional_lstm(model, question, answer):
+    """The logits of one row without padding, as the docstring has them."""
+    x = one_hot(question)
+    zeros = np.zeros(model.config.encoder_dim)
+    forward, _ = run_lstm(
+        x, (zeros, zeros), numbers(model.forward_encoder.weights)
+    )
+    backward, _ = run_lstm(
+        x[::-1], (zeros, zeros), numbers(model.backward_encoder.weights)
+    )
+    kernel, bias = numbers(model.memory_dense.weights)
+    memory = np.concatenate([forward, backward[::-1]], axis=-1) @ kernel + bias
+    [query] = numbers(model.query_dense.weights)
+    [vector] = numbers(model.attention.weights)
+    weights = numbers(model.decoder_cell.weights)
+    kernel, bias = numbers(model.logits_dense.weights)
+    states = 2 * [np.zeros(model.config.hidden_dim)]
+    blanks = np.zeros((model.config.thinking_steps, len(VOCABULARY)))
+    rows = []
+    for y in np.concatenate([blanks, one_hot(answer)]):
+        scores = np.exp(np.tanh(states[0] @ query + memory) @ vector)
+        read = scores / scores.sum() @ memory
+        states = lstm_step(np.concatenate([y, read]), states, weights)
+        rows.append(np.concatenate([states[0], read]) @ kernel + bias)
+    return np.array(rows)[-len(answer) :]
+
+
+class LSTMTest(LayerTestCase):
+    @parameterized.parameters(*CONFIGS)
+    def test_computes_what_its_docstring_says(self, config):
+        model = make_model(config)
+        reference = {"none": simple_lstm, "additive": attentional_lstm}
+        question, answer = [1, 5, 3, 6, 2], [1, 4, 5]
+        inputs = {
+            "encoder_token_ids": np.array([question]),
+            "decoder_token_ids": np.array([answer]),
+        }
+        self.assert_all_close(
+            logits(model, inputs)[0],
+            reference[config.attention](model, question, answer),
+            atol=1e-4,
+        )
+
+    @BOTH
+    def test_padding_changes_nothing(self, config):
+        model = make_model(config)
+        ids = np.array([[1, 5, 3, 6, 2, 0], [1, 7, 2, 0, 0, 0]])
+        answers = np.array([[1, 7, 2, 0], [1, 4, 5, 6]])
+        inputs = {"encoder_token_ids": ids, "decoder_token_ids": answers}
+        together = logits(model, inputs)
+        self.assertEqual(together.dtype, "float32")
+        wider = np.pad(ids, ((0, 0), (0, 4)))
+        self.assert_all_close(
+            logits(model, {**inputs, "encoder_token_ids": wider}), together
+        )
+        alone = {
+            "encoder_token_ids": ids[1:, :3],
+            "decoder_token_ids": answers[1:],
+        }
+        self.assert_all_close(logits(model, alone), together[1:])
+
+    @BOTH
+    def test_cached_equals_uncached(self, config):
+        model = make_model(config)
+        ids = model.tokenizer.encode_questions(QUESTIONS)
+        found = ops.convert_to_numpy(model.generate(ids))
+        self.assert_all_equal(found, uncached_greedy(model, ids, 5))
+        self.assertGreater(len({tuple(row) for row in found}), 1)
+
+    @BOTH
+    def test_beams_are_those_of_the_uncached(self, config):
+        model = make_model(config)
+        ids = model.tokenizer.encode_questions(QUESTIONS)
+        search = compiled(
+            lambda ids: model.search(ids, 4, beam_width=3), [None, None]
+        )
+        found = search(ids)
+        expected = uncached_beam_search(model, ids, 4, beam_width=3)
+        self.assert_all_equal(found["token_ids"], expected["token_ids"])
+        self.assert_all_close(
+            found["log_probs"], expected["log_probs"], atol=1e-4
+        )
+
+    def test_answers_strings(self):
+        model = make_model(CONFIGS[1])
+        ids = model.tokenizer.encode_questions(QUESTIONS)
+        answers = model.solve(QUESTIONS)
+        self.assertEqual(
+            answers,
+            [model.tokenizer.decode(row) for row in model.generate(ids)],
+        )
+        self.assertEqual(model.solve(QUESTIONS[2:], 1), answers[2:])
+
+    @BOTH
+    def test_learns(self, config):
+        model = make_model(config, dropout=0.2)
+        ids = model.tokenizer.encode_questions(QUESTIONS)
+        inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
+        before = numbers(model.trainable_weights)
+        model.compile(
+            "adam",
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            jit_compile=False,
+            run_eagerly=True,  # compiling takes longer than one step
+        )
+        model.fit(inputs, ids, batch_size=4, verbose=0)
+        for weight, old in zip(model.trainable_weights, before):
+            self.assertTrue(
+                np.any(ops.convert_to_numpy(weight) != old), weight.path
+            )
+
+    @BOTH
+    def test_dropout_is_of_training_alone(self, config):
+        model = make_model(config, dropout=0.5)
+        ids = model.tokenizer.encode_questions(QUESTIONS)
+        inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
+        self.assert_all_equal(logits(model, inputs), logits(model, inputs))
+        trained = ops.convert_to_numpy(model(inputs, training=True))
+        self.assertTrue(np.any(trained != logits(model, inputs)))
+
+    @BOTH
+    def test_is_saved(self, config):
+        model = make_model(config)
+        ids = model.tokenizer.encode_questions(QUESTIONS)
+        inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(f"{folder}/model.keras")
+            loaded = keras.saving.load_model(f"{folder}/model.keras")
+        self.assertIs(type(loaded), type(model))
+        self.assertEqual(loaded.config, config)
+        self.assert_all_equal(loaded(inputs), model(inputs))
+
+    @parameterized.parameters(
+        (CONFIGS[0], "mixed_bfloat16"), (CONFIGS[1], "bfloat16")
+    )
+    def test_in_few_bits(self, config, dtype):
+        model = make_model(config)
+        # Large weights, which the others are, amplify rounding.
+        for weight in model.weights:
+            weight.assign(weight * 0.05)
+        ids = model.tokenizer.encode_questions(QUESTIONS)
+        inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
+        other = same_model(model, dtype)
+        self.assertEqual(other.compute_dtype, "bfloat16")
+        found = other(inputs)
+        self.assertEqual(
+            keras.backend.standardize_dtype(found.dtype), "float32"
+        )
+        self.assert_all_close(found, model(inputs), atol=0.02, rtol=0.0)
+        cache = other.init_cache(ids, 3)
+        step, _ = other.decode_step(ids[:, 0], cache, 0)
+        self.assert_all_close(step, found[:, 0], atol=0.02, rtol=0.0)
+
+    @BOTH
+    @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+    def test_is_quantized(self, config):
+        model = make_model(config)
+        model.quantize("int8")
+        self.assertEqual(model.logits_dense.quantization_mode, "int8")
+        answers = model.solve(QUESTIONS)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(f"{folder}/model.keras")
+            loaded = keras.saving.load_model(f"{folder}/model.keras")
+        self.assertEqual(loaded.solve(QUESTIONS), answers)
+
+    @parameterized.parameters("lstm", "lstm_attention")
+    def test_a_preset_is_made_by_its_name(self, preset):
+        model = SequenceToSequence.from_preset(
+            preset, hidden_dim=8, encoder_dim=4, attention_dim=4
+        )
+        self.assertEqual(model.config.vocabulary_size, 72)
+        again = type(model).from_preset(preset, hidden_dim=4)
+        self.assertIs(type(again), type(model))
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="needs SavedModel"
+)
+@pytest.mark.parametrize(
+    "config",
+    [CONFIGS[0], pytest.param(CONFIGS[1], marks=pytest.mark.slow)],
+)
+def test_is_exported(tmp_path, config):
+    from tpt_keras.serving import SavedModel
+    from tpt_keras.serving.export import export
+
+    model = make_model(config)
+    # Refuses what a stock server could not run.
+    saved = SavedModel(export(model, tmp_path, beam_width=2))
+    best = model.search(
+        model.tokenizer.encode_questions(QUESTIONS), 5, beam_width=2
+    )
+    expected = [model.tokenizer.decode(row) for row in best["token_ids"][:, 0]]
+    assert [a.answer for a in saved.answer(QUESTIONS)] == expected
+    # Batches and lengths are free.
+    assert saved.answer(QUESTIONS[:1])[0].answer == expected[0]
+    assert saved.config["kind"] == "lstm"

@@ -1,0 +1,360 @@
+import dataclasses
+
+import keras
+from keras import ops
+
+from tpt_keras.decoding.beam_search import beam_search
+from tpt_keras.decoding.beam_search import penalty_divisor
+from tpt_keras.decoding.greedy_search import greedy_search
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
+from tpt_keras.errors import check_positive_integer
+from tpt_keras.layers.dtype_config import dtype_config
+from tpt_keras.models.presets import PRESETS
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+
+
+class SequenceToSequence(keras.Model):
+    """What every model from a question's tokens to an answer's has in common.
+
+    Training, evaluation, tuning, export and serving know a model by this
+    alone. A subclass names its configuration and defines:
+
+    - `call`, which gives the logits of whole answers at once;
+    - `encode`, which reads the questions;
+    - `init_cache` and `decode_step`, which give the same logits token by
+      token. What a step changes of the cache, the entries that
+      `changing_caches` names, is carried from step to step; all tensors in
+      the cache are `(batch, ...)`, for beams repeat and choose among rows.
+
+    It makes its weights when it is made, and is registered with Keras, so
+    that it can be loaded.
+
+    Args:
+        config: A configuration of the class `config_class`.
+        **kwargs: Keras's base model arguments.
+
+    Call arguments:
+        inputs: Dict of `encoder_token_ids` `(batch, source_length)`, the
+            question, and `decoder_token_ids` `(batch, target_length)`, the
+            answer, which starts with the start symbol. Both are padded at the
+            end. Integers of any dtype, floats too.
+        training: Whether to apply dropout.
+
+    Returns:
+        float32 logits `(batch, target_length, vocabulary_size)`: at every
+        position those of the token that follows it.
+
+    Raises:
+        UsageError: If `config` is something else, or its vocabulary is none.
+
+    Example:
+
+    >>> model = SequenceToSequence.from_preset("tp_transformer_tiny")
+    >>> type(model).__name__
+    'Transformer'
+    >>> len(model.solve(["What is 1 + 1?"]))
+    1
+    """
+
+    # The class of the configurations; each model has its own.
+    config_class = None
+    # The cache's entries that `decode_step` changes.
+    changing_caches = ()
+
+    def __init__(self, config, **kwargs):
+        if not self.takes(config):
+            name = type(self).__name__
+            raise UsageError(
+                f"No {name} can be made of {config!r}. `build_model` makes the "
+                "model of any configuration; by the name of a preset it is "
+                f"made with {name}.from_preset(name)."
+            )
+        super().__init__(**kwargs)
+        # Token ids may be floats (`keras.Input` has them so), which a dtype of
+        # few digits would round to others.
+        self.autocast = False
+        self.config = config
+        self.tokenizer = CharacterTokenizer(config.vocabulary)
+
+    @classmethod
+    def takes(cls, config):
+        """Whether a model of this class is made of `config`."""
+        return cls.config_class is not None and isinstance(
+            config, cls.config_class
+        )
+
+    @classmethod
+    def from_preset(cls, preset, dtype=None, **overrides):
+        """A new, untrained model of a named variant.
+
+        `SequenceToSequence.from_preset` makes any variant, as what it is; the
+        class of a model makes its own alone.
+
+        Args:
+            preset: Name of a row in `PRESETS`.
+            dtype: Dtype policy, for instance `"mixed_bfloat16"`. Defaults to
+                Keras's global policy.
+            **overrides: Fields of the preset's configuration to change.
+
+        Returns:
+            A model of this class.
+
+        Raises:
+            UsageError: If the preset or a field is unknown, if a field's value
+                makes no sense, or if the preset is of another class.
+        """
+        # What builds every model knows this class.
+        from tpt_keras.models.build_model import model_class
+
+        check_names("preset", [preset], PRESETS)
+        config = PRESETS[preset].replace(**overrides)
+        if cls.takes(config):
+            return cls(config, dtype=dtype)
+        found = model_class(config)
+        if not issubclass(found, cls):
+            raise UsageError(
+                f"The preset {preset!r} is no {cls.__name__}. It is made with "
+                f"{found.__name__}.from_preset, and any preset with "
+                "SequenceToSequence.from_preset."
+            )
+        return found(config, dtype=dtype)
+
+    def padding_mask(self, token_ids):
+        """Boolean tensor of the shape of `token_ids`, true at real tokens."""
+        return ops.not_equal(token_ids, self.tokenizer.pad_id)
+
+    def encode(self, encoder_token_ids, training=None):
+        """What the model makes of questions.
+
+        Args:
+            encoder_token_ids: Tensor `(batch, source_length)`.
+            training: Whether to apply dropout.
+
+        Returns:
+            Tensor or tensors `(batch, ...)`.
+        """
+        raise NotImplementedError
+
+    def init_cache(self, encoder_token_ids, max_length):
+        """Encodes questions and prepares to decode their answers.
+
+        Args:
+            encoder_token_ids: Tensor `(batch, source_length)`.
+            max_length: Most tokens to decode, an integer.
+
+        Returns:
+            Dict for `decode_step` of tensors `(batch, ...)`, nested in any
+            way.
+
+        Raises:
+            UsageError: If `max_length` is no positive integer.
+        """
+        raise NotImplementedError
+
+    def decode_step(self, token_ids, cache, cache_update_index):
+        """One step of decoding: the logits of the next token.
+
+        Args:
+            token_ids: The last tokens `(batch,)`.
+            cache: What `init_cache` or the last step returned.
+            cache_update_index: Position of `token_ids`, a scalar.
+
+        Returns:
+            float32 logits `(batch, vocabulary_size)` and the updated cache.
+        """
+        raise NotImplementedError
+
+    def generate(self, encoder_token_ids, max_length=None):
+        """Answers as token ids, decoded greedily.
+
+        Args:
+            encoder_token_ids: Tensor `(batch, source_length)`.
+            max_length: See `search`.
+
+        Returns:
+            int32 tensor `(batch, max_length)`, padded behind the end symbol.
+        """
+        return self.search(encoder_token_ids, max_length)["token_ids"][:, 0]
+
+    def search(
+        self,
+        encoder_token_ids,
+        max_length=None,
+        beam_width=1,
+        length_penalty=0.0,
+    ):
+        """The best answers that greedy or beam search finds.
+
+        Args:
+            encoder_token_ids: Tensor `(batch, source_length)`.
+            max_length: Most tokens to decode, those of an answer and of its end
+                symbol. Defaults to `config.max_answer_length`: an answer as
+                long as that is the longest, and needs no end.
+            beam_width: Number of answers to follow, and to return; `1` is
+                greedy search.
+            length_penalty: How much longer answers are preferred, see
+                `beam_search`.
+
+        Returns:
+            Dict, the best answer first: `token_ids`, int32 `(batch,
+            beam_width, max_length)`, padded behind the end symbol;
+            `log_probs`, those of these tokens (of the end symbol only where it
+            is among them), and `scores`, float32 `(batch, beam_width)`.
+
+        Raises:
+            UsageError: If `max_length` or `beam_width` is no positive integer,
+                or `length_penalty` no finite number.
+        """
+        check_positive_integer("beam_width", beam_width)
+        if max_length is None:
+            max_length = self.config.max_answer_length
+        cache = self.init_cache(encoder_token_ids, max_length)
+        # Every beam of a row reads the same question.
+        cache = keras.tree.map_structure(
+            lambda values: (
+                ops.repeat(values, beam_width, axis=0)
+                if beam_width > 1
+                else values
+            ),
+            cache,
+        )
+
+        def step(token_ids, changing, index):
+            # Only what changes is carried from step to step.
+            logits, new_cache = self.decode_step(
+                token_ids, {**cache, **changing}, index
+            )
+            return logits, {name: new_cache[name] for name in changing}
+
+        common = {
+            "step": step,
+            "cache": {name: cache[name] for name in self.changing_caches},
+            "batch_size": ops.shape(encoder_token_ids)[0],
+            "max_length": max_length,
+            "start_id": self.tokenizer.start_id,
+            "end_id": self.tokenizer.end_id,
+            "pad_id": self.tokenizer.pad_id,
+        }
+        if beam_width > 1:
+            return beam_search(
+                **common, beam_width=beam_width, length_penalty=length_penalty
+            )
+        token_ids, log_probs = greedy_search(**common)
+        log_probs = ops.expand_dims(log_probs, 1)
+        lengths = ops.sum(
+            ops.cast(self.padding_mask(token_ids), "int32"),
+            axis=-1,
+            keepdims=True,
+        )
+        return {
+            "token_ids": ops.expand_dims(token_ids, 1),
+            "log_probs": log_probs,
+            "scores": log_probs / penalty_divisor(lengths, length_penalty),
+        }
+
+    def solve(self, questions, batch_size=64):
+        """Answers questions.
+
+        Args:
+            questions: List of strings.
+            batch_size: Number of questions decoded together.
+
+        Returns:
+            List of as many strings.
+
+        Raises:
+            UsageError: If a question is empty or too long, or holds a
+                character that is not in the vocabulary, or if `batch_size` is
+                no positive integer.
+        """
+        if isinstance(questions, str):
+            raise TypeError("`questions` must be a list of strings.")
+        check_positive_integer("batch_size", batch_size)
+        answers = []
+        for start in range(0, len(questions), batch_size):
+            token_ids = self.tokenizer.encode_questions(
+                questions[start : start + batch_size],
+                max_length=self.config.max_question_length,
+            )
+            answers += map(
+                self.tokenizer.decode, self._generate_compiled(token_ids)
+            )
+        return answers
+
+    def _generate_compiled(self, token_ids):
+        """`generate` as a compiled function of arrays, on every backend."""
+        # LoRA and quantization exchange variables under what was compiled.
+        variables = tuple(map(id, self.variables))
+        if variables != getattr(self, "_generator_variables", None):
+            self._generator_variables = variables
+            # Kept as a bound method: Keras would track the generator itself,
+            # which holds this model, as one of this model's layers.
+            self._predict_generator = _Generator(self).predict_on_batch
+        return self._predict_generator(token_ids)
+
+    def export(
+        self,
+        filepath,
+        format="tf_saved_model",
+        verbose=None,
+        input_signature=None,
+        **kwargs,
+    ):
+        """Exports the forward pass, as every Keras model does.
+
+        Token ids to logits: the endpoint takes the dict that a call takes, of
+        any size. For an export from questions to answers, with its decoding
+        and what TF Serving needs, see `tpt_keras.serving.export`.
+
+        Args:
+            filepath: Folder, or file, to write.
+            format: See `keras.Model.export`.
+            verbose: See there.
+            input_signature: See there. Defaults to int32 token ids of any
+                batch size and lengths.
+            **kwargs: See there.
+
+        Example:
+
+        ```python
+        model.export("exported")
+        logits = tf.saved_model.load("exported").serve(
+            {"encoder_token_ids": questions, "decoder_token_ids": answers}
+        )
+        ```
+        """
+        if input_signature is None:
+            input_signature = [
+                {
+                    name: keras.InputSpec("int32", (None, None), name=name)
+                    for name in ("encoder_token_ids", "decoder_token_ids")
+                }
+            ]
+        super().export(filepath, format, verbose, input_signature, **kwargs)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "config": dataclasses.asdict(self.config),
+            "dtype": dtype_config(self),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        config["config"] = cls.config_class(**config["config"])
+        return cls(**config)
+
+
+class _Generator(keras.Model):
+    """`SequenceToSequence.generate` as a model, for Keras to compile it."""
+
+    def __init__(self, solver):
+        super().__init__(name="generator", dtype=solver.dtype_policy)
+        self.solver = solver
+        # XLA would compile anew for every length of question.
+        self.compile(jit_compile=keras.backend.backend() == "jax")
+
+    def call(self, encoder_token_ids):
+        return self.solver.generate(encoder_token_ids)
