@@ -163,6 +163,8 @@ def test_parse_overrides(text, expected):
         ("num_layers=two", "num_layers takes a value of type int.*'two'"),
         ("num_layers=2.5", "num_layers takes a value of type int.*'2.5'"),
         ("num_layers", "num_layers takes a value of type int.*''"),
+        ("num_layers.x=2", "num_layers has no options.*'num_layers.x=2'"),
+        ("attention_options=2", "attention_options has options.*dis"),
         ("dropout=much", "dropout takes a value of type float.*'much'"),
         ("bind_embeddings=1", "bind_embeddings takes .* bool.*'1'"),
     ],
@@ -170,3 +172,39 @@ def test_parse_overrides(text, expected):
 def test_overrides_that_make_no_sense(text, message):
     with pytest.raises(UsageError, match=message):
         TransformerConfig().parse_overrides(text)
+
+
+def test_options_of_a_choice():
+    config = TransformerConfig().replace(
+        **TransformerConfig().parse_overrides(
+            "attention=relative, attention_options.max_distance=8,"
+            "binding=tensor,binding_options.rank=4"
+        )
+    )
+    assert config.attention_options == {"max_distance": 8}
+    assert config.binding_options == {"rank": 4}
+    overrides = config.parse_overrides("attention_options.sliding_window=5")
+    assert overrides["attention_options"] == {
+        "max_distance": 8,
+        "sliding_window": 5,
+    }
+    assert config == TransformerConfig(**dataclasses.asdict(config))
+    assert hash(config) == hash(config.replace(binding_options={}))
+    assert config != config.replace(binding_options={})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"attention_options": {"rank": 2}}, "'dot_product' .*rank"),
+        ({"binding_options": {"rank": 2}}, "'hadamard' does not take .*rank"),
+        (
+            {"attention": "relative", "attention_options": {"max_distance": 0}},
+            "'relative' .*max_distance.*positive",
+        ),
+        ({"attention_options": [("rank", 2)]}, "type dict.*list"),
+    ],
+)
+def test_options_that_make_no_sense(values, message):
+    with pytest.raises(UsageError, match=message):
+        TransformerConfig(**values)

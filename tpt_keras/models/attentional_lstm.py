@@ -10,7 +10,7 @@ from tpt_keras.models.lstm_model import LSTMModel
 class AttentionalLSTM(LSTMModel):
     """An LSTM that writes the answer while it looks at the question.
 
-    The attentional LSTM of Saxton et al., 2019 (section 4), with the
+    The attentional LSTM of Saxton et al., 2019, with the
     bidirectional encoder. They take its attention from Bahdanau et al., 2014,
     and give no equations. Here, with x the one-hot symbols of the question and
     y those of the answer so far, the start symbol first:

@@ -131,6 +131,13 @@ class ModelConfig:
             name, _, option = name.partition(".")
             check_names("hyperparameter", [name], known)
             kind = type(getattr(self, name))
+            if (kind is dict) != bool(option):
+                raise UsageError(
+                    f"Hyperparameter {name} has "
+                    + ("options" if kind is dict else "no options")
+                    + f". Received: {item.strip()!r}; an option is set as in "
+                    "attention_options.max_distance=8."
+                )
             if kind is dict:
                 options = overrides.get(name, getattr(self, name))
                 overrides[name] = {**options, option: _parse_option(value)}

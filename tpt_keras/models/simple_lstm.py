@@ -9,7 +9,7 @@ from tpt_keras.models.lstm_model import LSTMModel
 class SimpleLSTM(LSTMModel):
     """One LSTM that reads the question, thinks and writes the answer.
 
-    The simple LSTM of Saxton et al., 2019 (section 4). Its inputs are one-hot
+    The simple LSTM of Saxton et al., 2019. Its inputs are one-hot
     symbols: those of the question; zeros for a number of thinking steps; then
     the start symbol and the answer's own symbols. What follows a symbol of the
     answer is an affine map of the hidden state.
