@@ -69,10 +69,8 @@ def test_there_are_no_cells_to_rematerialize(tmp_path, short_training):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_an_attentional_one(tmp_path, short_training, jit_compile):
+def test_an_attentional_one(tmp_path, short_training):
     config = PRESETS["lstm_attention"].replace(**TINY)
-    options = RunOptions(jit_compile=jit_compile)
-    result = train(config, short_training, tmp_path, options=options)
+    result = train(config, short_training, tmp_path)
     assert len(result.history) == 2
     assert model_folder.is_finished(tmp_path, {})
