@@ -10,7 +10,7 @@ EXPORTED := $(DEMO_MODEL)/.exported
 PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 PURE_TESTS := tests/layers tests/models tests/decoding tests/checkpoints
 
-.PHONY: setup demo test test-slow lint clean
+.PHONY: setup demo test test-slow test-exhaustive lint clean
 
 setup: $(VENV)/.installed
 
@@ -36,10 +36,12 @@ demo: setup
 	@echo "Learning curves: $(DEMO_MODEL)/learning_curves.png"
 
 # What one runs all day, and the rest: processes that are killed, several
-# workers, whole chains of commands.
+# workers, whole chains of commands. What is exhaustive takes what others try
+# one by one in all combinations.
 test: CHOICE := not slow
-test-slow: CHOICE := slow
-test test-slow: setup
+test-slow: CHOICE := slow and not exhaustive
+test-exhaustive: CHOICE := exhaustive
+test test-slow test-exhaustive: setup
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "$(CHOICE)" tests
 	KERAS_BACKEND=jax $(PYTEST) -m "$(CHOICE)" $(PURE_TESTS)
 

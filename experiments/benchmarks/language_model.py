@@ -1,4 +1,4 @@
-"""Times TransformerXL's reading with a memory, and without one.
+"""Times reading with a memory and without.
 
     python -m experiments.benchmarks.language_model
 

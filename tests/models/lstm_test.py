@@ -274,7 +274,12 @@ class LSTMTest(LayerTestCase):
 )
 @pytest.mark.parametrize(
     "config",
-    [CONFIGS[0], pytest.param(CONFIGS[1], marks=pytest.mark.slow)],
+    [
+        CONFIGS[0],
+        pytest.param(
+            CONFIGS[1], marks=[pytest.mark.slow, pytest.mark.exhaustive]
+        ),
+    ],
 )
 def test_is_exported(tmp_path, config):
     from tpt_keras.serving import SavedModel

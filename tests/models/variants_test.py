@@ -15,8 +15,22 @@ from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 
 QUESTIONS = ["What is 1 + 1?", "Let z be r(7).", "7"]
-VARIANTS = list(itertools.product(SCORES, BINDINGS))
-every_variant = pytest.mark.parametrize(("attention", "binding"), VARIANTS)
+# Together every score and every binding; the other pairs take minutes.
+ALWAYS = (
+    ("dot_product", "discrete"),
+    ("relative", "hadamard"),
+    ("transformer_xl", "none"),
+    ("multi_linear", "tensor"),
+)
+every_variant = pytest.mark.parametrize(
+    ("attention", "binding"),
+    [
+        pytest.param(
+            *pair, marks=() if pair in ALWAYS else pytest.mark.exhaustive
+        )
+        for pair in itertools.product(SCORES, BINDINGS)
+    ],
+)
 
 
 def make_model(attention, binding, dtype=None):

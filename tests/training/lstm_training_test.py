@@ -68,6 +68,7 @@ def test_there_are_no_cells_to_rematerialize(tmp_path, short_training):
         )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_an_attentional_one(tmp_path, short_training):
     config = PRESETS["lstm_attention"].replace(**TINY)
