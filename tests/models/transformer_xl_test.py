@@ -1,3 +1,4 @@
+import json
 import tempfile
 
 import keras
@@ -8,6 +9,7 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.errors import UsageError
+from tpt_keras.layers import BINDINGS
 from tpt_keras.models import XL_PRESETS
 from tpt_keras.models import TransformerXL
 from tpt_keras.models import TransformerXLConfig
@@ -122,9 +124,25 @@ class TransformerXLTest(LayerTestCase):
         self.assertEqual(names.count("content_bias"), 1)
         self.assertEqual(names.count("position_bias"), 1)
         self.assertEqual(names.count("position_kernel"), CONFIG.num_layers)
-        for binding in ("none", "hadamard"):
-            model = make_model(binding=binding)
-            self.assertEqual(model.count_params(), count_weights(model.config))
+        shared = ["content_bias", "position_bias"]
+        for weight in model.cells[0].weights:
+            is_shared = any(weight is w for w in model.cells[1].weights)
+            self.assertEqual(is_shared, weight.name in shared, weight.path)
+
+    @parameterized.parameters(*BINDINGS)
+    def test_has_as_many_weights_as_the_formula_says(self, binding):
+        model = TransformerXL(CONFIG.replace(binding=binding))
+        self.assertEqual(model.count_params(), count_weights(model.config))
+
+    def test_a_cell_can_be_taken_out_of_the_model(self):
+        cell = make_model().cells[1]
+        config = json.loads(
+            json.dumps(keras.saving.serialize_keras_object(cell))
+        )
+        revived = keras.saving.deserialize_keras_object(config)
+        revived.set_weights(cell.get_weights())
+        x = np.ones((2, 3, CONFIG.hidden_dim), "float32")
+        self.assert_all_equal(revived(x), cell(x))
 
     @parameterized.parameters(
         ("transformer_xl_base", 41_055_436),

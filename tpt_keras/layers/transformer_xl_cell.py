@@ -59,13 +59,28 @@ class TransformerXLCell(TransformerCell):
             intermediate_dim, num_heads, binding=binding, score=score, **kwargs
         )
         self.sliding_window = sliding_window
+        self._biases = None
+
+    def share_biases(self, cell):
+        """Makes the biases of another cell's queries this one's too.
+
+        To be called before this cell is built. It is no part of the config: a
+        cell that is made of one has biases of its own.
+
+        Args:
+            cell: A built `TransformerXLCell`, with a score that has such
+                biases, as this one's has: a `TransformerXLScore`.
+        """
+        score = cell.self_attention.score
+        self._biases = lambda: (score.content_bias, score.position_bias)
 
     def build(self, inputs_shape, memory_shape=None, memory_mask_shape=None):
         self.hidden_dim = inputs_shape[-1]
+        shared = {"biases": self._biases} if self._biases else {}
         self.self_attention = self._attention(
             "self_attention",
             self.score,
-            self.score_options,
+            {**self.score_options, **shared},
             use_bias=False,
             sliding_window=self.sliding_window,
         )

@@ -40,9 +40,13 @@ def _lstm_weights(config):
 
 def _transformer_xl_weights(config):
     d, f = config.hidden_dim, config.intermediate_dim
-    has_role = config.binding != "none"
-    # Query, key, value, output and distance maps, without biases.
-    cell = (5 + has_role) * d * d + (2 * d * f + f + d) + 2 * 2 * d
+    binding = make_binding(config.binding)
+    binding.build(_heads_shape(config))
+    role = config.num_heads * binding.role_dim * binding.has_role
+    bound = config.num_heads * binding.bound_dim
+    # Query, key, value, distance, role and output maps, without biases.
+    attention = (4 * d + role + bound) * d + binding.count_params()
+    cell = attention + (2 * d * f + f + d) + 2 * 2 * d
     # All layers share the two biases of queries.
     return config.vocabulary_size * (d + 1) + config.num_layers * cell + 2 * d
 

@@ -108,12 +108,10 @@ class TransformerXL(keras.Model):
         config = self.config
         self.embedding.build()
         for index in range(config.num_layers):
-            first = self.cells[0].self_attention.score if self.cells else None
             cell = TransformerXLCell(
                 config.intermediate_dim,
                 config.num_heads,
                 binding=config.binding,
-                score_options={"biases_of": first},
                 sliding_window=config.memory_length
                 if config.same_length
                 else None,
@@ -122,6 +120,8 @@ class TransformerXL(keras.Model):
                 dtype=self.dtype_policy,
                 name=f"cell_{index}",
             )
+            if self.cells:
+                cell.share_biases(self.cells[0])
             cell.build((None, None, config.hidden_dim))
             self.cells.append(cell)
         self.output_bias = self.add_weight(

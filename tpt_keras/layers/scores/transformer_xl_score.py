@@ -23,9 +23,10 @@ class TransformerXLScore(DotProductScore):
     `v` start from a normal distribution with a standard deviation of 0.02.
 
     Args:
-        biases_of: Another score that is built already and whose `u` and `v` are
-            this one's too, as they are all layers' in the paper's language
-            models. It is no part of the config. Defaults to biases of its own.
+        biases: Function without arguments that returns the weights `u` and
+            `v` of another score, which are this one's too, as they are all
+            layers' in the paper's language models. It is no part of the
+            config. Defaults to biases of its own.
         **kwargs: See `AttentionScore`.
 
     The call arguments are those of `AttentionScore`.
@@ -42,28 +43,32 @@ class TransformerXLScore(DotProductScore):
 
     needs_positions = True
 
-    def __init__(self, biases_of=None, **kwargs):
+    def __init__(self, biases=None, **kwargs):
         super().__init__(**kwargs)
-        self._biases_of = biases_of
+        # A function, in which Keras sees nothing: of a score it would take all
+        # weights for this layer's, and for those of whoever passes it on.
+        self._biases = biases
 
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
-        self.content_bias, self.position_bias = (
-            self.add_weight(
-                name=name,
-                shape=(self.num_heads, self.key_dim),
-                initializer=keras.initializers.RandomNormal(stddev=0.02),
-            )
-            if self._biases_of is None
-            else getattr(self._biases_of, name)
-            for name in ("content_bias", "position_bias")
-        )
+        make_biases = self._biases or self._make_biases
+        self.content_bias, self.position_bias = make_biases()
         width = self.num_heads * self.key_dim
         self.position_kernel = self.add_weight(
             name="position_kernel",
             shape=(width, width),
             initializer="glorot_uniform",
         )
+
+    def _make_biases(self):
+        return [
+            self.add_weight(
+                name=name,
+                shape=(self.num_heads, self.key_dim),
+                initializer=keras.initializers.RandomNormal(stddev=0.02),
+            )
+            for name in ("content_bias", "position_bias")
+        ]
 
     def logits(self, query_heads, keys, start_index):
         target_length = ops.shape(query_heads)[1]
