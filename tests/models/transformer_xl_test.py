@@ -188,6 +188,10 @@ class TransformerXLTest(LayerTestCase):
             ({"hidden_dim": 9}, "num_heads=2, hidden_dim=9"),
             ({"dropout": 1.0}, "dropout"),
             ({"depth": 3}, "hyperparameter 'depth'"),
+            ({"num_heads": True}, "num_heads must be a positive integer"),
+            ({"same_length": "no"}, "same_length.*'no'"),
+            ({"layer_norm_epsilon": -1.0}, "layer_norm_epsilon.*-1.0"),
+            ({"binding": "glue"}, "binding 'glue'"),
         ):
             with self.assertRaisesRegex(UsageError, message):
                 CONFIG.replace(**values)
@@ -195,3 +199,9 @@ class TransformerXLTest(LayerTestCase):
             TransformerXL.from_preset("xl")
         with self.assertRaisesRegex(UsageError, "TransformerXLConfig"):
             TransformerXL("transformer_xl_base")
+        with self.assertRaisesRegex(UsageError, "batch_size.*Received: 0"):
+            TransformerXL(CONFIG, batch_size=0)
+        with self.assertRaisesRegex(UsageError, "keeps no memory"):
+            make_model().reset_memory()
+        with self.assertRaisesRegex(UsageError, "of 3 streams.*: 2 rows"):
+            make_model(batch_size=3)(TOKEN_IDS)

@@ -5,6 +5,7 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.token_and_position_embedding import (
     TokenAndPositionEmbedding,
@@ -21,7 +22,9 @@ class TransformerXL(keras.Model):
     Every cell sees its own inputs of the segments before, without gradients.
     A memory is given with every call and returned, or with a `batch_size` the
     model keeps it: then segments of as many streams are read one after the
-    other, as by `fit(..., shuffle=False)`.
+    other, as by `fit(..., shuffle=False)`. Every call without a memory reads on
+    in it, those of `evaluate` and of `fit(validation_data=...)` too: between
+    texts, call `reset_memory`.
 
     The biases of the queries are all layers' (see `TransformerXLScore`), and
     the embedding is tied to the output layer, which has a bias.
@@ -44,7 +47,8 @@ class TransformerXL(keras.Model):
         segment.
 
     Raises:
-        UsageError: If `config` is something else.
+        UsageError: If `config` is something else, or there are not as many
+            rows as the model keeps a memory of.
 
     Example:
 
@@ -66,6 +70,8 @@ class TransformerXL(keras.Model):
                 f"{config!r}. By the name of a preset it is made with "
                 "TransformerXL.from_preset(name)."
             )
+        if batch_size is not None:
+            check_positive_integer("batch_size", batch_size)
         super().__init__(**kwargs)
         # Token ids may be floats, see `TokenAndPositionEmbedding`.
         self.autocast = False
@@ -132,7 +138,7 @@ class TransformerXL(keras.Model):
         self.dropout_layer = keras.layers.Dropout(
             config.dropout, dtype=self.dtype_policy
         )
-        if self.batch_size:
+        if self.batch_size is not None:
             self.memory = keras.tree.map_structure(
                 lambda values: keras.Variable(values, trainable=False),
                 self.init_memory(self.batch_size),
@@ -161,13 +167,23 @@ class TransformerXL(keras.Model):
         }
 
     def reset_memory(self):
-        """Forgets what the model keeps of its streams."""
+        """Forgets what the model keeps of its streams.
+
+        Raises:
+            UsageError: If it keeps nothing.
+        """
+        if self.batch_size is None:
+            raise UsageError(
+                "This TransformerXL keeps no memory. Make it with a "
+                "`batch_size`, or give it a memory with every call."
+            )
         for variable in keras.tree.flatten(self.memory):
             variable.assign(ops.zeros(variable.shape, variable.dtype))
 
     def call(self, token_ids, memory=None, training=None):
         is_kept = memory is None and self.batch_size is not None
         if is_kept:
+            self._check_rows(token_ids)
             memory = keras.tree.map_structure(
                 ops.convert_to_tensor, self.memory
             )
@@ -197,6 +213,14 @@ class TransformerXL(keras.Model):
         ):
             variable.assign(values)
         return logits
+
+    def _check_rows(self, token_ids):
+        rows = token_ids.shape[0]
+        if rows not in (None, self.batch_size):
+            raise UsageError(
+                f"This TransformerXL keeps the memory of {self.batch_size} "
+                f"streams. Received: {rows} rows of token ids."
+            )
 
     def _memory_mask(self, length):
         places = ops.arange(self.config.memory_length, dtype="int32")

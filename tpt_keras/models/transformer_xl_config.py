@@ -2,6 +2,8 @@ import dataclasses
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+from tpt_keras.errors import check_positive_integer
+from tpt_keras.layers.bindings import make_binding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,12 +42,17 @@ class TransformerXLConfig:
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type is int and (type(value) is not int or value <= 0):
-                raise UsageError(
-                    f"{field.name} must be a positive integer. Received: "
-                    f"{value!r}."
-                )
+            if field.type is int:
+                check_positive_integer(field.name, getattr(self, field.name))
+        if not isinstance(self.same_length, bool):
+            raise UsageError(
+                "same_length must be true or false. Received: "
+                f"{self.same_length!r}."
+            )
+        try:
+            make_binding(self.binding)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         if self.hidden_dim % self.num_heads:
             raise UsageError(
                 f"num_heads must divide hidden_dim. Received: num_heads="
@@ -54,6 +61,11 @@ class TransformerXLConfig:
         if not 0.0 <= self.dropout < 1.0:
             raise UsageError(
                 f"dropout must be in [0, 1). Received: {self.dropout}."
+            )
+        if not self.layer_norm_epsilon > 0.0:
+            raise UsageError(
+                "layer_norm_epsilon must be positive. Received: "
+                f"{self.layer_norm_epsilon}."
             )
 
     def replace(self, **overrides):
