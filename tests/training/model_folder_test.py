@@ -10,6 +10,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored_config import from_stored
+from tpt_keras.models.stored_config import to_stored
 from tpt_keras.training import model_folder
 from tpt_keras.training.training_config import TrainingConfig
 
@@ -146,6 +148,7 @@ def asked_for(old, **training):
     config = TrainingConfig(**{**old["training"], **training})
     return {
         **old,
+        "model": to_stored(from_stored(old["model"])),
         "training": dataclasses.asdict(config),
         "data": {MODULE: "0123456789abcdef"},
     }

@@ -97,11 +97,12 @@ def _defaults(config_class):
     """Fields' defaults, of JSON's types; none of a class that is not known."""
     if config_class is None:
         return {}
-    defaults = {
-        field.name: field.default
-        for field in dataclasses.fields(config_class)
-        if field.default is not dataclasses.MISSING
-    }
+    defaults = {}
+    for field in dataclasses.fields(config_class):
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory()
     return json.loads(json.dumps(defaults))
 
 
