@@ -5,6 +5,8 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.layers.attention_maps import copy_maps
+from tests.layers.attention_maps import map_of_products
 from tests.layers.largest_tensor import largest_tensor
 from tests.layers.largest_tensor import needs_graph
 from tpt_keras.layers import BINDINGS
@@ -58,15 +60,9 @@ class BindingsTest(LayerTestCase):
         expected = hadamard(X, X)
         for layer in (tensor, capped):
             layer(X, X)
-            for name in ("query", "key", "value", "role"):
-                getattr(layer, f"{name}_dense").set_weights(
-                    getattr(hadamard, f"{name}_dense").get_weights()
-                )
+            copy_maps(hadamard, layer)
         kernel, bias = hadamard.output_dense.get_weights()
-        of_product = np.zeros((2, 3, 3, 8), "float32")
-        for index in range(3):
-            of_product[:, index, index] = kernel[:, index]
-        tensor.output_dense.set_weights([of_product.reshape(2, 9, 8), bias])
+        tensor.output_dense.set_weights([map_of_products(kernel), bias])
         capped.output_dense.set_weights([kernel, bias])
         capped.binding.set_weights([np.stack([np.eye(3)] * 2)] * 2)
         self.assert_all_close(tensor(X, X), expected, atol=1e-6)
@@ -82,10 +78,7 @@ class BindingsTest(LayerTestCase):
         capped, full = layers
         for layer in layers:
             layer(X, X)
-        for name in ("query", "key", "value", "role"):
-            getattr(full, f"{name}_dense").set_weights(
-                getattr(capped, f"{name}_dense").get_weights()
-            )
+        copy_maps(capped, full)
         kernel, bias = capped.output_dense.get_weights()
         of_product = np.einsum(
             "hfs,hrs,hso->hfro", *capped.binding.get_weights(), kernel

@@ -4,9 +4,9 @@ import pytest
 from absl.testing import parameterized
 from keras import ops
 
-from tests.layer_test_case import LayerTestCase
 from tests.layers.largest_tensor import largest_tensor
 from tests.layers.largest_tensor import needs_graph
+from tests.layers.scores.score_test_case import ScoreTestCase
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.layers.scores.multi_linear_score import MultiLinearScore
 
@@ -41,7 +41,7 @@ def explicit(score, queries, keys, values, is_causal=False, is_real=None):
     return np.einsum("bhijm,hjmv->bihv", tensor, kernel[:, :sources, :sources])
 
 
-class MultiLinearScoreTest(LayerTestCase):
+class MultiLinearScoreTest(ScoreTestCase):
     @parameterized.product(lengths=[(5, 5), (3, 6), (1, 1)], num_cores=[1, 3])
     def test_equals_the_tensor_of_order_three(self, lengths, num_cores):
         score = built(num_cores=num_cores)
@@ -98,19 +98,9 @@ class MultiLinearScoreTest(LayerTestCase):
         self.assert_all_close(filler, expected, 1e-4, 1e-4)
 
     def test_cached_equals_uncached(self):
-        score = built()
-        queries, keys, values = heads(5), heads(5), heads(5)
-        expected, _ = score(queries, keys, values, use_causal_mask=True)
-        cache = score.init_cache(2, max_length=7)
-        for index in range(5):
-            step = slice(index, index + 1)
-            cache = score.update_cache(
-                cache, keys[:, step], values[:, step], ops.array(index)
-            )
-            filler, _ = score.attend(
-                queries[:, step], cache, index=ops.array(index)
-            )
-            self.assert_all_close(filler, expected[:, step], 1e-4, 1e-4)
+        self.check_cached_equals_uncached(
+            built(), heads(5), heads(5), heads(5), tolerance=1e-4
+        )
 
     def test_a_column_of_the_tensor_is_attention_without_softmax(self):
         # The paper's corollary: one head's attention is in the tensor. With a

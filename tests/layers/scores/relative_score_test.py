@@ -1,10 +1,8 @@
-import keras
 import numpy as np
 import pytest
 from absl.testing import parameterized
-from keras import ops
 
-from tests.layer_test_case import LayerTestCase
+from tests.layers.scores.score_test_case import ScoreTestCase
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.layers.scores import make_score
 from tpt_keras.layers.scores.relative_score import RelativeScore
@@ -55,7 +53,7 @@ def brute_force(score, queries, keys, values, is_causal, start_index=0):
     return filler
 
 
-class RelativeScoreTest(LayerTestCase):
+class RelativeScoreTest(ScoreTestCase):
     @parameterized.parameters(
         ((6, 6), False, 4),
         ((6, 6), True, 1),
@@ -84,28 +82,12 @@ class RelativeScoreTest(LayerTestCase):
             self.assert_all_close(actual, expected, 1e-6)
 
     def test_cached_equals_uncached(self):
-        score = built()
-        queries, keys, values = heads(5, 4), heads(5, 4), heads(5, 5)
-        expected, _ = score(queries, keys, values, use_causal_mask=True)
-        cache = score.init_cache(2, max_length=7)
-        for index in range(5):
-            step = slice(index, index + 1)
-            cache = score.update_cache(
-                cache, keys[:, step], values[:, step], ops.array(index)
-            )
-            filler, weights = score.attend(
-                queries[:, step], cache, index=ops.array(index)
-            )
-            self.assertEqual(weights.shape, (2, 3, 1, 7))
-            self.assert_all_close(filler, expected[:, step], 1e-5)
+        self.check_cached_equals_uncached(
+            built(), heads(5, 4), heads(5, 4), heads(5, 5)
+        )
 
     def test_takes_lengths_that_are_not_known(self):
-        score = built()
-        inputs = [keras.Input((None, 3, dim)) for dim in (4, 4, 5)]
-        model = keras.Model(inputs, score(*inputs)[0])
-        for length in (2, 6):
-            arguments = [heads(length, dim) for dim in (4, 4, 5)]
-            self.assert_all_close(model(arguments), score(*arguments)[0])
+        self.check_takes_lengths_that_are_not_known(built(), heads, (4, 4, 5))
 
     @pytest.mark.slow
     def test_as_a_part_of_attention(self):

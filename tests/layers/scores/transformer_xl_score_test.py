@@ -1,10 +1,9 @@
-import keras
 import numpy as np
 import pytest
 from absl.testing import parameterized
 from keras import ops
 
-from tests.layer_test_case import LayerTestCase
+from tests.layers.scores.score_test_case import ScoreTestCase
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.layers.scores.transformer_xl_score import TransformerXLScore
 
@@ -46,7 +45,7 @@ def brute_force(score, queries, keys, values, is_causal):
     return filler
 
 
-class TransformerXLScoreTest(LayerTestCase):
+class TransformerXLScoreTest(ScoreTestCase):
     @parameterized.parameters(
         ((6, 6), False),
         ((6, 6), True),
@@ -77,27 +76,12 @@ class TransformerXLScoreTest(LayerTestCase):
         self.assertGreater(np.abs(one[:, 4:] - other[:, 4:]).min(), 0)
 
     def test_cached_equals_uncached(self):
-        score = built()
-        queries, keys, values = heads(5), heads(5), heads(5, 5)
-        expected, _ = score(queries, keys, values, use_causal_mask=True)
-        cache = score.init_cache(2, max_length=7)
-        for index in range(5):
-            step = slice(index, index + 1)
-            cache = score.update_cache(
-                cache, keys[:, step], values[:, step], ops.array(index)
-            )
-            filler, _ = score.attend(
-                queries[:, step], cache, index=ops.array(index)
-            )
-            self.assert_all_close(filler, expected[:, step], 1e-5)
+        self.check_cached_equals_uncached(
+            built(), heads(5, 4), heads(5, 4), heads(5, 5)
+        )
 
     def test_takes_lengths_that_are_not_known(self):
-        score = built()
-        inputs = [keras.Input((None, 3, dim)) for dim in (4, 4, 5)]
-        model = keras.Model(inputs, score(*inputs)[0])
-        for length in (2, 6):
-            arguments = [heads(length, dim) for dim in (4, 4, 5)]
-            self.assert_all_close(model(arguments), score(*arguments)[0])
+        self.check_takes_lengths_that_are_not_known(built(), heads, (4, 4, 5))
 
     @pytest.mark.slow
     def test_as_a_part_of_attention(self):

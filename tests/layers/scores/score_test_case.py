@@ -1,0 +1,39 @@
+import keras
+from keras import ops
+
+from tests.layer_test_case import LayerTestCase
+
+
+class ScoreTestCase(LayerTestCase):
+    """What every score has to hold to, which a score's own test asks for."""
+
+    def check_cached_equals_uncached(
+        self, score, queries, keys, values, max_length=7, tolerance=1e-5
+    ):
+        """Position after position, and all at once under a causal mask."""
+        expected, _ = score(queries, keys, values, use_causal_mask=True)
+        batch_size, length, num_heads, _ = queries.shape
+        cache = score.init_cache(batch_size, max_length)
+        for index in range(length):
+            step = slice(index, index + 1)
+            cache = score.update_cache(
+                cache, keys[:, step], values[:, step], ops.array(index)
+            )
+            filler, weights = score.attend(
+                queries[:, step], cache, index=ops.array(index)
+            )
+            if score.has_weights:
+                self.assertEqual(
+                    weights.shape, (batch_size, num_heads, 1, max_length)
+                )
+            self.assert_all_close(
+                filler, expected[:, step], tolerance, tolerance
+            )
+
+    def check_takes_lengths_that_are_not_known(self, score, make_heads, dims):
+        """Of the queries, keys and values that `make_heads` gives."""
+        inputs = [keras.Input((None, score.num_heads, dim)) for dim in dims]
+        model = keras.Model(inputs, score(*inputs)[0])
+        for length in (2, 6):
+            arguments = [make_heads(length, dim) for dim in dims]
+            self.assert_all_close(model(arguments), score(*arguments)[0])
