@@ -25,11 +25,11 @@ def real_batch(batch_size):
 
 
 def preset_trainer(preset, xla):
-    from tpt_keras.models import Transformer
+    from tpt_keras.models import SequenceToSequence
     from tpt_keras.training.transformer_trainer import TransformerTrainer
 
-    transformer = Transformer.from_preset(preset)
-    trainer = TransformerTrainer(transformer, global_clipnorm=CLIPNORM)
+    model = SequenceToSequence.from_preset(preset)
+    trainer = TransformerTrainer(model, global_clipnorm=CLIPNORM)
     trainer.compile(adam(), jit_compile=xla)
     return trainer
 

@@ -4,6 +4,8 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.layers.attention_maps import copy_maps
+from tests.layers.attention_maps import map_of_products
 from tpt_keras.layers import TPMultiHeadAttention
 
 RNG = np.random.default_rng(5)
@@ -302,16 +304,28 @@ class TPMultiHeadAttentionTest(LayerTestCase):
         tensor = TPMultiHeadAttention(2, 3, binding="tensor")
         expected = hadamard(QUERY, VALUE)
         tensor.build(QUERY.shape, VALUE.shape)
-        for name in ("query", "key", "value", "role"):
-            getattr(tensor, f"{name}_dense").set_weights(
-                getattr(hadamard, f"{name}_dense").get_weights()
-            )
+        copy_maps(hadamard, tensor)
         kernel, bias = hadamard.output_dense.get_weights()
-        wide = np.zeros((2, 3, 3, 8), "float32")
-        for index in range(3):
-            wide[:, index, index] = kernel[:, index]
-        tensor.output_dense.set_weights([wide.reshape(2, 9, 8), bias])
+        tensor.output_dense.set_weights([map_of_products(kernel), bias])
         self.assert_all_close(tensor(QUERY, VALUE), expected)
+
+    def test_options_have_the_last_word(self):
+        layer = TPMultiHeadAttention(2, 3, score_options={"sliding_window": 2})
+        plain = TPMultiHeadAttention(2, 3, sliding_window=2)
+        for each in (layer, plain):
+            each.build(QUERY.shape, QUERY.shape)
+        layer.set_weights(plain.get_weights())
+        self.assert_all_equal(layer(QUERY, QUERY), plain(QUERY, QUERY))
+        self.assertEqual(layer.score.sliding_window, 2)
+
+    def test_queries_may_start_behind_a_memory(self):
+        layer = TPMultiHeadAttention(2, 3)
+        whole = layer(QUERY, QUERY, use_causal_mask=True)
+        last, sources = keras.Input((None, 8)), keras.Input((None, 8))
+        options = {"use_causal_mask": True, "start_index": 2}
+        output = layer(last, sources, **options)
+        model = keras.Model([last, sources], output)
+        self.assert_all_close(model([QUERY[:, 2:], QUERY]), whole[:, 2:])
 
     def test_role_is_taken_from_the_query(self):
         layer = TPMultiHeadAttention(2, 3, bias_initializer="random_normal")

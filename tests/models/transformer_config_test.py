@@ -203,6 +203,19 @@ def test_options_of_a_choice():
             "'relative' .*max_distance.*positive",
         ),
         ({"attention_options": [("rank", 2)]}, "type dict.*list"),
+        (
+            {"attention": "multi_linear", "max_question_length": 161},
+            "Questions of 161 .*max_length of at least 163.*162",
+        ),
+        (
+            {
+                "attention": "multi_linear",
+                "attention_options": {"max_length": 40},
+                "max_question_length": 38,
+                "max_answer_length": 40,
+            },
+            "answers of 40 .* at least 41.*40",
+        ),
     ],
 )
 def test_options_that_make_no_sense(values, message):

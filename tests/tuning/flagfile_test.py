@@ -15,3 +15,21 @@ def test_of_an_lstm():
     assert flagfile(record) == (
         "--preset=lstm_attention\n--hparams=hidden_dim=8\n--modules=m\n"
     )
+
+
+def test_of_options():
+    model = PRESETS["tp_transformer_relative"].replace(
+        attention_options={"max_distance": 8}
+    )
+    record = {
+        "preset": "tp_transformer_relative",
+        "model": to_stored(model),
+        "training": dataclasses.asdict(TrainingConfig(["m"])),
+    }
+    [hparams] = [
+        line.removeprefix("--hparams=")
+        for line in flagfile(record).splitlines()
+        if line.startswith("--hparams=")
+    ]
+    preset = PRESETS["tp_transformer_relative"]
+    assert preset.replace(**preset.parse_overrides(hparams)) == model

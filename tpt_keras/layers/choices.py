@@ -12,8 +12,9 @@ def make_choice(kind, base, table, name, options, /, **kwargs):
         table: Dict of the built-in classes.
         name: A key of `table`, or the name under which a subclass of `base`
             is registered with Keras (`"package>Class"`).
-        options: Dict of arguments of that class alone, or `None`.
-        **kwargs: Arguments that every such class takes.
+        options: Dict of arguments of that class, or `None`.
+        **kwargs: Arguments that every such class takes, where `options` does
+            not say otherwise.
 
     Returns:
         A layer.
@@ -29,7 +30,7 @@ def make_choice(kind, base, table, name, options, /, **kwargs):
             f"{base.__name__}; import its module first)."
         )
     try:
-        return found(**(options or {}), **kwargs)
+        return found(**{**kwargs, **(options or {})})
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"The {kind} {name!r} does not take the options {options}: {error}"

@@ -277,7 +277,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
             attention_mask = folded.fold_attention_mask(attention_mask)
         if len(axes) > 1 and (
             use_causal_mask
-            or self.sliding_window is not None
+            or self.score.sliding_window is not None
             or self.score.needs_positions
         ):
             raise ValueError(

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from tpt_keras.errors import check_names
 from tpt_keras.models.lstm_config import LSTMConfig
 from tpt_keras.models.transformer_config import TransformerConfig
 
@@ -42,10 +43,12 @@ def from_stored(stored):
         A `ModelConfig`, such as a `TransformerConfig`.
 
     Raises:
-        UsageError: If a value makes no sense.
+        UsageError: If the kind is unknown, or a value makes no sense.
     """
     fields = {name: value for name, value in stored.items() if name != "kind"}
-    return KINDS[kind_of(stored)](**fields)
+    kind = kind_of(stored)
+    check_names("kind of model", [kind], KINDS)
+    return KINDS[kind](**fields)
 
 
 def kind_of(stored):

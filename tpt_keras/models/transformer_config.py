@@ -106,14 +106,20 @@ class TransformerConfig(ModelConfig):
         super().__post_init__()
         check_names("positions", [self.positions], POSITIONS)
         check_names("initialization", [self.initialization], INITIALIZATIONS)
-        for make, name, options in (
-            (make_binding, self.binding, self.binding_options),
-            (make_score, self.attention, self.attention_options),
-        ):
-            try:
-                make(name, options)
-            except ValueError as error:
-                raise UsageError(str(error)) from None
+        try:
+            make_binding(self.binding, self.binding_options)
+            score = make_score(self.attention, self.attention_options)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        # A question has a start and an end, what is decoded a start.
+        longest = max(self.max_question_length + 2, self.max_answer_length + 1)
+        if score.max_length is not None and score.max_length < longest:
+            raise UsageError(
+                f"Questions of {self.max_question_length} characters and "
+                f"answers of {self.max_answer_length} need an "
+                f"attention_options.max_length of at least {longest}. "
+                f"Received: {score.max_length}."
+            )
         if self.hidden_dim % self.num_heads:
             raise UsageError(
                 f"num_heads must divide hidden_dim. Received: num_heads="

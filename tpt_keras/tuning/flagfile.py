@@ -17,11 +17,11 @@ def flagfile(config):
     Returns:
         Text, a flag in each line: those that are not the default.
     """
-    preset = to_stored(PRESETS[config["preset"]])
+    preset = _by_dotted_names(to_stored(PRESETS[config["preset"]]))
     hparams = ",".join(
         f"{name}={value}"
-        for name, value in config["model"].items()
-        if name not in ("kind", "vocabulary") and value != preset[name]
+        for name, value in _by_dotted_names(config["model"]).items()
+        if name not in ("kind", "vocabulary") and value != preset.get(name)
     )
     defaults = {
         field.name: field.default
@@ -47,3 +47,14 @@ def flagfile(config):
     return "".join(
         f"--{name}={value}\n" for name, value in flags.items() if value != ""
     )
+
+
+def _by_dotted_names(model):
+    """A stored model's fields, and each option of its choices for itself."""
+    fields = {}
+    for name, value in model.items():
+        if isinstance(value, dict):
+            fields |= {f"{name}.{key}": value[key] for key in value}
+        else:
+            fields[name] = value
+    return fields

@@ -40,6 +40,8 @@ class AttentionScore(keras.layers.Layer):
 
     # Whether there are attention weights, one of each query for each key.
     has_weights = True
+    # The most keys that it takes, where there is such a number.
+    max_length = None
     # Whether it asks how far a query stands from a key. In cross-attention,
     # where that says nothing, dot products take its place.
     needs_positions = False

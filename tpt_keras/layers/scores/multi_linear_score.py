@@ -26,7 +26,7 @@ class MultiLinearScore(AttentionScore):
 
     Args:
         max_length: Most keys; the map has as many rows and columns. Defaults
-            to `160`, the longest question.
+            to `162`, the longest question with its start and its end.
         num_cores: Number of block terms (the paper's h). Defaults to `1`.
         **kwargs: See `AttentionScore`. It takes no `sliding_window`, and its
             `dropout` has no attention weights to drop.
@@ -47,7 +47,7 @@ class MultiLinearScore(AttentionScore):
 
     has_weights = False
 
-    def __init__(self, max_length=160, num_cores=1, **kwargs):
+    def __init__(self, max_length=162, num_cores=1, **kwargs):
         super().__init__(**kwargs)
         for name, size in (
             ("max_length", max_length),
