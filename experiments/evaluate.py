@@ -14,7 +14,10 @@ FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
 flags.DEFINE_list(
-    "splits", ["interpolate", "extrapolate"], "Names of the splits."
+    "splits",
+    [],
+    "Names of the splits. Default: interpolate,extrapolate; of a language "
+    "model's text, validation,test.",
 )
 flags.DEFINE_list(
     "modules", [], "Names of the modules. Default: those of the training."
@@ -24,25 +27,87 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("dataset", None, "Default: the training's.")
 flags.DEFINE_bool("best", False, "The best model in place of the last.")
-flags.DEFINE_integer("batch_size", 256, "Problems in a batch.")
+flags.DEFINE_integer(
+    "batch_size",
+    None,
+    "Problems in a batch, or streams of a text. Default: 256; the training's.",
+)
+flags.DEFINE_string(
+    "text_file", None, "A language model's text. Default: the training's."
+)
 
 
 def main():
     if not FLAGS.model_dir:
         raise UsageError("--model_dir is missing: which model?")
-    if FLAGS.batch_size <= 0:
+    if FLAGS.batch_size is not None and FLAGS.batch_size <= 0:
         raise UsageError("--batch_size must be positive.")
-    from tpt_keras.data_generators.mathematics_modules import select_modules
-    from tpt_keras.models.load_model import load_model
     from tpt_keras.training import model_folder
-    from tpt_keras.training.evaluate import evaluate
+
+    config = model_folder.read_config(FLAGS.model_dir)
+    training = config.get("training", {})
+    if training.get("text_file"):
+        rows = evaluate_text(training)
+    else:
+        rows = evaluate_modules(training)
     from tpt_keras.training.evaluation_log import saved_step
     from tpt_keras.training.evaluation_log import write_evaluations
+
+    # Last, for it may fail, in a folder that cannot be written.
+    identity = {
+        "model": "best" if FLAGS.best else "last",
+        "step": saved_step(FLAGS.model_dir, FLAGS.best),
+    }
+    write_evaluations(FLAGS.model_dir, [{**identity, **row} for row in rows])
+
+
+def evaluate_text(training):
+    """Reads on in the parts of a text that were not learned."""
+    from tpt_keras.data_generators.text_segments import TextSegments
+    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.transformer_xl import TransformerXL
+    from tpt_keras.training.language_model_trainer import LanguageModelTrainer
+    from tpt_keras.training.text_task import evaluate_segments
+    from tpt_keras.training.text_task import read_text
+    from tpt_keras.training.text_task import text_part
+
+    batch_size = FLAGS.batch_size or training["batch_size"]
+    text = read_text(FLAGS.text_file or training["text_file"])
+    model = load_model(FLAGS.model_dir, FLAGS.best, (TransformerXL,))
+    # Every symbol knows as much as every other one.
+    reader = TransformerXL(
+        model.config.replace(same_length=True), batch_size, dtype=model.dtype
+    )
+    for new, old in zip(reader.trainable_weights, model.trainable_weights):
+        new.assign(old)
+    trainer = LanguageModelTrainer(reader)
+    trainer.compile(jit_compile=False)
+    rows = []
+    for split in FLAGS.splits or ["validation", "test"]:
+        segments = TextSegments(
+            text_part(text, split),
+            model.config.vocabulary,
+            batch_size,
+            training["segment_length"],
+        )
+        result = evaluate_segments(trainer, segments)
+        symbols = len(segments) * segments.length
+        rows.append({"split": split, "symbols": symbols, **result})
+        print(
+            f"{split:12} {result['bits_per_character']:.4f} bits per character "
+            f"of {symbols}"
+        )
+    return rows
+
+
+def evaluate_modules(training):
+    """Answers the problems of modules."""
+    from tpt_keras.data_generators.mathematics_modules import select_modules
+    from tpt_keras.models.load_model import load_model
+    from tpt_keras.training.evaluate import evaluate
     from tpt_keras.training.transformer_trainer import TransformerTrainer
 
     model = load_model(FLAGS.model_dir, FLAGS.best)
-    step = saved_step(FLAGS.model_dir, FLAGS.best)
-    training = model_folder.read_config(FLAGS.model_dir).get("training", {})
     modules = select_modules(FLAGS.modules) or training.get("modules")
     dataset = FLAGS.dataset or training.get("dataset", "mathematics_dataset")
     data_dir = FLAGS.data_dir or training.get("data_dir")
@@ -52,14 +117,15 @@ def main():
         )
     trainer = TransformerTrainer(model)
     trainer.compile(jit_compile=False)
+    splits = FLAGS.splits or ["interpolate", "extrapolate"]
     results = evaluate(
-        trainer, modules, FLAGS.splits, data_dir, FLAGS.batch_size, dataset
+        trainer, modules, splits, data_dir, FLAGS.batch_size or 256, dataset
     )
     if not results:
         raise UsageError(
             f"There is nothing to evaluate: none of the modules "
             f"{', '.join(modules)} has a split of --splits="
-            f"{','.join(FLAGS.splits)}."
+            f"{','.join(splits)}."
         )
     for result in results:
         print(
@@ -68,15 +134,7 @@ def main():
             f"{result['examples']} answers right "
             f"(loss {result['loss']:.4f})"
         )
-    # Last, for it may fail, in a folder that cannot be written.
-    identity = {
-        "model": "best" if FLAGS.best else "last",
-        "step": step,
-        "dataset": dataset,
-    }
-    write_evaluations(
-        FLAGS.model_dir, [{**identity, **result} for result in results]
-    )
+    return [{"dataset": dataset, **result} for result in results]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""Trains a model, or goes on with a training.
+r"""Trains a model, or goes on with a training.
 
     python -m experiments.train --flagfile=demo.cfg --model_dir=models/demo
 
-A flag after a flagfile overrides it.
+A flag after a flagfile overrides it. A language model learns a text:
+
+    python -m experiments.train --preset=transformer_xl_base \
+        --text_file=text.txt --batch_size=22 --model_dir=models/text
 """
 
 from absl import flags
@@ -44,7 +47,7 @@ flags.DEFINE_integer(
 def main():
     if not FLAGS.model_dir:
         raise UsageError("--model_dir is missing: where shall the model go?")
-    if not FLAGS.modules:
+    if not FLAGS.modules and not FLAGS.text_file:
         raise UsageError("--modules is missing: what shall be learned?")
     from tpt_keras.training.distribution import make_strategy
 
@@ -54,10 +57,12 @@ def main():
     )
     from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.models import PRESETS
+    from tpt_keras.models import XL_PRESETS
     from tpt_keras.training.train import train
 
-    check_names("preset", [FLAGS.preset], PRESETS)
-    preset = PRESETS[FLAGS.preset]
+    presets = PRESETS | XL_PRESETS
+    check_names("preset", [FLAGS.preset], presets)
+    preset = presets[FLAGS.preset]
     training = _config_flags.values(TrainingConfig)
     training["modules"] = select_modules(FLAGS.modules)
     train(

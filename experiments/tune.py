@@ -19,7 +19,13 @@ from . import _config_flags
 
 FLAGS = flags.FLAGS
 # Of a training: what is named otherwise, is searched, or is of one model only.
-NOT_FLAGS = ("modules", "init_from", *SEARCHED)
+NOT_FLAGS = (
+    "modules",
+    "init_from",
+    "text_file",
+    "segment_length",
+    *SEARCHED,
+)
 
 flags.DEFINE_string(
     "tuner", "random", "How to search: random, bayesian, hyperband or grid."

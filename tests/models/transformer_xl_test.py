@@ -184,12 +184,15 @@ class TransformerXLTest(LayerTestCase):
 
     def test_what_makes_no_sense(self):
         for values, message in (
-            ({"num_layers": 0}, "num_layers must be a positive integer.*0"),
+            ({"num_layers": 0}, "num_layers must be positive. Received: 0"),
             ({"hidden_dim": 9}, "num_heads=2, hidden_dim=9"),
             ({"dropout": 1.0}, "dropout"),
             ({"depth": 3}, "hyperparameter 'depth'"),
-            ({"num_heads": True}, "num_heads must be a positive integer"),
-            ({"same_length": "no"}, "same_length.*'no'"),
+            ({"num_heads": True}, "num_heads takes a value of type int.*True"),
+            (
+                {"same_length": "no"},
+                "same_length takes a value of type bool.*'no'",
+            ),
             ({"layer_norm_epsilon": -1.0}, "layer_norm_epsilon.*-1.0"),
             ({"binding": "glue"}, "binding 'glue'"),
         ):

@@ -9,7 +9,7 @@ from tests.conftest import MODULE
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.errors import UsageError
 from tpt_keras.models.load_model import load_model
-from tpt_keras.training import training_run
+from tpt_keras.training import problem_task
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.metrics_log import read_metrics
@@ -28,7 +28,7 @@ def unevaluated(monkeypatch):
     """Trainings whose evaluations take no time."""
     score = {"loss": 1.0, "sequence_accuracy": 0.5, "token_accuracy": 0.5}
     monkeypatch.setattr(
-        training_run, "evaluate_batches", lambda *args: dict(score)
+        problem_task, "evaluate_batches", lambda *args: dict(score)
     )
 
 

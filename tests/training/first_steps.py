@@ -48,7 +48,9 @@ def first_steps(data_dir, module):
         weight.assign(
             weight.path.endswith("gamma") + 0.2 * rng.normal(size=weight.shape)
         )
-    trainer = TransformerTrainer(transformer, config.global_clipnorm)
+    trainer = TransformerTrainer(
+        transformer, global_clipnorm=config.global_clipnorm
+    )
     trainer.compile(make_optimizer(config), jit_compile="auto")
     batches, _ = training_batches(
         training_sources(config), model_config, config

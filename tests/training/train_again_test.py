@@ -16,7 +16,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import train as train_module
-from tpt_keras.training import training_run
+from tpt_keras.training import problem_task
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
@@ -35,7 +35,7 @@ def unevaluated():
     score = {"loss": 1.0, "sequence_accuracy": 0.5, "token_accuracy": 0.5}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            training_run, "evaluate_batches", lambda *args: dict(score)
+            problem_task, "evaluate_batches", lambda *args: dict(score)
         )
         yield
 

@@ -19,7 +19,7 @@ from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.stored_config import from_stored
 from tpt_keras.training import model_folder
-from tpt_keras.training import training_run
+from tpt_keras.training import problem_task
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.optimizer import learning_rate_schedule
@@ -404,7 +404,7 @@ def judged(monkeypatch):
             "token_accuracy": 0.0,
         }
 
-    monkeypatch.setattr(training_run, "evaluate_batches", evaluate_batches)
+    monkeypatch.setattr(problem_task, "evaluate_batches", evaluate_batches)
     return weights
 
 
@@ -423,8 +423,8 @@ PATIENCE = RunOptions(evaluation_examples=0, max_steps_without_improvement=3)
 
 def assert_stopped_at_step_8(model_dir, weights, printed):
     assert (
-        "Stopped at step 8: no better validation sequence accuracy since "
-        "step 4." in printed
+        "Stopped at step 8: nothing better in validation since step 4."
+        in printed
     )
     assert [row["step"] for row in read_metrics(model_dir)] == [*range(1, 9)]
     assert checkpointed(model_dir, "step") == 8

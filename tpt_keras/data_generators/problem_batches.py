@@ -1,9 +1,8 @@
-import contextlib
 import functools
-import itertools
 
 import numpy as np
 
+from tpt_keras.data_generators.numbered_batches import NumberedBatches
 from tpt_keras.data_generators.permutation import permute
 from tpt_keras.errors import UsageError
 
@@ -15,7 +14,7 @@ WINDOW_BATCHES = 128
 LENGTH_NOISE = 0.2
 
 
-class ProblemBatches:
+class ProblemBatches(NumberedBatches):
     """Token batches of similar lengths, from anywhere in the training.
 
     The order of an epoch is a pseudorandom permutation of all examples, given
@@ -25,6 +24,10 @@ class ProblemBatches:
     into batches, and the batches are taken in random order. Every epoch visits
     every example once; its last batch is smaller where the numbers do not
     divide.
+
+    A batch is a pair of inputs, a dict of `encoder_token_ids` `(batch,
+    source_length)` and `decoder_token_ids` `(batch, target_length)`, and
+    targets `(batch, target_length)`: int32 arrays.
 
     Args:
         source: What has a length and a `read`: a `ProblemSource`, a
@@ -41,7 +44,6 @@ class ProblemBatches:
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.seed = seed
-        self._error = None
 
     def __len__(self):
         """Number of examples of an epoch."""
@@ -51,89 +53,15 @@ class ProblemBatches:
     def steps_per_epoch(self):
         return -(-len(self) // self.batch_size)
 
-    def iterate(
-        self, start_step=0, num_epochs=None, shards=range(1), num_shards=1
-    ):
-        """Generates batches.
-
-        Args:
-            start_step: Number of the first batch; takes no longer than `0`.
-            num_epochs: How many epochs. Defaults to no end.
-            shards: Which parts of every batch to yield, one after another:
-                the indices of this worker's replicas.
-            num_shards: Number of parts that every batch is cut into: the
-                number of all replicas.
-
-        Yields:
-            Pairs of inputs, a dict of `encoder_token_ids` `(batch,
-            source_length)` and `decoder_token_ids` `(batch, target_length)`,
-            and targets `(batch, target_length)`: int32 arrays.
-        """
-        start, stop = self._numbers(start_step, num_epochs, shards)
-        numbers = itertools.count(start) if stop is None else range(start, stop)
-        yield from map(self._parts(shards, num_shards), numbers)
-
-    def dataset(
-        self, start_step=0, num_epochs=None, shards=range(1), num_shards=1
-    ):
-        """The batches as a `tf.data.Dataset`.
-
-        Args:
-            start_step: See `iterate`.
-            num_epochs: See `iterate`.
-            shards: See `iterate`.
-            num_shards: See `iterate`.
-
-        Returns:
-            A dataset of what `iterate` generates.
-        """
+    @property
+    def signature(self):
         import tensorflow as tf
 
-        from tpt_keras.data_generators.function_dataset import function_dataset
-
-        part = self._parts(shards, num_shards)
-
-        def remember_error(number):
-            try:
-                return part(number)
-            except Exception as error:
-                self._error = error
-                raise
-
         tokens = tf.TensorSpec((None, None), tf.int32)
-        return function_dataset(
-            remember_error,
-            *self._numbers(start_step, num_epochs, shards),
-            (
-                {"encoder_token_ids": tokens, "decoder_token_ids": tokens},
-                tokens,
-            ),
-        ).prefetch(tf.data.AUTOTUNE)
-
-    @contextlib.contextmanager
-    def own_errors(self):
-        """Raises what reading a batch raised, not what tf.data makes of it.
-
-        For whoever asks a dataset of these batches inside: a damaged file is a
-        `UsageError` again.
-        """
-        self._error = None
-        try:
-            yield
-        except Exception as error:
-            if self._error is None or isinstance(error, UsageError):
-                raise
-            raise self._error from None
-
-    def _numbers(self, start_step, num_epochs, shards):
-        """First number and end, or None, of what `_parts` takes."""
-        stop = None
-        if num_epochs is not None:
-            stop = num_epochs * self.steps_per_epoch * len(shards)
-        return start_step * len(shards), stop
+        inputs = {"encoder_token_ids": tokens, "decoder_token_ids": tokens}
+        return inputs, tokens
 
     def _parts(self, shards, num_shards):
-        """What gives the parts of the batches, numbered one after another."""
         # Two: for whoever asks one dataset twice at a time.
         read_window = functools.lru_cache(maxsize=2)(self._window)
 

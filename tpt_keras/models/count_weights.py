@@ -8,8 +8,7 @@ def count_weights(config):
     """How many weights a model has, without making it.
 
     Args:
-        config: A `ModelConfig`, such as a `TransformerConfig`, or a
-            `TransformerXLConfig`.
+        config: A `ModelConfig`, such as a `TransformerConfig`.
 
     Returns:
         What `count_params()` of the model gives.

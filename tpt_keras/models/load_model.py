@@ -9,7 +9,7 @@ import keras
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import command
 from tpt_keras.models.build_model import MODELS
-from tpt_keras.models.sequence_to_sequence import SequenceToSequence
+from tpt_keras.models.transformer_xl import TransformerXL
 
 MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
@@ -30,7 +30,7 @@ _DAMAGE = (
 )
 
 
-def load_model(model_dir, best=False):
+def load_model(model_dir, best=False, classes=MODELS):
     """A trained model from its folder, vocabulary included.
 
     Args:
@@ -38,9 +38,11 @@ def load_model(model_dir, best=False):
             left a finished model in.
         best: Whether to load the model that was best in validation, finished
             or not, in place of the last one.
+        classes: What is taken. Defaults to every `SequenceToSequence`; a
+            language model is asked for by `(TransformerXL,)`.
 
     Returns:
-        A `SequenceToSequence`, such as a `Transformer`.
+        A model, such as a `Transformer`.
 
     Raises:
         UsageError: If there is no such model in the folder, or a damaged one.
@@ -66,7 +68,9 @@ def load_model(model_dir, best=False):
         _check_whole(path)
         model = keras.models.load_model(
             path,
-            custom_objects={model.__name__: model for model in MODELS},
+            custom_objects={
+                model.__name__: model for model in (*MODELS, TransformerXL)
+            },
             compile=False,
         )
     except _DAMAGE as error:
@@ -74,11 +78,11 @@ def load_model(model_dir, best=False):
             f"The model {str(path)!r} is damaged, or of another version "
             f"({_reason(error)}). {_way_out(path)}"
         ) from error
-    if not isinstance(model, SequenceToSequence):
+    if not isinstance(model, classes):
+        names = ", ".join(each.__name__ for each in classes)
         raise UsageError(
             f"The file {str(path)!r} holds another model of Keras "
-            f"({type(model).__name__}), and none of {_names()}. "
-            f"{_way_out(path)}"
+            f"({type(model).__name__}), and none of {names}. {_way_out(path)}"
         )
     return model
 
@@ -98,10 +102,6 @@ def _reason(error):
     # Keras puts what it met behind its own opinion of it.
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[-1]
-
-
-def _names():
-    return ", ".join(model.__name__ for model in MODELS)
 
 
 def _way_out(path):

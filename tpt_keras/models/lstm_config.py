@@ -3,13 +3,15 @@ import typing
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.models.model_config import ModelConfig
+from tpt_keras.models.sequence_to_sequence_config import (
+    SequenceToSequenceConfig,
+)
 
 ATTENTIONS = ("none", "additive")
 
 
 @dataclasses.dataclass(frozen=True)
-class LSTMConfig(ModelConfig):
+class LSTMConfig(SequenceToSequenceConfig):
     """Everything that makes one LSTM what it is.
 
     Args:
@@ -23,7 +25,7 @@ class LSTMConfig(ModelConfig):
             encoder, in each of its two directions.
         attention_dim: With attention, the size of what is read of the
             question.
-        **kwargs: See `ModelConfig`.
+        **kwargs: See `SequenceToSequenceConfig`.
 
     Raises:
         UsageError: If a value is of a wrong type or makes no sense.
@@ -34,7 +36,7 @@ class LSTMConfig(ModelConfig):
         "hidden_dim",
         "encoder_dim",
         "attention_dim",
-        *ModelConfig.SIZES,
+        *SequenceToSequenceConfig.SIZES,
     )
 
     hidden_dim: int = 2048

@@ -6,9 +6,6 @@ import typing
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
-from tpt_keras.tokenizers.vocabulary import MAX_ANSWER_LENGTH
-from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
 
 # What is taken for a value of a type; a bool counts as a number in Python.
 _TAKEN = {
@@ -27,12 +24,9 @@ class ModelConfig:
 
     Args:
         dropout: Dropout rate, everywhere.
-        vocabulary: The symbols, each at its token id; see
-            `CharacterTokenizer`.
+        vocabulary: The symbols, each at its token id.
         vocabulary_size: Number of token ids. Defaults to the number of
             symbols; a larger size leaves rows unused.
-        max_question_length: Longest question taken, in characters.
-        max_answer_length: Longest answer given, in characters.
 
     Raises:
         UsageError: If a value is of a wrong type or makes no sense.
@@ -41,13 +35,11 @@ class ModelConfig:
     # What a stored configuration calls itself; each subclass has its own.
     KIND: typing.ClassVar = None
     # Fields that hold a size, and take none below one.
-    SIZES: typing.ClassVar = ("max_question_length", "max_answer_length")
+    SIZES: typing.ClassVar = ("vocabulary_size",)
 
     dropout: float = 0.0
-    vocabulary: tuple = MATHEMATICS_VOCABULARY
+    vocabulary: tuple = ()
     vocabulary_size: int = 0
-    max_question_length: int = MAX_QUESTION_LENGTH
-    max_answer_length: int = MAX_ANSWER_LENGTH
 
     @property
     def cell_names(self):
@@ -60,7 +52,9 @@ class ModelConfig:
             object.__setattr__(self, "vocabulary_size", len(self.vocabulary))
         for name in self.SIZES:
             if getattr(self, name) <= 0:
-                raise UsageError(f"{name} must be positive.")
+                raise UsageError(
+                    f"{name} must be positive. Received: {getattr(self, name)}."
+                )
         if not 0.0 <= self.dropout < 1.0:
             raise UsageError(
                 f"dropout must be in [0, 1). Received: {self.dropout}."

@@ -5,10 +5,11 @@ import dataclasses
 from tpt_keras.errors import check_names
 from tpt_keras.models.lstm_config import LSTMConfig
 from tpt_keras.models.transformer_config import TransformerConfig
+from tpt_keras.models.transformer_xl_config import TransformerXLConfig
 
 KINDS = {
     config_class.KIND: config_class
-    for config_class in (TransformerConfig, LSTMConfig)
+    for config_class in (TransformerConfig, LSTMConfig, TransformerXLConfig)
 }
 
 

@@ -7,13 +7,15 @@ from tpt_keras.errors import check_names
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.scores import make_score
 from tpt_keras.layers.token_and_position_embedding import POSITIONS
-from tpt_keras.models.model_config import ModelConfig
+from tpt_keras.models.sequence_to_sequence_config import (
+    SequenceToSequenceConfig,
+)
 
 INITIALIZATIONS = ("paper", "released")
 
 
 @dataclasses.dataclass(frozen=True)
-class TransformerConfig(ModelConfig):
+class TransformerConfig(SequenceToSequenceConfig):
     """Everything that makes one `Transformer` what it is.
 
     Args:
@@ -39,7 +41,7 @@ class TransformerConfig(ModelConfig):
             uniform, biases zero. `"released"`: what the authors' code does,
             whose TP-Attention keeps PyTorch's default, uniform within
             `1 / sqrt(fan_in)`, biases included.
-        **kwargs: See `ModelConfig`.
+        **kwargs: See `SequenceToSequenceConfig`.
 
     Raises:
         UsageError: If a value is of a wrong type or makes no sense.
@@ -51,7 +53,7 @@ class TransformerConfig(ModelConfig):
         "intermediate_dim",
         "num_heads",
         "num_layers",
-        *ModelConfig.SIZES,
+        *SequenceToSequenceConfig.SIZES,
     )
 
     hidden_dim: int = 512

@@ -10,6 +10,9 @@ from tpt_keras.files import whole_file
 
 METRICS_FILE = "metrics.jsonl"
 
+# What tells which model is best, and how: of solvers, of language models.
+_OBJECTIVES = {"val_sequence_accuracy": max, "val_bits_per_character": min}
+
 
 class MetricsLog:
     """What one watches: `metrics.jsonl` for scripts, `logs/` for TensorBoard.
@@ -21,7 +24,8 @@ class MetricsLog:
     `tokens_per_second` (that are no padding, questions' and answers'), and
     where there was an evaluation `val_loss`, `val_sequence_accuracy`,
     `val_token_accuracy`, and `interpolate/<module>` and `extrapolate/<module>`,
-    the sequence accuracies.
+    the sequence accuracies. Of a language model there are no sequences, and
+    `bits_per_character` is its loss to base 2.
 
     Args:
         model_dir: Folder of the training.
@@ -98,20 +102,35 @@ def read_metrics(model_dir):
     return [row for row in rows if row is not None]
 
 
-def best_row(rows, metric="val_sequence_accuracy", best=max):
+def best_row(rows, metric=None, best=max):
     """Where a training was best.
 
     Args:
         rows: What `read_metrics` gave.
-        metric: Name of the metric.
-        best: `max`, or `min` where less is better.
+        metric: Name of the metric. Defaults to what the best model of such a
+            training is chosen by.
+        best: `max`, or `min` where less is better; of a given metric.
 
     Returns:
         The first of the best rows, or `None` where the metric is not there or
         never finite.
     """
+    if metric is None:
+        metric = objective(rows)
+        best = _OBJECTIVES[metric]
     rows = [row for row in rows if math.isfinite(row.get(metric, math.nan))]
     return best(rows, key=lambda row: row[metric], default=None)
+
+
+def objective(rows):
+    """Name of the metric that a training's best model is chosen by.
+
+    Args:
+        rows: What `read_metrics` gave.
+    """
+    names = set().union(*rows)
+    found = [name for name in _OBJECTIVES if name in names]
+    return next(iter(found), "val_sequence_accuracy")
 
 
 def _parse(line):

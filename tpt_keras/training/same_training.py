@@ -23,7 +23,8 @@ def check_same_training(model_dir, old, new):
     """
     may_differ = set()
     if "data" in old:
-        may_differ.add("training.data_dir")  # the data itself is compared
+        # The data itself is compared.
+        may_differ |= {"training.data_dir", "training.text_file"}
     if is_prolonged(old, new):
         may_differ.add("training.train_steps")
     found = [
@@ -136,11 +137,22 @@ def _check_data(model_dir, old, new):
     if before is None or after is None:
         return  # of an older version, which kept no fingerprint
     changed = [name for name in after if before.get(name) != after[name]]
-    if changed:
-        raise UsageError(
+    if not changed:
+        return
+    training = new["training"]
+    if training.get("text_file"):
+        found = f"The text in {training['text_file']!r} is not the one"
+        advice = "Name the first one (--text_file)"
+    else:
+        found = (
             f"The training problems of {', '.join(changed)} in "
-            f"{new['training']['data_dir']!r} are not those that the training "
-            f"in {str(model_dir)!r} began with: were they made again, with "
-            "another seed or number? Name the folder of the first ones "
-            "(--data_dir), or another --model_dir."
+            f"{training['data_dir']!r} are not those"
         )
+        advice = (
+            "Were they made again, with another seed or number? Name the "
+            "folder of the first ones (--data_dir)"
+        )
+    raise UsageError(
+        f"{found} that the training in {str(model_dir)!r} began with. "
+        f"{advice}, or another --model_dir."
+    )

@@ -10,24 +10,30 @@ import tensorflow as tf
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
+from tpt_keras.models.build_model import MODELS
 from tpt_keras.models.build_model import build_model
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import load_model
+from tpt_keras.models.same_model import lasting_weights
 from tpt_keras.models.stored_config import to_stored
+from tpt_keras.models.transformer_xl import TransformerXL
+from tpt_keras.models.transformer_xl_config import TransformerXLConfig
 from tpt_keras.training import model_folder
 from tpt_keras.training.distribution import is_chief
+from tpt_keras.training.language_model_trainer import LanguageModelTrainer
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.optimizer import make_optimizer
+from tpt_keras.training.problem_task import ProblemTask
 from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.training_data import data_fingerprints
-from tpt_keras.training.training_data import training_batches
-from tpt_keras.training.training_data import training_sources
+from tpt_keras.training.text_task import TextTask
 from tpt_keras.training.training_result import TrainingResult
 from tpt_keras.training.training_run import TrainingRun
 from tpt_keras.training.training_state import TrainingState
 from tpt_keras.training.training_state import checkpoint_names
 from tpt_keras.training.transformer_trainer import TransformerTrainer
 from tpt_keras.visualization.learning_curves import draw_learning_curves
+
+_CLASSES = (*MODELS, TransformerXL)
 
 # What may differ where the weights of one model shall mean the same in another.
 _NO_ARCHITECTURE = (
@@ -91,13 +97,13 @@ def train(
     options = options or RunOptions()
     strategy = strategy or tf.distribute.get_strategy()
     _check_options(model_config, config, options, strategy)
-    sources = training_sources(config)
-    training, validation = training_batches(sources, model_config, config)
+    task = make_task(model_config, config)
+    model_config = task.model_config
     record = {
         "preset": preset,
         "model": to_stored(model_config),
         "training": dataclasses.asdict(config),
-        "data": data_fingerprints(sources),
+        "data": task.fingerprints,
     }
     model_folder.check_config(model_dir, record)
     model = _finished_model(model_dir, record)
@@ -117,8 +123,10 @@ def train(
         keras.utils.set_random_seed(config.seed)
         with strategy.scope():
             trainer = make_trainer(model_config, config, options)
-            if weights:
-                trainer.transformer.set_weights(weights)
+            for variable, values in zip(
+                lasting_weights(trainer.transformer), weights or ()
+            ):
+                variable.assign(values)
         state = TrainingState(
             trainer,
             model_dir / model_folder.CHECKPOINTS,
@@ -131,8 +139,7 @@ def train(
             state,
             config,
             options,
-            training,
-            validation,
+            task,
             output_dir,
             callbacks,
         ).run()
@@ -145,7 +152,7 @@ def _finished_model(model_dir, record):
     if not model_folder.is_finished(model_dir, record):
         return None
     try:
-        model = load_model(model_dir)
+        model = load_model(model_dir, classes=_CLASSES)
     except UsageError as error:
         if not checkpoint_names(model_dir / model_folder.CHECKPOINTS):
             raise
@@ -162,7 +169,7 @@ def _initial_weights(model_config, config, model_dir):
         return None
     folder = pathlib.Path(config.init_from)
     best = (folder / BEST_MODEL_FILE).is_file()
-    model = load_model(folder, best)
+    model = load_model(folder, best, _CLASSES)
     if type(model.config) is not type(model_config):
         raise UsageError(
             f"The model in --init_from={folder} is of a "
@@ -216,12 +223,48 @@ def _check_options(model_config, config, options, strategy):
             "rematerialize needs a dropout of 0: computed again, dropout "
             "would drop something else."
         )
+    if is_language_model(model_config) and strategy.num_replicas_in_sync > 1:
+        raise UsageError(
+            "A language model, with its memory of a text, is trained on one "
+            "device: take --distribution=none."
+        )
     if options.jit_compile and strategy.num_replicas_in_sync > 1:
         raise UsageError(
             "jit_compile is for one device: the step of "
             f"{strategy.num_replicas_in_sync} replicas cannot be compiled. "
             "Leave it out, or take --distribution=none."
         )
+
+
+def is_language_model(model_config):
+    """Whether a model reads on in a text, and answers no questions.
+
+    Args:
+        model_config: A `ModelConfig`, such as a `TransformerConfig`.
+    """
+    return isinstance(model_config, TransformerXLConfig)
+
+
+def make_task(model_config, config):
+    """What a model is trained for.
+
+    Args:
+        model_config: A `ModelConfig`, such as a `TransformerConfig`.
+        config: A `TrainingConfig`.
+
+    Returns:
+        A `ProblemTask` or, of a language model, a `TextTask`.
+
+    Raises:
+        UsageError: If the data is of the other kind, or not there.
+    """
+    if is_language_model(model_config) != bool(config.text_file):
+        raise UsageError(
+            "A language model (transformer_xl_base) learns a text: "
+            "--text_file. Any other model learns to answer: --modules."
+        )
+    task = TextTask if config.text_file else ProblemTask
+    return task(model_config, config)
 
 
 def make_trainer(model_config, config, options):
@@ -233,7 +276,7 @@ def make_trainer(model_config, config, options):
         options: A `RunOptions`.
 
     Returns:
-        A compiled `TransformerTrainer`, its optimizer built.
+        A compiled `Trainer`, its optimizer built.
     """
     remat = contextlib.nullcontext()
     if options.rematerialize:
@@ -242,8 +285,15 @@ def make_trainer(model_config, config, options):
             layer_names=list(model_config.cell_names),
         )
     with remat:
-        transformer = build_model(model_config, config.precision)
-    trainer = TransformerTrainer(
+        if is_language_model(model_config):
+            trainer_class = LanguageModelTrainer
+            transformer = TransformerXL(
+                model_config, config.batch_size, dtype=config.precision
+            )
+        else:
+            trainer_class = TransformerTrainer
+            transformer = build_model(model_config, config.precision)
+    trainer = trainer_class(
         transformer,
         global_clipnorm=config.global_clipnorm,
         gradient_accumulation_steps=options.gradient_accumulation_steps,

@@ -16,7 +16,7 @@ class TrainingConfig:
     The defaults are the paper's recipe (section 4.1).
 
     Args:
-        modules: Names of the modules to train on.
+        modules: Names of the modules to train on; none with a `text_file`.
         data_dir: Folder that `experiments.prepare_data` filled.
         dataset: `"mathematics_dataset"`, or tfds's stock `"math_dataset"`.
         module_weights: Shares of the modules by name:
@@ -44,6 +44,10 @@ class TrainingConfig:
         seed: Seed of weights, order and dropout.
         init_from: Folder of a model to start with the weights of: its best
             one, or its last one where there is no best. Empty: new weights.
+        text_file: Text that a language model learns, of any bytes: the first
+            nine tenths, for its end is validation and test.
+        segment_length: Bytes of it in a segment, of which every row of a
+            batch has one.
 
     Raises:
         UsageError: If a value makes no sense.
@@ -72,11 +76,15 @@ class TrainingConfig:
     # A field that is added needs the default that keeps what was before it:
     # trainings of older versions go on with that.
     init_from: str = ""
+    text_file: str = ""
+    segment_length: int = 512
 
     def __post_init__(self):
         object.__setattr__(self, "modules", tuple(self.modules))
-        if not self.modules:
-            raise UsageError("modules must name at least one module.")
+        if bool(self.modules) == bool(self.text_file):
+            raise UsageError(
+                "modules must name at least one module, or text_file a text."
+            )
         weights = self.module_weights
         if any(isinstance(weight, str) for weight in weights):
             weights = parse_module_weights(weights, self.modules)
@@ -103,6 +111,7 @@ class TrainingConfig:
             "validation_examples",
             "steps_per_checkpoint",
             "steps_per_evaluation",
+            "segment_length",
         ):
             if not 0 < getattr(self, name) < math.inf:
                 raise UsageError(

@@ -4,6 +4,7 @@ import math
 import keras
 
 from tpt_keras.training.metrics_log import best_row
+from tpt_keras.training.metrics_log import objective
 
 
 @dataclasses.dataclass(frozen=True)
@@ -11,7 +12,7 @@ class TrainingResult:
     """What a training has reached.
 
     Attributes:
-        model: The trained `SequenceToSequence`.
+        model: The trained model.
         history: The rows of `metrics.jsonl`, dicts with `step`; see
             `MetricsLog`.
     """
@@ -21,9 +22,12 @@ class TrainingResult:
 
     @property
     def best_score(self):
-        """The best validation sequence accuracy; NaN without an evaluation."""
+        """The best validation sequence accuracy; NaN without an evaluation.
+
+        Of a language model, the fewest bits per character.
+        """
         row = best_row(self.history)
-        return row["val_sequence_accuracy"] if row else math.nan
+        return row[objective(self.history)] if row else math.nan
 
     @property
     def best_step(self):

@@ -3,12 +3,8 @@ import sys
 import time
 
 import keras
-import numpy as np
 
-from tpt_keras.data_generators.prepared_data import DATASETS
 from tpt_keras.training import model_folder
-from tpt_keras.training.evaluate import evaluate
-from tpt_keras.training.evaluate import evaluate_batches
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.finite_loss import check_weights
@@ -16,7 +12,6 @@ from tpt_keras.training.metrics_log import MetricsLog
 from tpt_keras.training.optimizer import learning_rate
 from tpt_keras.training.optimizer import learning_rate_schedule
 from tpt_keras.training.profiler import Profiler
-from tpt_keras.training.training_data import module_mix
 
 # Rollbacks to one and the same checkpoint before a training gives up.
 MAX_ROLLBACKS = 3
@@ -31,12 +26,11 @@ class TrainingRun:
     the interval again, and nothing is lost or there twice.
 
     Args:
-        trainer: A compiled `TransformerTrainer`.
+        trainer: A compiled `Trainer`.
         state: Its `TrainingState`, restored.
         config: The `TrainingConfig`.
         options: The `RunOptions`.
-        training: The training's `ProblemBatches`.
-        validation: The validation's `ProblemBatches`.
+        task: The `ProblemTask` or the `TextTask`.
         model_dir: Folder for logs and the best model.
         callbacks: Further callbacks of Keras, called after an interval's end.
     """
@@ -47,8 +41,7 @@ class TrainingRun:
         state,
         config,
         options,
-        training,
-        validation,
+        task,
         model_dir,
         callbacks=(),
     ):
@@ -56,8 +49,7 @@ class TrainingRun:
         self.state = state
         self.config = config
         self.options = options
-        self.training = training
-        self.validation = validation
+        self.task = task
         self.model_dir = model_dir
         self.callbacks = callbacks
         self._rollbacks = []
@@ -73,9 +65,8 @@ class TrainingRun:
         while self.step < self.config.train_steps:
             if self.is_stalled:
                 print(
-                    f"Stopped at step {self.step}: no better validation "
-                    "sequence accuracy since step "
-                    f"{int(self.state.best_step)}."
+                    f"Stopped at step {self.step}: nothing better in "
+                    f"validation since step {int(self.state.best_step)}."
                 )
                 return
             try:
@@ -143,9 +134,11 @@ class TrainingRun:
                 callbacks.append(profiler)
                 # Keras leaves callbacks alone when one of them ends a training.
                 stack.callback(profiler.stop)
-            stack.enter_context(self.training.own_errors())
+            stack.enter_context(self.task.training.own_errors())
             self.trainer.fit(
-                self.trainer.feed(self.training, int(self.state.data_step)),
+                self.trainer.feed(
+                    self.task.training, int(self.state.data_step)
+                ),
                 initial_epoch=epoch,
                 epochs=epochs,
                 steps_per_epoch=steps,
@@ -173,11 +166,13 @@ class TrainingRun:
         self.state.advance(self._steps)
         metrics = dict(logs)
         metrics["learning_rate"] = learning_rate(self.trainer.optimizer)
-        for name in ("examples", "tokens"):
+        for name in {"examples", "tokens"} & metrics.keys():
             metrics[f"{name}_per_second"] = metrics.pop(name) / seconds
         if self.is_evaluation_step:
-            metrics |= self._evaluate()
-            if self.state.improves(metrics["val_sequence_accuracy"]):
+            metrics |= self.task.evaluate(
+                self.trainer, self.options.evaluation_examples
+            )
+            if self.state.improves(self.task.score(metrics)):
                 model_folder.save_best_model(
                     self.trainer.transformer, self.model_dir
                 )
@@ -188,34 +183,6 @@ class TrainingRun:
         if self.is_stalled:
             self.trainer.stop_training = True
 
-    def _evaluate(self):
-        """The metrics of an evaluation; see `MetricsLog`."""
-        results = evaluate_batches(self.trainer, self.validation)
-        metrics = {f"val_{name}": value for name, value in results.items()}
-        if not self.options.evaluation_examples:
-            return metrics
-        for split in ("interpolate", "extrapolate"):
-            if split not in DATASETS[self.config.dataset]:
-                continue
-            accuracies = {
-                f"{split}/{result['module']}": result["sequence_accuracy"]
-                for result in evaluate(
-                    self.trainer,
-                    self.config.modules,
-                    [split],
-                    self.config.data_dir,
-                    self.config.batch_size,
-                    self.config.dataset,
-                    self.options.evaluation_examples,
-                )
-            }
-            if accuracies:
-                metrics[f"{split}_sequence_accuracy"] = float(
-                    np.mean(list(accuracies.values()))
-                )
-                metrics |= accuracies
-        return metrics
-
     def _describe(self, failed_step):
         """What there is to say about a step that failed."""
         data_step = int(self.state.data_step) + failed_step - 1 - self.step
@@ -223,8 +190,8 @@ class TrainingRun:
         rate = float(
             schedule(failed_step - 1) if callable(schedule) else schedule
         )
-        mix = module_mix(self.training, self.config, data_step)
-        return f"learning rate {rate:.3g}; its batch: {mix}"
+        batch = self.task.describe_batch(data_step)
+        return f"learning rate {rate:.3g}; its batch: {batch}"
 
     def _recover(self, error):
         """Goes back to the last checkpoint, and on behind the failed batch."""

@@ -22,6 +22,9 @@ from tpt_keras.tuning.search_report import write_report
 from tpt_keras.tuning.search_space import SEARCHED
 from tpt_keras.tuning.training_tuner import TrainingTuner
 
+# Where the data is, and what is of language models alone.
+_NOT_OF_A_SEARCH = ("data_dir", "text_file", "segment_length")
+
 
 def tune(
     space,
@@ -87,7 +90,7 @@ def tune(
         "training": {
             name: value
             for name, value in dataclasses.asdict(training).items()
-            if name not in (*SEARCHED, "data_dir")
+            if name not in (*SEARCHED, *_NOT_OF_A_SEARCH)
         },
         # Wherever it is: the data itself is compared.
         "data": data_fingerprints(training_sources(training)),

@@ -10,9 +10,12 @@ def draw_learning_curves(rows, path):
     """
     figure = Figure(figsize=(9, 3.5), layout="constrained")
     loss_axes, accuracy_axes = figure.subplots(1, 2)
+    accuracy = ("sequence_accuracy", "answers entirely right")
+    if any("bits_per_character" in row for row in rows):
+        accuracy = ("token_accuracy", "characters foreseen")
     for axes, metric, label in (
         (loss_axes, "loss", "loss (nats per token)"),
-        (accuracy_axes, "sequence_accuracy", "answers entirely right"),
+        (accuracy_axes, *accuracy),
     ):
         for name, series in ((metric, "training"), (f"val_{metric}", "unseen")):
             points = [(row["step"], row[name]) for row in rows if name in row]

@@ -1,0 +1,73 @@
+r"""Writes problems as a text that a language model learns.
+
+    python -m experiments.write_text --modules=all --data_dir=data \
+        --output=problems.txt
+
+A line of every question and one of its answer, in random order, for
+`experiments.train --text_file`.
+"""
+
+import itertools
+
+from absl import flags
+
+from tpt_keras.errors import UsageError
+
+from . import _cli
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_list(
+    "modules", [], "Names of modules, patterns (numbers__*), or all."
+)
+flags.DEFINE_string("data_dir", "data", "Folder of the data.")
+flags.DEFINE_string("dataset", "mathematics_dataset", "See prepare_data.")
+flags.DEFINE_integer("max_examples", None, "Problems. Default: all.")
+flags.DEFINE_integer("seed", 0, "Seed of the order.")
+flags.DEFINE_string("output", None, "Text file to write.")
+
+# Problems that are read at once.
+CHUNK = 8192
+
+
+def main():
+    if not FLAGS.modules:
+        raise UsageError("--modules is missing: name some, or say all.")
+    if not FLAGS.output:
+        raise UsageError("--output is missing: where shall the text go?")
+    import numpy as np
+    import tqdm
+
+    from tpt_keras.data_generators.mathematics_modules import select_modules
+    from tpt_keras.data_generators.prepared_data import problem_sources
+    from tpt_keras.data_generators.prepared_data import train_splits
+    from tpt_keras.data_generators.problem_mixture import ProblemMixture
+    from tpt_keras.data_generators.problem_slice import ProblemSlice
+    from tpt_keras.files import whole_file
+
+    sources = problem_sources(
+        FLAGS.data_dir,
+        select_modules(FLAGS.modules),
+        train_splits(FLAGS.dataset),
+        FLAGS.dataset,
+    )
+    problems = ProblemSlice(
+        ProblemMixture(list(sources.values())), seed=FLAGS.seed
+    )
+    count = min(len(problems), FLAGS.max_examples or len(problems))
+    with (
+        whole_file(FLAGS.output) as partial,
+        open(partial, "wb") as file,
+        tqdm.tqdm(total=count, unit="problem") as progress,
+    ):
+        for start in range(0, count, CHUNK):
+            indices = np.arange(start, min(start + CHUNK, count))
+            pairs = zip(*problems.read(indices))
+            lines = itertools.chain.from_iterable(pairs)
+            file.writelines(line + b"\n" for line in lines)
+            progress.update(len(indices))
+    print(FLAGS.output)
+
+
+if __name__ == "__main__":
+    _cli.run(main)

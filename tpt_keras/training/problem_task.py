@@ -1,0 +1,81 @@
+import numpy as np
+
+from tpt_keras.data_generators.prepared_data import DATASETS
+from tpt_keras.training.evaluate import evaluate
+from tpt_keras.training.evaluate import evaluate_batches
+from tpt_keras.training.training_data import data_fingerprints
+from tpt_keras.training.training_data import module_mix
+from tpt_keras.training.training_data import training_batches
+from tpt_keras.training.training_data import training_sources
+
+
+class ProblemTask:
+    """To answer questions: what a `SequenceToSequence` is trained for.
+
+    Args:
+        model_config: A `SequenceToSequenceConfig`.
+        config: A `TrainingConfig`.
+
+    Attributes:
+        model_config: The configuration of the model to train.
+        training: The training's `ProblemBatches`.
+        validation: The validation's.
+        fingerprints: See `data_fingerprints`.
+
+    Raises:
+        UsageError: If the problems are not there, or too few.
+    """
+
+    def __init__(self, model_config, config):
+        self.model_config = model_config
+        self._config = config
+        sources = training_sources(config)
+        self.training, self.validation = training_batches(
+            sources, model_config, config
+        )
+        self.fingerprints = data_fingerprints(sources)
+
+    def evaluate(self, trainer, examples):
+        """The metrics of an evaluation; see `MetricsLog`.
+
+        Args:
+            trainer: A compiled `TransformerTrainer`.
+            examples: Problems of every module and split to look at, besides
+                the validation's.
+
+        Returns:
+            Dict of floats.
+        """
+        results = evaluate_batches(trainer, self.validation)
+        metrics = {f"val_{name}": value for name, value in results.items()}
+        if not examples:
+            return metrics
+        for split in ("interpolate", "extrapolate"):
+            if split not in DATASETS[self._config.dataset]:
+                continue
+            accuracies = {
+                f"{split}/{result['module']}": result["sequence_accuracy"]
+                for result in evaluate(
+                    trainer,
+                    self._config.modules,
+                    [split],
+                    self._config.data_dir,
+                    self._config.batch_size,
+                    self._config.dataset,
+                    examples,
+                )
+            }
+            if accuracies:
+                metrics[f"{split}_sequence_accuracy"] = float(
+                    np.mean(list(accuracies.values()))
+                )
+                metrics |= accuracies
+        return metrics
+
+    def score(self, metrics):
+        """How good an evaluation's metrics are; more is better."""
+        return metrics["val_sequence_accuracy"]
+
+    def describe_batch(self, data_step):
+        """What there is to say about a training batch."""
+        return module_mix(self.training, self._config, data_step)
