@@ -15,7 +15,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
 flags.DEFINE_list(
     "splits",
-    [],
+    None,
     "Names of the splits. Default: interpolate,extrapolate; of a language "
     "model's text, validation,test.",
 )
@@ -61,6 +61,11 @@ def main():
     write_evaluations(FLAGS.model_dir, [{**identity, **row} for row in rows])
 
 
+def choose(splits):
+    """The splits that were named, or these."""
+    return splits if FLAGS.splits is None else FLAGS.splits
+
+
 def evaluate_text(training):
     """Reads on in the parts of a text that were not learned."""
     from tpt_keras.data_generators.text_segments import TextSegments
@@ -83,7 +88,7 @@ def evaluate_text(training):
     trainer = LanguageModelTrainer(reader)
     trainer.compile(jit_compile=False)
     rows = []
-    for split in FLAGS.splits or ["validation", "test"]:
+    for split in choose(["validation", "test"]):
         segments = TextSegments(
             text_part(text, split),
             model.config.vocabulary,
@@ -117,7 +122,7 @@ def evaluate_modules(training):
         )
     trainer = TransformerTrainer(model)
     trainer.compile(jit_compile=False)
-    splits = FLAGS.splits or ["interpolate", "extrapolate"]
+    splits = choose(["interpolate", "extrapolate"])
     results = evaluate(
         trainer, modules, splits, data_dir, FLAGS.batch_size or 256, dataset
     )

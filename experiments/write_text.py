@@ -1,4 +1,4 @@
-r"""Writes problems as a text that a language model learns.
+r"""Writes problems as a text, for a language model.
 
     python -m experiments.write_text --modules=all --data_dir=data \
         --output=problems.txt

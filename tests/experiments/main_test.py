@@ -32,7 +32,7 @@ CONFIGS = {
     "train": (TrainingConfig, RunOptions),
     "tune": (SearchSpace, TrainingConfig, RunOptions),
 }
-NOT_FLAGS = ("init_from", *SEARCHED)
+NOT_FLAGS = ("init_from", "text_file", "segment_length", *SEARCHED)
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from tests.conftest import MODULE
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.models.load_model import load_model
-from tpt_keras.training import train as train_module
 from tpt_keras.training import problem_task
+from tpt_keras.training import train as train_module
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train

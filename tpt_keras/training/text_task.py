@@ -7,9 +7,9 @@ from tpt_keras.data_generators.text_segments import TextSegments
 from tpt_keras.data_generators.text_segments import text_vocabulary
 from tpt_keras.errors import UsageError
 
-# The end of a text, as of enwik8: 5 of 100 million bytes each.
-VALIDATION_SHARE = 0.05
-TEST_SHARE = 0.05
+# What is validation, and what is test, of so many bytes: as of enwik8, whose
+# last 5 million, and the 5 before, of 100 are these.
+ONE_OF = 20
 # Bytes, all over the text, that its fingerprint is made of.
 _FINGERPRINTED = 2**16
 
@@ -129,8 +129,8 @@ def text_part(text, name):
     Returns:
         uint8 array.
     """
-    validation = int(len(text) * (1.0 - VALIDATION_SHARE - TEST_SHARE))
-    test = int(len(text) * (1.0 - TEST_SHARE))
+    test = len(text) - len(text) // ONE_OF
+    validation = test - len(text) // ONE_OF
     return {
         "train": text[:validation],
         "validation": text[validation:test],

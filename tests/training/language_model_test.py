@@ -1,0 +1,179 @@
+import json
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tpt_keras.data_generators.text_segments import TextSegments
+from tpt_keras.errors import UsageError
+from tpt_keras.models import PRESETS
+from tpt_keras.models import TransformerXL
+from tpt_keras.models import TransformerXLConfig
+from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored_config import from_stored
+from tpt_keras.training.language_model_trainer import LanguageModelTrainer
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.text_task import evaluate_segments
+from tpt_keras.training.text_task import text_part
+from tpt_keras.training.train import train
+from tpt_keras.training.training_config import TrainingConfig
+
+CONFIG = TransformerXLConfig(
+    vocabulary_size=204,
+    hidden_dim=8,
+    intermediate_dim=8,
+    num_heads=2,
+    num_layers=1,
+    memory_length=6,
+)
+TEXT = b"abcd" * 100 + b"\xe4"
+
+
+@pytest.fixture
+def training(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(TEXT)
+    return TrainingConfig(
+        (),
+        text_file=str(path),
+        segment_length=5,
+        train_steps=6,
+        batch_size=2,
+        learning_rate=0.02,
+        steps_per_checkpoint=3,
+        steps_per_evaluation=3,
+    )
+
+
+def replaced(config, **values):
+    return TrainingConfig(**{**vars(config), **values})
+
+
+@pytest.fixture(scope="module")
+def trainer():
+    keras.utils.set_random_seed(1)
+    model = TransformerXL(CONFIG.replace(vocabulary=b"abcd"), batch_size=2)
+    trainer = LanguageModelTrainer(model)
+    trainer.compile("sgd", jit_compile=False)
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def segments():
+    return TextSegments(b"abcd" * 20 + b"a", b"abcd", batch_size=2, length=5)
+
+
+def memory_of(model):
+    return [ops.convert_to_numpy(x) for x in keras.tree.flatten(model.memory)]
+
+
+def test_a_training_goes_on_with_what_it_remembers(training, tmp_path):
+    whole = train(CONFIG, training, tmp_path / "whole")
+    for steps in (3, 6):
+        again = train(
+            CONFIG, replaced(training, train_steps=steps), tmp_path / "parts"
+        )
+    for actual, expected in zip(
+        again.model.weights, whole.model.weights, strict=True
+    ):
+        np.testing.assert_array_equal(actual, expected)
+    assert max(np.abs(values).max() for values in memory_of(again.model)) > 0
+    row = whole.history[-1]
+    for prefix in ("", "val_"):
+        assert row[f"{prefix}bits_per_character"] == pytest.approx(
+            row[f"{prefix}loss"] / math.log(2), rel=1e-5
+        )
+    assert row["tokens_per_second"] > 0
+    assert whole.best_score == min(
+        row["val_bits_per_character"] for row in whole.history
+    )
+
+    record = json.loads((tmp_path / "whole/config.json").read_text())
+    config = from_stored(record["model"])
+    assert bytes(config.vocabulary) == b"abcd\xe4"
+    assert config.vocabulary_size == 5
+    # A saved model remembers nothing.
+    saved = load_model(tmp_path / "whole", classes=(TransformerXL,))
+    assert saved.config == config
+    assert saved.batch_size is None
+    with pytest.raises(UsageError, match=r"TransformerXL.*none of Transformer"):
+        load_model(tmp_path / "whole")
+
+    # Another training starts with the weights.
+    start = train(
+        CONFIG,
+        replaced(training, init_from=str(tmp_path / "whole"), train_steps=1),
+        tmp_path / "start",
+    )
+    assert start.history[0]["loss"] < whole.history[0]["loss"]
+
+    # The text is another one under the same name.
+    (tmp_path / "text").write_bytes(TEXT[::-1])
+    with pytest.raises(UsageError, match=r"The text in .* \(--text_file\)"):
+        train(CONFIG, training, tmp_path / "whole")
+
+
+def test_an_evaluation_has_a_memory_of_its_own(trainer, segments):
+    model = trainer.transformer
+    batch, _ = next(segments.iterate())
+    model(batch)
+    before = memory_of(model)
+    assert np.abs(before[-1]).max() > 0
+    result = evaluate_segments(trainer, segments)
+    assert evaluate_segments(trainer, segments) == result
+    for actual, expected in zip(memory_of(model), before, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+
+
+def test_bits_per_character_are_those_of_the_model(trainer, segments):
+    model = trainer.transformer
+    memory, bits = model.init_memory(2), []
+    for token_ids, following in segments.iterate(num_epochs=1):
+        logits, memory = model(token_ids, memory)
+        probabilities = ops.convert_to_numpy(ops.softmax(logits))
+        found = np.take_along_axis(probabilities, following[..., None], -1)
+        bits.append(-np.log2(found))
+    result = evaluate_segments(trainer, segments)
+    assert result["bits_per_character"] == pytest.approx(
+        np.mean(bits), rel=1e-5
+    )
+
+
+def test_the_parts_of_a_text():
+    text = np.arange(200)
+    parts = [text_part(text, name) for name in ("train", "validation", "test")]
+    assert [len(part) for part in parts] == [180, 10, 10]
+    np.testing.assert_array_equal(np.concatenate(parts), text)
+
+
+def test_what_makes_no_sense(training, tmp_path):
+    for model_config, changes, options, message in (
+        (CONFIG, {"text_file": str(tmp_path)}, {}, "no text in --text_file"),
+        (CONFIG, {"segment_length": 1000}, {}, "segments of 1000"),
+        (
+            CONFIG,
+            {},
+            {"gradient_accumulation_steps": 2},
+            "gradient_accumulation_steps",
+        ),
+        (PRESETS["tp_transformer_tiny"], {}, {}, "--modules"),
+        (
+            CONFIG,
+            {"text_file": "", "modules": ("numbers__gcd",)},
+            {},
+            "--text_file",
+        ),
+    ):
+        with pytest.raises(UsageError, match=message):
+            train(
+                model_config,
+                replaced(training, **changes),
+                tmp_path / "model",
+                options=RunOptions(**options),
+            )
+    with pytest.raises(UsageError, match="at least one module, or text_file"):
+        replaced(training, text_file="")
+    with pytest.raises(UsageError, match="at least one module, or text_file"):
+        replaced(training, modules=("numbers__gcd",))
