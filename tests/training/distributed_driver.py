@@ -1,6 +1,6 @@
 """Trains on several devices, in a process of its own.
 
-TensorFlow fixes its devices when it starts, and a worker is a process.
+A backend fixes its devices when it starts, and a worker is a process.
 
 python -m tests.training.distributed_driver <job as JSON>
 """
@@ -13,7 +13,6 @@ import unittest.mock
 
 import numpy as np
 
-from tests.training.keras_fit_driver import errors_of_workers
 from tpt_keras.models.transformer_config import TransformerConfig
 from tpt_keras.training.distribution import make_strategy
 from tpt_keras.training.finite_loss import FiniteLoss
@@ -99,6 +98,8 @@ def main(job):
                 np.savez(path, **record)
     # Last, for its errors may leave the workers out of step.
     if "keras_errors" in job:
+        from tests.training.keras_fit_driver import errors_of_workers
+
         errors = errors_of_workers(strategy)
         pathlib.Path(job["keras_errors"]).write_text(json.dumps(errors))
 

@@ -14,10 +14,10 @@ import pytest
 from tests.conftest import MODULE
 from tests.training import processes
 from tests.training.distributed_driver import train_and_record
-from tests.training.distribution_test import MODEL
-from tests.training.distribution_test import assert_same_training
 from tests.training.processes import ForkedProcess
 from tests.training.processes import Process
+from tests.training.replicas_test import MODEL
+from tests.training.replicas_test import assert_same_training
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.metrics_log import read_metrics
 

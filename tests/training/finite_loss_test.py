@@ -3,9 +3,9 @@ import math
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.conftest import MODULE
+from tests.training.checkpoints import newest_checkpoint
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.errors import UsageError
 from tpt_keras.models.load_model import load_model
@@ -66,18 +66,6 @@ def first_batches(monkeypatch):
 
     monkeypatch.setattr(ProblemBatches, "dataset", record)
     return starts
-
-
-def newest_checkpoint(model_dir):
-    """The numbers in a training's newest checkpoint, by name."""
-    path = tf.train.latest_checkpoint(model_dir / "checkpoints")
-    reader = tf.train.load_checkpoint(path)
-    suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
-    return {
-        name.removesuffix(suffix): reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-        if name.endswith(suffix)
-    }
 
 
 def assert_whole_checkpoint(model_dir, step, data_step):

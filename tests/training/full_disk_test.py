@@ -7,9 +7,8 @@ import pytest
 
 import tpt_keras
 
-# In KiB: too small for the first checkpoint's data, for its index, for the
-# best model and for TensorBoard's logs; for the second checkpoint; and for the
-# finished model.
+# In KiB: too small for the first checkpoint, for the best model and for
+# TensorBoard's logs; for the second checkpoint; and for the finished model.
 DISKS = [[40, 140, 300, 440], [520], [600]]
 
 UNSHARE = ["unshare", "--map-root-user", "--mount"]

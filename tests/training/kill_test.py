@@ -12,15 +12,15 @@ import zipfile
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.conftest import MODULE
 from tests.training import processes
+from tests.training.checkpoints import checkpoints_of
 from tests.training.processes import ForkedProcess
 from tests.training.processes import Process
 from tpt_keras.models.load_model import load_model
+from tpt_keras.training.checkpoint_files import read_checkpoint
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.run_options import RunOptions
 
 pytestmark = pytest.mark.slow
 
@@ -77,12 +77,6 @@ class Training:
     def rows(self):
         return read_metrics(self.model_dir)
 
-    @property
-    def checkpoints(self):
-        return tf.train.get_checkpoint_state(
-            self.model_dir / "checkpoints"
-        ).all_model_checkpoint_paths
-
     def kill_when(self, num_rows, seconds):
         """Starts it, and kills it so long after a row was written."""
         process = self.start(ForkedProcess)
@@ -113,9 +107,8 @@ class Training:
             if not model.name.startswith("partial-"):
                 with zipfile.ZipFile(model) as file:
                     assert file.testzip() is None
-        # TensorFlow's list holds one more while the oldest is deleted.
-        for path in self.checkpoints[-RunOptions().keep_checkpoints :]:
-            tf.train.load_checkpoint(path)
+        for name in checkpoints_of(self.model_dir):
+            assert read_checkpoint(self.model_dir / "checkpoints", name)
 
     def _has_started_to_fit(self, process):
         # The rows before are those of the process before.
@@ -136,25 +129,25 @@ def killed(tmp_path_factory, place_value_data):
     folder = training.model_dir / "checkpoints"
 
     # The second checkpoint is the first behind a step.
-    training.kill_in_checkpoint("merge", 2)
-    assert list(folder.glob("ckpt-2_temp/part-*.data-*"))
-    assert not list(folder.glob("ckpt-2.*"))
+    training.kill_in_checkpoint("data", 2)
+    assert list(folder.glob("partial-*"))
+    assert checkpoints_of(training.model_dir) == ["ckpt-1"]
     assert [row["step"] for row in training.rows] == [STEPS_PER_CHECKPOINT]
 
-    training.kill_in_checkpoint("list", 1)
-    assert list(folder.glob("ckpt-2.index"))
-    assert [path[-6:] for path in training.checkpoints] == ["ckpt-1"]
+    training.kill_in_checkpoint("oldest", 3)
+    assert not list(folder.glob("partial-*"))
+    assert len(checkpoints_of(training.model_dir)) == 4
 
     rng = random.Random(0)
     num_rows = TRAIN_STEPS // STEPS_PER_CHECKPOINT
     # Every kill later than the one before, and the last so early that the
     # training is not over in the meantime.
-    moments = sorted(rng.sample(range(num_rows - 3), RANDOM_KILLS))
+    moments = sorted(rng.sample(range(3, num_rows - 3), RANDOM_KILLS))
     for moment in moments:
         training.kill_when(moment, rng.uniform(0.0, 0.1))
 
-    newest = folder / training.checkpoints[-1]
-    [data] = newest.parent.glob(f"{newest.name}.data-*")
+    newest = folder / checkpoints_of(training.model_dir)[-1]
+    data = newest.with_suffix(".npz")
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
     training.damaged = str(newest)
     training.finish()

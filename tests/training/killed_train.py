@@ -2,45 +2,48 @@
 
 python -m tests.training.killed_train <where> <checkpoint> <flags>
 
-`where` is `merge`: the data is written under temporary names, and the final
-ones are missing; or `list`: the files are there, and not in TensorFlow's list.
+`where` is `data`: half of it is written, under a temporary name; or `oldest`:
+the file is there, and the oldest one not yet removed.
 """
 
 import os
+import pathlib
 import runpy
 import signal
 import sys
 
-from tensorflow.python.checkpoint import checkpoint_management
-from tensorflow.python.ops import gen_io_ops
+import numpy as np
 
 
 def kill_at(where, checkpoint):
     """Makes this process kill itself.
 
     Args:
-        where: `"merge"` or `"list"`.
+        where: `"data"` or `"oldest"`.
         checkpoint: Which of the checkpoints that the process writes it is,
             counting from 1.
     """
-    merge = gen_io_ops.merge_v2_checkpoints
-    update_list = checkpoint_management.update_checkpoint_state_internal
+    from tpt_keras.training import checkpoint_files
+
+    save, keep_newest = np.savez, checkpoint_files.keep_newest
     written = 0
 
-    def merge_or_die(*args, **kwargs):
+    def save_or_die(path, **arrays):
         nonlocal written
         written += 1
-        if where == "merge" and written == checkpoint:
+        save(path, **arrays)
+        if where == "data" and written == checkpoint:
+            path = pathlib.Path(path)
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
             os.kill(os.getpid(), signal.SIGKILL)
-        return merge(*args, **kwargs)
 
-    def update_list_or_die(*args, **kwargs):
-        if where == "list" and written == checkpoint:
+    def keep_newest_or_die(*args):
+        if where == "oldest" and written == checkpoint:
             os.kill(os.getpid(), signal.SIGKILL)
-        return update_list(*args, **kwargs)
+        keep_newest(*args)
 
-    gen_io_ops.merge_v2_checkpoints = merge_or_die
-    checkpoint_management.update_checkpoint_state_internal = update_list_or_die
+    np.savez = save_or_die
+    checkpoint_files.keep_newest = keep_newest_or_die
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 import pytest
-import tensorflow as tf
 
+from tpt_keras.training import profiler
 from tpt_keras.training.profiler import Profiler
 
 
@@ -8,12 +8,8 @@ from tpt_keras.training.profiler import Profiler
 def profiles(monkeypatch):
     """What was begun and ended, with the steps done by then."""
     events = []
-    monkeypatch.setattr(
-        tf.profiler.experimental, "start", lambda folder: events.append("start")
-    )
-    monkeypatch.setattr(
-        tf.profiler.experimental, "stop", lambda: events.append("stop")
-    )
+    monkeypatch.setattr(profiler, "start", lambda _: events.append("start"))
+    monkeypatch.setattr(profiler, "stop", lambda: events.append("stop"))
     return events
 
 

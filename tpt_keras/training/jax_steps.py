@@ -1,35 +1,80 @@
 import jax
 import keras
+from jax import numpy as jnp
+from keras import ops
 
+from tpt_keras.training.distribution import default_strategy
+from tpt_keras.training.distribution import num_replicas
+from tpt_keras.training.distribution import scope
 from tpt_keras.training.global_norm import clip_by_global_norm
 from tpt_keras.training.global_norm import global_norm
+from tpt_keras.training.padded_sizes import padded_size
+from tpt_keras.training.token_weights import token_weights
 
 
 class JaxSteps:
-    """The steps of a `TransformerTrainer` on JAX, as its mixin."""
+    """The steps of a `TransformerTrainer` on JAX, as its mixin.
+
+    What only JAX needs: functions without side effects, micro-batches in a
+    `scan`, `keras.distribution`, and few shapes, for it compiles each anew.
+
+    Replicas need nothing here: what is written for the whole batch XLA
+    computes on all devices that its rows lie on.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        # As on TensorFlow: that of the scope that it is made in.
+        self.distribute_strategy = default_strategy()
+
+    def compile(self, *args, jit_compile=True, **kwargs):
+        """Always compiles: without, JAX would make a step op by op.
+
+        Args:
+            *args: See `keras.Model.compile`.
+            jit_compile: Has no effect; `run_eagerly` has.
+            **kwargs: See `keras.Model.compile`.
+        """
+        super().compile(*args, jit_compile=True, **kwargs)
+
+    def fit(self, *args, **kwargs):
+        with scope(self.distribute_strategy):
+            return super().fit(*args, **kwargs)
+
+    def evaluate(self, *args, **kwargs):
+        with scope(self.distribute_strategy):
+            return super().evaluate(*args, **kwargs)
 
     def feed(self, batches, start_step=0, num_epochs=None):
-        """As `TensorFlowSteps.feed`: here a generator."""
-        return batches.iterate(start_step, num_epochs)
+        """What `fit` and `evaluate` take: batches of few shapes.
+
+        Args:
+            batches: A `NumberedBatches`.
+            start_step: Number of the first batch.
+            num_epochs: How many epochs. Defaults to no end.
+
+        Returns:
+            A generator.
+        """
+        # The last of an epoch, too, but where it is the only one.
+        rows = padded_size(
+            min(len(batches), batches.batch_size), batches.batch_size
+        )
+        # Every device the same number.
+        rows += -rows % num_replicas(self.distribute_strategy)
+        for batch in batches.iterate(start_step, num_epochs):
+            yield self._in_few_shapes(batch, rows)
 
     def train_step(self, state, data):
-        if self.gradient_accumulation_steps > 1:
-            raise NotImplementedError(
-                "gradient_accumulation_steps are for TensorFlow alone."
-            )
         weights, others, optimizer_variables, metrics = state
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        gradients, (_, y_pred, others, metrics) = jax.grad(
-            self.compute_loss_and_updates, has_aux=True
-        )(
-            weights,
-            others,
-            metrics,
-            x,
-            y,
-            sample_weight,
-            training=True,
-            optimizer_variables=optimizer_variables,
+        inputs, targets, sample_weight = keras.utils.unpack_x_y_sample_weight(
+            data
+        )
+        counts = token_weights(targets, self._pad_id, sample_weight)
+        gradients, others, metrics = self._accumulated_gradients(
+            (weights, optimizer_variables),
+            (others, metrics),
+            (inputs, targets, counts),
         )
         with _values(self.optimizer.variables, optimizer_variables):
             loss_scale = self.optimizer.scale_loss(1.0)
@@ -41,19 +86,86 @@ class JaxSteps:
         weights, optimizer_variables = self.optimizer.stateless_apply(
             optimizer_variables, gradients, weights
         )
-        with _values(self.metrics_variables, metrics) as scope:
-            self.compute_metrics(x, y, y_pred, sample_weight)
-            self._watch(x, y, norm / loss_scale)
+        with _values(self.metrics_variables, metrics) as values:
+            self._watch(inputs, targets, norm / loss_scale)
             logs = self.get_metrics_result()
-        metrics = [
-            new
-            if (new := scope.get_current_value(variable)) is not None
-            else old
-            for variable, old in zip(self.metrics_variables, metrics)
-        ]
+        metrics = _new_values(self.metrics_variables, values)
         return logs, (weights, others, optimizer_variables, metrics)
+
+    def _accumulated_gradients(self, variables, state, batch):
+        """The gradient of the batch's mean loss, and the state after it."""
+        total_weight = ops.sum(batch[2])
+        if self.gradient_accumulation_steps == 1:
+            return self._gradients(variables, state, batch, total_weight)
+        inputs, targets, counts = batch
+        parts = (
+            {
+                name: self._cut(ids, self._pad_id)
+                for name, ids in inputs.items()
+            },
+            self._cut(targets, self._pad_id),
+            self._cut(counts, 0.0),
+        )
+
+        def add_micro_batch(carry, batch):
+            sums, *state = carry
+            gradients, *state = self._gradients(
+                variables, state, batch, total_weight
+            )
+            sums = [s + g for s, g in zip(sums, gradients)]
+            return (sums, *state), None
+
+        zeros = [jnp.zeros_like(weight) for weight in variables[0]]
+        return jax.lax.scan(add_micro_batch, (zeros, *state), parts)[0]
+
+    def _cut(self, rows, padding):
+        """Rows `(batch, length)` as `(micro_batches, rows, length)`.
+
+        All micro-batches are of a size, some with a row of padding. Each takes
+        its rows from all over the batch, and so from every device.
+        """
+        count, length = rows.shape
+        micro_batches = self.gradient_accumulation_steps
+        added = (0, -count % micro_batches), (0, 0)
+        rows = jnp.pad(rows, added, constant_values=padding)
+        return rows.reshape(-1, micro_batches, length).swapaxes(0, 1)
+
+    def _gradients(self, variables, state, batch, total_weight):
+        weights, optimizer_variables = variables
+        others, metrics = state
+        inputs, targets, counts = batch
+
+        def share_of_loss(weights):
+            loss, (_, logits, others_after, metrics_after) = (
+                self.compute_loss_and_updates(
+                    weights,
+                    others,
+                    metrics,
+                    inputs,
+                    targets,
+                    counts,
+                    training=True,
+                    optimizer_variables=optimizer_variables,
+                )
+            )
+            # Its share of the mean over all micro-batches.
+            share = ops.divide_no_nan(ops.sum(counts), total_weight)
+            return loss * share, (logits, others_after, metrics_after)
+
+        gradients, (logits, others, metrics) = jax.grad(
+            share_of_loss, has_aux=True
+        )(weights)
+        with _values(self.metrics_variables, metrics) as values:
+            self.compute_metrics(inputs, targets, logits, counts)
+        metrics = _new_values(self.metrics_variables, values)
+        return gradients, others, metrics
 
 
 def _values(variables, values):
     """A scope in which variables have other values."""
     return keras.StatelessScope(state_mapping=list(zip(variables, values)))
+
+
+def _new_values(variables, values):
+    """What variables have become in a scope of `_values`."""
+    return [values.get_current_value(variable) for variable in variables]

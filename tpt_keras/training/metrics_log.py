@@ -1,12 +1,12 @@
+import collections
 import json
 import math
 import numbers
 import pathlib
 
-import tensorflow as tf
-
 from tpt_keras.files import named_in_errors
 from tpt_keras.files import whole_file
+from tpt_keras.training.event_file import EventFile
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -34,7 +34,7 @@ class MetricsLog:
     def __init__(self, model_dir):
         self._folder = pathlib.Path(model_dir)
         self._path = self._folder / METRICS_FILE
-        self._writers = {}
+        self._event_files = {}
 
     def drop_after(self, step):
         """Drops the rows behind the step that a training goes on from."""
@@ -48,21 +48,18 @@ class MetricsLog:
         """Adds a row."""
         with named_in_errors(self._path), self._path.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        step = row["step"]
+        runs = collections.defaultdict(dict)
         for name, value in row.items():
             if name != "step":
                 run, tag = run_and_tag(name)
-                with self._writer(run).as_default(step=step):
-                    tf.summary.scalar(tag, value)
-        for writer in self._writers.values():
-            writer.flush()
+                runs[run][tag] = value
+        for run, values in runs.items():
+            self._event_file(run).write(row["step"], values)
 
-    def _writer(self, run):
-        if run not in self._writers:
-            self._writers[run] = tf.summary.create_file_writer(
-                str(self._folder / "logs" / run)
-            )
-        return self._writers[run]
+    def _event_file(self, run):
+        if run not in self._event_files:
+            self._event_files[run] = EventFile(self._folder / "logs" / run)
+        return self._event_files[run]
 
 
 def run_and_tag(name):

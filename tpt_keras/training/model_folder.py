@@ -16,7 +16,6 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-import shutil
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import command
@@ -26,6 +25,7 @@ from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.same_model import same_model
+from tpt_keras.training.checkpoint_files import remove_unfinished
 from tpt_keras.training.metrics_log import METRICS_FILE
 from tpt_keras.training.same_training import check_same_training
 from tpt_keras.training.same_training import is_prolonged
@@ -58,8 +58,7 @@ def training_lock(model_dir):
             LEARNING_CURVES_FILE,
         ):
             remove_partial(folder / name)
-        for path in (folder / CHECKPOINTS).glob("ckpt-*_temp"):
-            shutil.rmtree(path)
+        remove_unfinished(folder / CHECKPOINTS)
         yield
 
 

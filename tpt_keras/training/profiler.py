@@ -1,5 +1,11 @@
 import keras
-import tensorflow as tf
+
+if keras.backend.backend() == "tensorflow":
+    from tensorflow.profiler.experimental import start
+    from tensorflow.profiler.experimental import stop
+else:
+    from jax.profiler import start_trace as start
+    from jax.profiler import stop_trace as stop
 
 
 class Profiler(keras.callbacks.Callback):
@@ -37,7 +43,7 @@ class Profiler(keras.callbacks.Callback):
             and self._first <= last_at_once
             and step <= self._last
         ):
-            tf.profiler.experimental.start(self._folder)
+            start(self._folder)
             self._is_profiling = True
 
     def on_train_batch_end(self, batch, logs=None):
@@ -50,5 +56,5 @@ class Profiler(keras.callbacks.Callback):
     def stop(self):
         """Ends the profile that has begun, if there is one."""
         if self._is_profiling:
-            tf.profiler.experimental.stop()
+            stop()
             self._is_profiling = False

@@ -3,9 +3,9 @@ import tensorflow as tf
 from keras import ops
 
 from tpt_keras.training.distributed_fit import DistributedFit
-from tpt_keras.training.distribution import distributed_dataset
 from tpt_keras.training.global_norm import clip_by_global_norm
 from tpt_keras.training.global_norm import global_norm
+from tpt_keras.training.tensorflow_distribution import distributed_dataset
 from tpt_keras.training.token_weights import token_weights
 
 

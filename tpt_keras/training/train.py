@@ -6,7 +6,6 @@ import pathlib
 import tempfile
 
 import keras
-import tensorflow as tf
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
@@ -19,7 +18,12 @@ from tpt_keras.models.stored_config import to_stored
 from tpt_keras.models.transformer_xl import TransformerXL
 from tpt_keras.models.transformer_xl_config import TransformerXLConfig
 from tpt_keras.training import model_folder
+from tpt_keras.training.checkpoint_files import checkpoint_names
+from tpt_keras.training.distribution import check_jit_compile
+from tpt_keras.training.distribution import default_strategy
 from tpt_keras.training.distribution import is_chief
+from tpt_keras.training.distribution import num_replicas
+from tpt_keras.training.distribution import scope
 from tpt_keras.training.language_model_trainer import LanguageModelTrainer
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.optimizer import make_optimizer
@@ -29,7 +33,6 @@ from tpt_keras.training.text_task import TextTask
 from tpt_keras.training.training_result import TrainingResult
 from tpt_keras.training.training_run import TrainingRun
 from tpt_keras.training.training_state import TrainingState
-from tpt_keras.training.training_state import checkpoint_names
 from tpt_keras.training.transformer_trainer import TransformerTrainer
 from tpt_keras.visualization.learning_curves import draw_learning_curves
 
@@ -62,7 +65,8 @@ def train(
         preset: Name of the preset that `model_config` comes from, for the
             record.
         options: A `RunOptions`.
-        strategy: A `tf.distribute` strategy, as `make_strategy` makes them.
+        strategy: A strategy, as `make_strategy` makes them: of
+            `tf.distribute`, or on JAX a `keras.distribution.DataParallel`.
         callbacks: Callbacks of Keras. An epoch is what lies between two
             checkpoints; its logs hold the metrics of the evaluation, where
             there was one.
@@ -95,7 +99,7 @@ def train(
     """
     model_dir = pathlib.Path(model_dir)
     options = options or RunOptions()
-    strategy = strategy or tf.distribute.get_strategy()
+    strategy = strategy or default_strategy()
     _check_options(model_config, config, options, strategy)
     task = make_task(model_config, config)
     model_config = task.model_config
@@ -121,7 +125,7 @@ def train(
             )
         model_folder.ensure_config(output_dir, record)
         keras.utils.set_random_seed(config.seed)
-        with strategy.scope():
+        with scope(strategy):
             trainer = make_trainer(model_config, config, options)
             for variable, values in zip(
                 lasting_weights(trainer.transformer), weights or ()
@@ -223,17 +227,13 @@ def _check_options(model_config, config, options, strategy):
             "rematerialize needs a dropout of 0: computed again, dropout "
             "would drop something else."
         )
-    if is_language_model(model_config) and strategy.num_replicas_in_sync > 1:
+    if is_language_model(model_config) and num_replicas(strategy) > 1:
         raise UsageError(
             "A language model, with its memory of a text, is trained on one "
             "device: take --distribution=none."
         )
-    if options.jit_compile and strategy.num_replicas_in_sync > 1:
-        raise UsageError(
-            "jit_compile is for one device: the step of "
-            f"{strategy.num_replicas_in_sync} replicas cannot be compiled. "
-            "Leave it out, or take --distribution=none."
-        )
+    if options.jit_compile:
+        check_jit_compile(strategy)
 
 
 def is_language_model(model_config):
@@ -311,13 +311,13 @@ def make_trainer(model_config, config, options):
 def _restore_or_start(state):
     path = state.restore()
     if path:
-        print(f"Going on from {path} (step {int(state.step)}).")
+        print(f"Going on from {path} (step {state.step}).")
     else:
         state.save()  # so that there always is one to go back to
 
 
 def _check_step(state, options):
-    step = int(state.step)
+    step = state.step
     if step % options.steps_per_execution:
         # Where a training ended that is prolonged now.
         raise UsageError(

@@ -73,6 +73,15 @@ class Trainer(Steps, keras.Model):
             accuracy.update_state(y, y_pred, weights)
         return self.get_metrics_result()
 
+    def _in_few_shapes(self, batch, rows):
+        """A batch for a backend that compiles a program for every shape.
+
+        Args:
+            batch: A batch of the trainer's data.
+            rows: Number of rows that it is to have.
+        """
+        raise NotImplementedError
+
     def _num_tokens(self, token_ids):
         """Number of non-padding tokens, a float."""
         return ops.sum(token_weights(token_ids, self._pad_id))

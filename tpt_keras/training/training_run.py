@@ -66,7 +66,7 @@ class TrainingRun:
             if self.is_stalled:
                 print(
                     f"Stopped at step {self.step}: nothing better in "
-                    f"validation since step {int(self.state.best_step)}."
+                    f"validation since step {self.state.best_step}."
                 )
                 return
             try:
@@ -81,7 +81,7 @@ class TrainingRun:
     @property
     def step(self):
         """Steps before the current interval."""
-        return int(self.state.step)
+        return self.state.step
 
     @property
     def is_evaluation_step(self):
@@ -95,7 +95,7 @@ class TrainingRun:
     def is_stalled(self):
         """Whether the last evaluation was one without a best too many."""
         patience = self.options.max_steps_without_improvement
-        without = self.step - int(self.state.best_step)
+        without = self.step - self.state.best_step
         return 0 < patience <= without and self.is_evaluation_step
 
     def _fit(self):
@@ -136,9 +136,7 @@ class TrainingRun:
                 stack.callback(profiler.stop)
             stack.enter_context(self.task.training.own_errors())
             self.trainer.fit(
-                self.trainer.feed(
-                    self.task.training, int(self.state.data_step)
-                ),
+                self.trainer.feed(self.task.training, self.state.data_step),
                 initial_epoch=epoch,
                 epochs=epochs,
                 steps_per_epoch=steps,
@@ -185,7 +183,7 @@ class TrainingRun:
 
     def _describe(self, failed_step):
         """What there is to say about a step that failed."""
-        data_step = int(self.state.data_step) + failed_step - 1 - self.step
+        data_step = self.state.data_step + failed_step - 1 - self.step
         schedule = learning_rate_schedule(self.config)
         rate = float(
             schedule(failed_step - 1) if callable(schedule) else schedule
@@ -211,7 +209,7 @@ class TrainingRun:
                 error.step,
             ) from None
         print(f"{error} Going back to step {self.step}.")
-        failed = int(self.state.data_step) + error.step - self.step
+        failed = self.state.data_step + error.step - self.step
         self.state.restore()
-        self.state.data_step.assign(failed)
+        self.state.data_step = failed
         self.state.save()

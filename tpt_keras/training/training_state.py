@@ -1,28 +1,26 @@
 import pathlib
 
-import tensorflow as tf
+import keras
+import numpy as np
 
 from tpt_keras.errors import UsageError
-from tpt_keras.files import plain_path
+from tpt_keras.training import checkpoint_files
+from tpt_keras.training.checkpoint_files import DamagedCheckpointError
+from tpt_keras.training.checkpoint_files import checkpoint_names
+from tpt_keras.training.checkpoint_files import checkpoint_number
 from tpt_keras.training.distribution import is_chief
 from tpt_keras.training.distribution import of_chief
+from tpt_keras.training.distribution import scope
 
-# What reading a damaged checkpoint raises, depending on where the damage is.
-_DAMAGE = (
-    tf.errors.OpError,
-    AssertionError,
-    IndexError,
-    RuntimeError,
-    ValueError,
-)
+_COUNTERS = ("step", "data_step", "best_score", "best_step")
 
 
 class TrainingState:
     """Everything that decides how a training goes on, and its checkpoints.
 
     Weights, optimizer, seeds, step, position in the data, best score. A
-    checkpoint is whole or not there: TensorFlow writes it under temporary
-    names and enters it into its list, atomically, when it is whole.
+    checkpoint is a file of NumPy arrays, the same on every backend, and whole
+    or not there.
 
     Of several workers, all have a state and do with it the same at the same
     time. The chief writes, and says which checkpoint all of them restore.
@@ -31,55 +29,54 @@ class TrainingState:
         trainer: A compiled `TransformerTrainer`, its optimizer built.
         folder: Folder of the checkpoints, of all workers one and the same.
         keep: Number of checkpoints to keep.
+
+    Attributes:
+        step: Number of optimizer steps so far.
+        data_step: Number of the next batch. Differs from the step after a
+            rollback, which passes over batches.
+        best_score: The best score so far; less than any before the first.
+        best_step: Number of steps when it was reached.
     """
 
     def __init__(self, trainer, folder, keep=3):
-        self.step = tf.Variable(0, dtype=tf.int64)
-        # Differs from the step after a rollback, which passes over batches.
-        self.data_step = tf.Variable(0, dtype=tf.int64)
-        self.best_score = tf.Variable(-1.0, dtype=tf.float32)
-        self.best_step = tf.Variable(0, dtype=tf.int64)
+        self.step = 0
+        self.data_step = 0
+        self.best_score = -1.0
+        self.best_step = 0
+        self._trainer = trainer
         self._strategy = trainer.distribute_strategy
         self._folder = pathlib.Path(folder)
-        self._checkpoint = tf.train.Checkpoint(
-            model=trainer.transformer,
-            optimizer=trainer.optimizer,
-            # The states of the dropouts' seeds, which Keras does not track.
-            seeds=trainer.transformer.non_trainable_variables,
-            step=self.step,
-            data_step=self.data_step,
-            best_score=self.best_score,
-            best_step=self.best_step,
-        )
+        self._keep = keep
+        self._number = 0
         self._is_chief = is_chief(self._strategy)
-        if self._is_chief:
-            if _list_is_damaged(folder):
-                # What it lists is found without it, see `checkpoint_names`.
-                (self._folder / "checkpoint").unlink()
-            self._manager = tf.train.CheckpointManager(
-                self._checkpoint, plain_path(folder), max_to_keep=keep
-            )
 
     def advance(self, steps):
         """Counts steps that were made."""
-        self.step.assign_add(steps)
-        self.data_step.assign_add(steps)
+        self.step += steps
+        self.data_step += steps
 
     def improves(self, score):
         """Whether a score is the best so far, which it is from now on."""
-        if not score > float(self.best_score):  # NaN is none
+        if not score > self.best_score:  # NaN is none
             return False
-        self.best_score.assign(score)
-        self.best_step.assign(self.step)
+        self.best_score = float(score)
+        self.best_step = self.step
         return True
 
     def save(self):
         """Writes a checkpoint; removes what is more than are to be kept."""
         if not self._is_chief:
             return
-        # Where the manager is given a link, it does not make the folder.
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._manager.save()
+        arrays = {
+            name: keras.ops.convert_to_numpy(variable)
+            for name, variable in self._variables().items()
+        }
+        arrays |= {name: np.array(getattr(self, name)) for name in _COUNTERS}
+        # In the place of one that was damaged, if the one before it was read.
+        self._number += 1
+        name = f"ckpt-{self._number}"
+        checkpoint_files.write_checkpoint(self._folder, name, arrays)
+        checkpoint_files.keep_newest(self._folder, name, self._keep)
 
     def restore(self):
         """Restores the newest checkpoint that is whole, if there is any.
@@ -94,7 +91,7 @@ class TrainingState:
         names = checkpoint_names(self._folder) if self._is_chief else []
         restored = next(filter(self._restores, reversed(names)), None)
         # The same for all, whatever they see of the folder meanwhile.
-        number = _number(restored) if restored else -len(names)
+        number = checkpoint_number(restored) if restored else -len(names)
         number = of_chief(self._strategy, number)
         if number < 0:
             raise UsageError(
@@ -112,57 +109,61 @@ class TrainingState:
             )
         # Until all have read it, the chief must not write and remove others.
         of_chief(self._strategy, number)
+        self._number = number
         return path
 
     def _restores(self, name):
         """Restores a checkpoint; says so and returns false if damaged."""
         try:
-            status = self._checkpoint.restore(
-                str(plain_path(self._folder) / name)
-            )
-            status.assert_existing_objects_matched()
-        except _DAMAGE as error:
-            reason = str(error).split("\n")[0]
-            print(
-                f"The checkpoint {self._folder / name} is damaged ({reason})."
-            )
+            if checkpoint_files.is_old(self._folder, name):
+                self._restore_old(name)
+            else:
+                self._assign(
+                    checkpoint_files.read_checkpoint(self._folder, name)
+                )
+        except DamagedCheckpointError as error:
+            print(f"The checkpoint {self._folder / name} is damaged ({error}).")
             return False
         return True
 
+    def _restore_old(self, name):
+        """Restores a checkpoint of a version that had TensorFlow's."""
+        if keras.backend.backend() != "tensorflow":
+            raise UsageError(
+                f"The checkpoints in {str(self._folder)!r} are of an older "
+                "version, which only KERAS_BACKEND=tensorflow reads. Go on "
+                "with that: what it writes any backend goes on from."
+            )
+        from tpt_keras.training.tensorflow_checkpoint import restore
 
-def _list_is_damaged(folder):
-    """Whether TensorFlow's list of checkpoints is there and not readable."""
-    try:
-        tf.train.get_checkpoint_state(folder)
-    except ValueError:
-        return True
-    return False
+        counters = restore(self._trainer, self._folder, name)
+        vars(self).update(counters)
 
+    def _assign(self, arrays):
+        """Gives everything the values of a checkpoint, or nothing."""
+        variables = self._variables()
+        shapes = {name: tuple(v.shape) for name, v in variables.items()}
+        shapes |= dict.fromkeys(_COUNTERS, ())
+        if shapes != {name: array.shape for name, array in arrays.items()}:
+            raise DamagedCheckpointError("it is of another model")
+        with scope(self._strategy):
+            for name, variable in variables.items():
+                variable.assign(arrays[name])
+        for name in _COUNTERS:
+            setattr(self, name, arrays[name].item())
 
-def checkpoint_names(folder):
-    """Names of all checkpoints of a training.
+    def _variables(self):
+        """All variables, by names that are the same in every process.
 
-    Args:
-        folder: Their folder, there or not.
-
-    Returns:
-        List, the oldest first.
-    """
-    folder = pathlib.Path(folder)
-    listed = None
-    if not _list_is_damaged(folder):
-        listed = tf.train.get_checkpoint_state(folder)
-    if listed is not None:
-        paths = map(pathlib.Path, listed.all_model_checkpoint_paths)
-        return [path.name for path in paths]
-    # Nothing yet, or TensorFlow's list is lost: then the files themselves.
-    names = [path.stem for path in folder.glob("ckpt-*.index")]
-    if names == ["ckpt-1"]:
-        # It is of no step yet, and a full disk may have cut it off.
-        return []
-    return sorted(names, key=_number)
-
-
-def _number(name):
-    """The number that a checkpoint's name ends with."""
-    return int(name.split("-")[-1])
+        Keras's own number the models that a process has made.
+        """
+        owners = {
+            # With the states of the dropouts' seeds.
+            "model": self._trainer.transformer,
+            "optimizer": self._trainer.optimizer,
+        }
+        return {
+            f"{owner}/{index}": variable
+            for owner, layer in owners.items()
+            for index, variable in enumerate(layer.variables)
+        }
