@@ -1,5 +1,9 @@
-import json
+"""JAX, where TensorFlow is not installed, learns what TensorFlow does."""
+
+import ast
+import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 
@@ -7,44 +11,152 @@ import numpy as np
 import pytest
 
 from tests.conftest import MODULE
-from tests.training.first_steps import NUM_STEPS
-from tests.training.first_steps import first_steps
-from tpt_keras.training.evaluate import evaluate
+from tests.training.trained_without_tensorflow import QUESTION
+from tpt_keras.models import Transformer
+from tpt_keras.models.load_model import load_model
+from tpt_keras.training import model_folder
+from tpt_keras.training.evaluate import evaluate_batches
+from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.train import train
+from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.training_data import training_batches
+from tpt_keras.training.training_data import training_sources
+from tpt_keras.training.transformer_trainer import TransformerTrainer
+
+pytestmark = pytest.mark.slow
+
+TRAIN_STEPS = 100
+HPARAMS = {
+    "hidden_dim": 16,
+    "intermediate_dim": 32,
+    "num_heads": 2,
+    "num_layers": 1,
+}
+OPTIONS = RunOptions(evaluation_examples=20)
 
 
-@pytest.mark.slow
-def test_trains_evaluates_and_answers_where_there_is_no_tensorflow(
-    place_value_data,
-):
+@pytest.fixture(scope="module")
+def training(tmp_path_factory, tiny_config, place_value_data):
+    """A training whose initial weights do not depend on the backend."""
+    folder = tmp_path_factory.mktemp("start")
+    start = Transformer(tiny_config)
+    rng = np.random.default_rng(7)
+    for weight in start.weights:
+        weight.assign(
+            weight.path.endswith("gamma") + 0.2 * rng.normal(size=weight.shape)
+        )
+    model_folder.save_best_model(start, folder)
+    return TrainingConfig(
+        modules=[MODULE],
+        data_dir=str(place_value_data),
+        train_steps=TRAIN_STEPS,
+        batch_size=16,
+        learning_rate=1e-3,
+        warmup_steps=10,
+        # Where an element of the gradient happens to be near zero, Adam would
+        # make a step of its rounding.
+        adam_epsilon=1e-5,
+        validation_examples=20,
+        steps_per_checkpoint=1,
+        steps_per_evaluation=TRAIN_STEPS,
+        init_from=str(folder),
+    )
+
+
+@pytest.fixture(scope="module")
+def on_tensorflow(tmp_path_factory, tiny_config, training):
+    """The folder of the training on TensorFlow."""
+    folder = tmp_path_factory.mktemp("on_tensorflow")
+    train(tiny_config, training, folder, "tp_transformer_tiny", OPTIONS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def on_jax(tmp_path_factory, training):
+    """The folder of the training on JAX, and what the command printed."""
+    folder = tmp_path_factory.mktemp("on_jax")
+    flags = dataclasses.asdict(training) | {
+        "modules": MODULE,
+        "preset": "tp_transformer_tiny",
+        "hparams": ",".join(f"{k}={v}" for k, v in HPARAMS.items()),
+        "model_dir": folder,
+        "evaluation_examples": OPTIONS.evaluation_examples,
+    }
+    del flags["module_weights"]
     output = subprocess.run(
         [
             sys.executable,
             "-m",
-            "tests.training.first_steps",
-            str(place_value_data),
-            MODULE,
+            "tests.training.trained_without_tensorflow",
+            *(f"--{name}={value}" for name, value in flags.items()),
         ],
         env={**os.environ, "KERAS_BACKEND": "jax"},
         check=True,
         stdout=subprocess.PIPE,
+        text=True,
     ).stdout
-    on_jax = json.loads(output)
-    assert on_jax["backend"] == "jax"
-    trainer, steps = first_steps(place_value_data, MODULE)
-    assert steps.keys() == on_jax["steps"].keys()
-    for name, values in steps.items():
-        assert len(values) == NUM_STEPS
-        np.testing.assert_allclose(
-            on_jax["steps"][name], values, rtol=1e-4, err_msg=name
-        )
-    assert len(set(steps["loss"])) == NUM_STEPS
-    # Far above the norm that it is clipped at.
-    assert min(steps["gradient_norm"]) > 0.5
-    [evaluation] = evaluate(
-        trainer, [MODULE], ["interpolate"], place_value_data, 64
+    return folder, output
+
+
+def assert_same_rows(rows, expected):
+    for row, others in zip(rows, expected, strict=True):
+        assert list(row) == list(others)
+        for name, value in row.items():
+            if not name.endswith("_per_second"):
+                assert value == pytest.approx(others[name], rel=1e-4), (
+                    row["step"],
+                    name,
+                )
+
+
+def test_the_same_is_learned(on_jax, on_tensorflow):
+    rows, expected = map(read_metrics, (on_jax[0], on_tensorflow))
+    assert len(expected) == TRAIN_STEPS
+    assert_same_rows(rows, expected)
+    # It has learned something, and far above the norm that it is clipped at.
+    assert expected[-1]["loss"] < 0.5 * expected[0]["loss"]
+    assert min(row["gradient_norm"] for row in expected) > 0.5
+
+
+def test_the_same_is_left(on_jax, on_tensorflow):
+    names, expected = (
+        {
+            str(path.relative_to(folder))
+            for path in folder.rglob("*")
+            if "tfevents" not in path.name
+        }
+        for folder in (on_jax[0], on_tensorflow)
     )
-    for name, value in evaluation.items():
-        assert on_jax["evaluation"][name] == (
-            pytest.approx(value, rel=1e-3) if name == "loss" else value
-        )
-    assert [on_jax["answer"]] == trainer.transformer.solve(["What is 1 + 1?"])
+    assert names == expected
+    assert "model.keras" in names
+
+
+def test_tensorflow_answers_and_evaluates_as_jax_did(
+    on_jax, tiny_config, training
+):
+    folder, output = on_jax
+    model = load_model(folder)
+    answer = ast.literal_eval(output.splitlines()[-1])
+    assert model.solve([QUESTION]) == [answer]
+    trainer = TransformerTrainer(model)
+    trainer.compile(jit_compile=False)
+    _, validation = training_batches(
+        training_sources(training), tiny_config, training
+    )
+    row = read_metrics(folder)[-1]
+    for name, value in evaluate_batches(trainer, validation).items():
+        assert row[f"val_{name}"] == pytest.approx(value, rel=1e-4)
+
+
+def test_what_jax_began_tensorflow_goes_on_with(
+    on_jax, on_tensorflow, tmp_path, tiny_config, training, capsys
+):
+    longer = dataclasses.replace(training, train_steps=TRAIN_STEPS + 1)
+    rows = []
+    for folder in (on_jax[0], on_tensorflow):
+        copy = shutil.copytree(folder, tmp_path / folder.name)
+        train(tiny_config, longer, copy, "tp_transformer_tiny", OPTIONS)
+        assert f"(step {TRAIN_STEPS})" in capsys.readouterr().out
+        rows.append(read_metrics(copy)[-1:])
+    assert_same_rows(*rows)

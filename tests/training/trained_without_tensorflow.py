@@ -1,0 +1,38 @@
+"""`experiments.train`, and what follows it, where there is no TensorFlow.
+
+    python -m tests.training.trained_without_tensorflow <flags>
+
+prints the answer of the trained model last.
+"""
+
+import importlib
+import runpy
+import sys
+
+from tests.training import hidden_tensorflow
+
+QUESTION = "What is 1 + 1?"
+
+
+def main():
+    """Trains, and does what else has to be done without TensorFlow."""
+    hidden_tensorflow.hide()
+    sys.argv[0] = "train"
+    try:
+        runpy.run_module("experiments.train", run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            raise
+    from absl import flags
+
+    from tpt_keras.models.load_model import load_model
+
+    for name in ("problem_generation", "module_assembly"):
+        importlib.import_module(f"tpt_keras.data_generators.{name}")
+    [answer] = load_model(flags.FLAGS.model_dir).solve([QUESTION])
+    assert "tensorflow" not in sys.modules
+    print(repr(answer))
+
+
+if __name__ == "__main__":
+    main()
