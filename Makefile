@@ -9,6 +9,9 @@ EXPORTED := $(DEMO_MODEL)/.exported
 # A file of tests stays on one worker, which makes its fixtures once.
 PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 PURE_TESTS := tests/layers tests/models tests/decoding tests/checkpoints
+# Trainings that are to end on JAX as on TensorFlow.
+JAX_TRAINING_TESTS := $(addprefix tests/training/,finite_loss_test.py \
+	jax_distribution_test.py kill_test.py replicas_test.py)
 
 .PHONY: setup demo test test-slow test-exhaustive lint clean
 
@@ -43,7 +46,8 @@ test-slow: CHOICE := slow and not exhaustive
 test-exhaustive: CHOICE := exhaustive
 test test-slow test-exhaustive: setup
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "$(CHOICE)" tests
-	KERAS_BACKEND=jax $(PYTEST) -m "$(CHOICE)" $(PURE_TESTS)
+	KERAS_BACKEND=jax $(PYTEST) -m "$(CHOICE)" $(PURE_TESTS) \
+		$(JAX_TRAINING_TESTS)
 
 lint: setup
 	$(VENV)/bin/ruff check .

@@ -6,7 +6,6 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.training.checkpoints import newest_checkpoint
-from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.errors import UsageError
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import problem_task
@@ -16,6 +15,7 @@ from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 from tpt_keras.training.training_run import MAX_ROLLBACKS
+from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 STOP = RunOptions(evaluation_examples=0)
 ROLLBACK = RunOptions(evaluation_examples=0, on_nan="rollback")
@@ -56,15 +56,15 @@ def poison(monkeypatch):
 
 @pytest.fixture
 def first_batches(monkeypatch):
-    """The numbers of the batches that each of `fit`'s datasets starts with."""
+    """The numbers of the batches that each of `fit`'s feeds starts with."""
     starts = []
-    dataset = ProblemBatches.dataset
+    feed = TransformerTrainer.feed
 
-    def record(self, start_step=0, *args, **kwargs):
+    def record(self, batches, start_step=0, *args, **kwargs):
         starts.append(start_step)
-        return dataset(self, start_step, *args, **kwargs)
+        return feed(self, batches, start_step, *args, **kwargs)
 
-    monkeypatch.setattr(ProblemBatches, "dataset", record)
+    monkeypatch.setattr(TransformerTrainer, "feed", record)
     return starts
 
 

@@ -65,7 +65,11 @@ def checkpoint_number(name):
 
 def is_old(folder, name):
     """Whether a checkpoint is one of TensorFlow's own."""
-    return not (pathlib.Path(folder) / f"{name}{SUFFIX}").exists()
+    path = pathlib.Path(folder) / name
+    return (
+        path.with_suffix(OLD_SUFFIX).exists()
+        and not path.with_suffix(SUFFIX).exists()
+    )
 
 
 def write_checkpoint(folder, name, arrays):

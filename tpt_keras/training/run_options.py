@@ -19,8 +19,9 @@ class RunOptions:
             into, to take less memory.
         steps_per_execution: Optimizer steps that TensorFlow makes without
             coming back to Python.
-        jit_compile: Whether to compile the step with XLA, which does so anew
-            for every length, and for one device alone.
+        jit_compile: Whether TensorFlow shall compile the step with XLA, which
+            does so anew for every length, and for one device alone. JAX does
+            in any case.
         rematerialize: Whether to compute the cells' activations again in the
             backward pass, to take less memory.
         keep_checkpoints: Number of checkpoints to keep.
