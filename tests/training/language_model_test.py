@@ -69,7 +69,12 @@ def memory_of(model):
     return [ops.convert_to_numpy(x) for x in keras.tree.flatten(model.memory)]
 
 
-def test_a_training_goes_on_with_what_it_remembers(training, tmp_path):
+# The memory of mixed_bfloat16 is none of NumPy's dtypes.
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_a_training_goes_on_with_what_it_remembers(
+    training, precision, tmp_path
+):
+    training = replaced(training, precision=precision)
     whole = train(CONFIG, training, tmp_path / "whole")
     for steps in (3, 6):
         again = train(

@@ -68,7 +68,7 @@ class TrainingState:
         if not self._is_chief:
             return
         arrays = {
-            name: keras.ops.convert_to_numpy(variable)
+            name: _storable(keras.ops.convert_to_numpy(variable))
             for name, variable in self._variables().items()
         }
         arrays |= {name: np.array(getattr(self, name)) for name in _COUNTERS}
@@ -167,3 +167,9 @@ class TrainingState:
             for owner, layer in owners.items()
             for index, variable in enumerate(layer.variables)
         }
+
+
+def _storable(array):
+    """An array whose dtype NumPy's files know: bfloat16 is none."""
+    is_known = array.dtype.isbuiltin == 1
+    return array if is_known else array.astype("float32")
