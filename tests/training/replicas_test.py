@@ -2,6 +2,7 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
 
@@ -60,6 +61,12 @@ ON_ONE = {
     "plain": {},
     "in micro-batches": {"training": MICRO_BATCHES["training"]},
 }
+if keras.backend.backend() != "tensorflow":
+    # Every training compiles; this one has all there is.
+    ON_TWO, ON_ONE = (
+        {"in micro-batches": trainings["in micro-batches"]}
+        for trainings in (ON_TWO, ON_ONE)
+    )
 
 
 def arguments(changes, data_dir, model_dir):
@@ -122,11 +129,12 @@ def test_two_replicas_learn_what_one_does(on_two, on_one, name):
 
 
 def test_clipping_bites_where_replicas_are_compared(on_one):
-    norms = on_one["plain"]["metrics/gradient_norm"]
-    assert norms.shape == (10,)
-    assert np.all(norms > 2 * TRAINING["global_clipnorm"])
+    for record in on_one.values():
+        norms = record["metrics/gradient_norm"]
+        assert np.all(norms > 2 * TRAINING["global_clipnorm"])
 
 
+@pytest.mark.skipif("plain" not in ON_ONE, reason="of TensorFlow alone")
 def test_two_replicas_train_with_mixed_float16(on_two, on_one):
     record = on_two["mixed_float16"]
     for name, values in record.items():

@@ -4,8 +4,8 @@
 def padded_size(size, limit):
     """The next of 8, 12, 16, 24, 32, 48, 64, 96 and so on.
 
-    So few sizes, that a program for each is soon compiled, pad by a third at
-    most.
+    So few that a program for each is soon compiled; of those above 8, a third
+    is padding at most.
 
     Args:
         size: Integer.

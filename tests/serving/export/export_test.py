@@ -673,3 +673,10 @@ def test_options_that_make_no_sense(
     with pytest.raises(UsageError, match=message):
         export(untrained_model, tmp_path / "model", **options)
     assert not (tmp_path / "model").exists()
+
+
+def test_another_backend_is_refused(tmp_path, untrained_model, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(UsageError, match="export with KERAS_BACKEND=tensorf"):
+        export(untrained_model, tmp_path / "model")
+    assert not (tmp_path / "model").exists()

@@ -2,6 +2,7 @@ import json
 import math
 import pathlib
 
+import keras
 import tensorflow as tf
 
 from tpt_keras.errors import UsageError
@@ -57,10 +58,16 @@ def export(
         Path of the new version.
 
     Raises:
-        UsageError: If a value makes no sense, if another process exports to
-            the folder, or if it cannot be written.
+        UsageError: If a value makes no sense, if Keras runs on another backend
+            than TensorFlow, if another process exports to the folder, or if it
+            cannot be written.
         ValueError: If the graph holds what a stock TF Serving refuses.
     """
+    if keras.backend.backend() != "tensorflow":
+        raise UsageError(
+            "A SavedModel is TensorFlow's: export with "
+            "KERAS_BACKEND=tensorflow, which takes what any backend trained."
+        )
     check_names("precision", [precision], PRECISIONS)
     if beam_width < 1:
         raise UsageError(f"beam_width must be positive. Received: {beam_width}")
