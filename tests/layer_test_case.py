@@ -202,7 +202,12 @@ class LayerTestCase(parameterized.TestCase):
 
     def _check_training(self, case, untrained_weights):
         model = case.functional_model()
-        model.compile(keras.optimizers.SGD(1.0), loss="mse")
+        model.compile(
+            keras.optimizers.SGD(1.0),
+            loss="mse",
+            # Where XLA compiles, and how long that takes, JAX's tests show.
+            jit_compile=keras.backend.backend() == "jax",
+        )
         before = [keras.ops.convert_to_numpy(w) for w in model.weights]
         target = np.random.default_rng(3).normal(size=case.output_shape)
         history = model.fit(

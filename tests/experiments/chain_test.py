@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import tensorflow as tf
 
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
@@ -24,8 +25,14 @@ def test_from_nothing_to_answers(run, tmp_path):
         return result.stdout
 
     check_data(succeed, data_dir)
-    check_training(succeed, data_dir, model_dir)
-    check_evaluation(succeed, model_dir)
+    # To trace the graphs would take longer than what they are for. A training
+    # with them, as a user calls it, is in the test of the plain output.
+    tf.config.run_functions_eagerly(True)
+    try:
+        check_training(succeed, data_dir, model_dir)
+        check_evaluation(succeed, model_dir)
+    finally:
+        tf.config.run_functions_eagerly(False)
     printed = succeed(
         "export", f"--model_dir={model_dir}", f"--export_dir={export_dir}"
     )

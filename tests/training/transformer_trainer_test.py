@@ -159,7 +159,8 @@ def three_steps(config, micro_batches):
         keras.optimizers.Adam(1e-2, epsilon=1e-5),
         global_clipnorm=0.1,
         gradient_accumulation_steps=micro_batches,
-        run_eagerly=micro_batches == 1,
+        # Graphs take seconds; those of a few numbers are enough.
+        run_eagerly=micro_batches <= 2,
     )
     batches = [random_batch(seed, rows=4) for seed in range(3)]
     return trainer, [step(trainer, batch) for batch in batches]
@@ -341,7 +342,12 @@ def test_an_epoch_sums_examples_and_tokens_and_averages_the_rest(tiny_config):
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precisions_train(tiny_config, precision):
     trainer = new_trainer(
-        tiny_config, keras.optimizers.Adam(1e-2), precision, global_clipnorm=0.1
+        tiny_config,
+        keras.optimizers.Adam(1e-2),
+        precision,
+        global_clipnorm=0.1,
+        # A graph for the one that needs more of it, the scale.
+        run_eagerly=precision == "mixed_bfloat16",
     )
     scales = precision == "mixed_float16"
     assert scales == isinstance(
@@ -424,6 +430,7 @@ def test_xla_computes_the_same(tiny_config, micro_batches):
             tiny_config,
             keras.optimizers.SGD(0.1),
             jit_compile=jit_compile,
+            run_eagerly=not jit_compile,
             global_clipnorm=0.1,
             gradient_accumulation_steps=micro_batches,
         )

@@ -55,19 +55,19 @@ def test_train_step_and_decoding(tmp_path, monkeypatch):
         "--noexport",
         "--preset=tp_transformer_tiny",
         "--precisions=bfloat16",
-        "--batch_sizes=1,3",
+        "--batch_sizes=3",
         "--repeats=1",
         "--max_length=3",
         "--matrix_size=128",
         f"--output={path}",
     )
     assert result.status == 0, result
-    one, three = json.loads(path.read_text())
-    assert (one["batch_size"], three["batch_size"]) == (1, 3)
-    for row in (one, three):
-        assert "saved_model" not in row
-        assert row["all_again"] > 0
-        assert row["cached"] > 0
+    # One batch size, for every one is compiled for; TensorFlow has several.
+    [row] = json.loads(path.read_text())
+    assert row["batch_size"] == 3
+    assert "saved_model" not in row
+    assert row["all_again"] > 0
+    assert row["cached"] > 0
 
 
 def test_decoding_exports_on_tensorflow_alone(run, monkeypatch):
