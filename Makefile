@@ -6,6 +6,9 @@ DEMO_MODULE := numbers__place_value
 DEMO_MODEL := models/demo
 DEMO_EXPORT := saved_models/demo
 EXPORTED := $(DEMO_MODEL)/.exported
+SOLVER := saved_models/tp_transformer_mathematics
+# Of six areas, modules whose problems are generated in seconds.
+SOLVER_MODULES := algebra__linear_1d,arithmetic__mul,calculus__differentiate,comparison__closest,measurement__conversion,numbers__gcd
 # A file of tests stays on one worker, which makes its fixtures once.
 PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 PURE_TESTS := tests/layers tests/models tests/decoding tests/checkpoints
@@ -36,6 +39,10 @@ demo: setup
 	touch $(EXPORTED)
 	$(RUN) experiments.quiz --saved_model=$(DEMO_EXPORT) \
 		--modules=$(DEMO_MODULE) --data_dir=data
+	$(RUN) experiments.prepare_data --modules=$(SOLVER_MODULES) \
+		--data_dir=data/solver --train_examples=3 --evaluation_examples=20
+	$(RUN) experiments.quiz --model_dir=$(SOLVER) \
+		--modules=$(SOLVER_MODULES) --data_dir=data/solver --count=3
 	@echo "Learning curves: $(DEMO_MODEL)/learning_curves.png"
 
 # What one runs all day, and the rest: processes that are killed, several
@@ -54,4 +61,4 @@ lint: setup
 	$(VENV)/bin/ruff format --check .
 
 clean:
-	rm -rf $(VENV) data models $(DEMO_EXPORT) build *.egg-info .pytest_cache
+	rm -rf $(VENV) data models $(DEMO_EXPORT) $(SOLVER)/[0-9]* build *.egg-info .pytest_cache

@@ -31,11 +31,20 @@ setuptools.setup(
     packages=[
         *setuptools.find_packages(include=["tpt_keras", "tpt_keras.*"]),
         *(f"tpt_keras.{name}" for name in COMMANDS),
+        "tpt_keras.saved_models",
     ],
-    # `experiments` alone would be everybody's name.
-    package_dir={"tpt_keras.experiments": "experiments"},
+    # `experiments` alone would be everybody's name, and so would the other.
+    package_dir={
+        "tpt_keras.experiments": "experiments",
+        "tpt_keras.saved_models": "saved_models",
+    },
     package_data={
         "tpt_keras.experiments": ["configs/*.cfg"],
+        # The trained models alone, and no exports beside or in them.
+        "tpt_keras.saved_models": [
+            f"tp_transformer_mathematics/{name}"
+            for name in ("README.md", "config.json", "model.int8.npz")
+        ],
         "tpt_keras.serving": ["config/*"],
     },
     entry_points={

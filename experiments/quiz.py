@@ -1,9 +1,10 @@
-r"""Lets an exported model answer unseen problems.
+r"""Lets a model answer unseen problems.
 
     python -m experiments.quiz --saved_model=saved_models/demo \
         --modules=numbers__place_value --data_dir=data
 
-Needs the SavedModel and the data, nothing of this project's model code.
+Needs the SavedModel and the data, nothing of this project's model code; or,
+in its place, a model's folder (--model_dir).
 """
 
 from absl import flags
@@ -17,6 +18,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string(
     "saved_model", None, "A SavedModel, or the folder of its versions."
 )
+flags.DEFINE_string("model_dir", None, "A model's folder, in its place.")
 flags.DEFINE_list(
     "modules", [], "Names of modules, patterns (numbers__*), or all."
 )
@@ -26,15 +28,16 @@ flags.DEFINE_integer("count", 10, "Problems of each module.")
 
 
 def main():
-    if not FLAGS.saved_model or not FLAGS.modules:
-        raise UsageError("--saved_model and --modules are needed.")
+    if bool(FLAGS.saved_model) == bool(FLAGS.model_dir) or not FLAGS.modules:
+        raise UsageError(
+            "--modules is needed, and one of --saved_model and --model_dir."
+        )
     if FLAGS.count <= 0:
         raise UsageError("--count must be positive.")
     import numpy as np
 
     from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.data_generators.prepared_data import problem_sources
-    from tpt_keras.serving import SavedModel
 
     modules = select_modules(FLAGS.modules)
     sources = problem_sources(FLAGS.data_dir, modules, [FLAGS.split])
@@ -43,17 +46,35 @@ def main():
             f"None of the modules {', '.join(modules)} has problems of "
             f"--split={FLAGS.split!r}."
         )
-    model = SavedModel(FLAGS.saved_model)
+    solve = solver()
+    num_right = num_asked = 0
     for source in filter(len, sources.values()):
         count = min(FLAGS.count, len(source))
-        questions, targets = source.read(np.arange(count))
-        for question, given, target in zip(
-            questions, model.answer(list(questions)), targets
+        questions, targets = (
+            [text.decode() for text in texts]
+            for texts in source.read(np.arange(count))
+        )
+        for question, answer, target in zip(
+            questions, solve(questions), targets
         ):
-            target = target.decode()
-            mark = "right" if given.answer == target else "WRONG"
-            print(f"{question.decode()}")
-            print(f"    answer: {given.answer:20} target: {target:20} {mark}")
+            mark = "right" if answer == target else "WRONG"
+            print(f"{question}")
+            print(f"    answer: {answer:20} target: {target:20} {mark}")
+            num_right += answer == target
+        num_asked += count
+    print(f"{num_right} of {num_asked} answers right")
+
+
+def solver():
+    """Function from a list of questions to that of their answers."""
+    if FLAGS.model_dir:
+        from tpt_keras.models.load_model import load_model
+
+        return load_model(FLAGS.model_dir).solve
+    from tpt_keras.serving import SavedModel
+
+    model = SavedModel(FLAGS.saved_model)
+    return lambda questions: [a.answer for a in model.answer(questions)]
 
 
 if __name__ == "__main__":

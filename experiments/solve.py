@@ -1,12 +1,19 @@
-r"""Asks an exported model.
+r"""Asks a model.
 
-Needs TensorFlow, no model code of this project:
+An exported one, which needs TensorFlow and no model code of this project:
 
     python -m experiments.solve --saved_model=saved_models/demo \
         --question="What is the tens digit of 31859?"
 
-Prints a line for every question. It is empty for one that has no answer, which
-is named at the end, on standard error.
+or one that was not exported:
+
+    python -m experiments.solve \
+        --model_dir=saved_models/tp_transformer_mathematics \
+        --question="Sort 3, -2, 15, 0."
+
+Prints a line for every question. Of an exported model's, it is empty for one
+that has no answer, which is named at the end, on standard error; a model that
+was not exported answers all or none.
 """
 
 import os
@@ -23,12 +30,21 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string(
     "saved_model", None, "A SavedModel, or the folder of its versions."
 )
+flags.DEFINE_string("model_dir", None, "A model's folder, in its place.")
 flags.DEFINE_multi_string("question", [], "A question; may be given again.")
 
 
 def main():
-    if not FLAGS.saved_model or not FLAGS.question:
-        raise UsageError("--saved_model and --question are needed.")
+    if bool(FLAGS.saved_model) == bool(FLAGS.model_dir) or not FLAGS.question:
+        raise UsageError(
+            "--question is needed, and one of --saved_model and --model_dir."
+        )
+    if FLAGS.model_dir:
+        from tpt_keras.models.load_model import load_model
+
+        answers = load_model(FLAGS.model_dir).solve(FLAGS.question)
+        print("\n".join(answers))
+        return
     from tpt_keras.serving import SavedModel
 
     model = SavedModel(FLAGS.saved_model)

@@ -17,6 +17,7 @@ ALLOWED = {
     "models": PURE
     | {
         "tpt_keras.decoding",
+        "tpt_keras.files",
         "tpt_keras.layers",
         "tpt_keras.models",
         "tpt_keras.tokenizers",

@@ -26,8 +26,19 @@ def run(title):
 
 
 def test_every_block_is_tested():
-    assert set(BLOCKS) == {"TP-Attention in your own model", "A whole model"}
+    assert set(BLOCKS) == {
+        "Ask the trained solver",
+        "TP-Attention in your own model",
+        "A whole model",
+    }
     assert len(BLOCKS) == README.read_text().count("```python")
+
+
+def test_the_trained_solver():
+    title = "Ask the trained solver"
+    beside = re.findall(r'", +# (.*)', BLOCKS[title])
+    assert len(beside) == 5
+    assert run(title)["answers"] == beside
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
 
 pytestmark = pytest.mark.slow
+TRAINED = "tp_transformer_mathematics"
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,11 @@ def installed(tmp_path_factory):
     # Of its own, for setuptools takes what an older build left beside it.
     for name in ("experiments", "tpt_keras"):
         shutil.copytree(ROOT / name, source / name)
+    trained = f"saved_models/{TRAINED}"
+    shutil.copytree(ROOT / trained, source / trained)
+    # What a user exported is nobody else's.
+    (source / trained / "1").mkdir()
+    (source / trained / "1" / "saved_model.pb").touch()
     for name in ("LICENSE", "README.md", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, source)
     target = tmp_path_factory.mktemp("target")
@@ -112,3 +118,23 @@ def test_generation_with_workers(run_installed, tmp_path):
     assert (result.status, result.stderr) == (0, "")
     assert "data/mathematics_dataset/numbers__place_value" in result.stdout
     assert not list(tmp_path.rglob("*.py"))
+
+
+def test_a_trained_model(installed, tmp_path):
+    folder = installed / "tpt_keras" / "saved_models"
+    assert {path.name for path in folder.rglob("*") if path.is_file()} == {
+        "README.md",
+        "config.json",
+        "model.int8.npz",
+    }
+    script = (
+        "import tpt_keras\n"
+        f"model = tpt_keras.Transformer.from_preset({TRAINED!r})\n"
+        "print(*model.solve(['Sort 3, -2, 15, 0.']))"
+    )
+    result = run_python(
+        *("-c", script),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+    )
+    assert (result.status, result.stdout) == (0, "-2, 0, 3, 15\n")

@@ -132,7 +132,10 @@ def check_quiz(export_dir, data_dir):
     )
     assert (asked.status, asked.stderr) == (0, "")
     lines = asked.stdout.splitlines()
+    *lines, count = lines
     assert len(lines) == 8
+    num_right = sum(line.endswith("right") for line in lines)
+    assert count == f"{num_right} of 4 answers right"
     for question, answer in zip(lines[::2], lines[1::2]):
         assert question.startswith(("What is", "In "))
         given, target = answer.split("answer:")[1].split("target:")

@@ -9,6 +9,9 @@ import keras
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import command
 from tpt_keras.models.build_model import MODELS
+from tpt_keras.models.build_model import build_model
+from tpt_keras.models.compressed_model import COMPRESSED_FILE
+from tpt_keras.models.compressed_model import CompressedModel
 from tpt_keras.models.transformer_xl import TransformerXL
 
 MODEL_FILE = "model.keras"
@@ -32,6 +35,8 @@ _DAMAGE = (
 
 def load_model(model_dir, best=False, classes=MODELS):
     """A trained model from its folder, vocabulary included.
+
+    A compressed model (`CompressedModel`) is taken where no other is there.
 
     Args:
         model_dir: Folder that training, or the conversion of a checkpoint,
@@ -57,6 +62,12 @@ def load_model(model_dir, best=False, classes=MODELS):
     path = pathlib.Path(model_dir) / (BEST_MODEL_FILE if best else MODEL_FILE)
     if not path.parent.is_dir():
         raise UsageError(f"There is no model folder {str(model_dir)!r}.")
+    compressed_path = path.with_name(COMPRESSED_FILE)
+    if not best and not path.exists() and compressed_path.is_file():
+        compressed = CompressedModel.read(compressed_path)
+        model = build_model(compressed.config)
+        compressed.assign_to(model)
+        return model
     if not path.is_file():
         raise UsageError(
             f"The folder {str(model_dir)!r} holds no "

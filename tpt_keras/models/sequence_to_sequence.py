@@ -11,6 +11,8 @@ from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.models.presets import PRESETS
+from tpt_keras.models.trained_presets import TRAINED_PRESETS
+from tpt_keras.models.trained_presets import trained_preset
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 
@@ -85,30 +87,59 @@ class SequenceToSequence(keras.Model):
         )
 
     @classmethod
-    def from_preset(cls, preset, dtype=None, **overrides):
-        """A new, untrained model of a named variant.
+    def from_preset(cls, preset, dtype=None, load_weights=None, **overrides):
+        """A model by its name: a new one of a variant, or a trained one.
 
-        `SequenceToSequence.from_preset` makes any variant, as what it is; the
+        `SequenceToSequence.from_preset` makes any preset, as what it is; the
         class of a model makes its own alone.
 
         Args:
-            preset: Name of a row in `PRESETS`.
+            preset: Name of a row in `PRESETS`, the variants, or of a trained
+                model, one of `TRAINED_PRESETS`.
             dtype: Dtype policy, for instance `"mixed_bfloat16"`. Defaults to
                 Keras's global policy.
-            **overrides: Fields of the preset's configuration to change.
+            load_weights: Whether the model is a trained one; without, its
+                weights are new. Defaults to whether the preset has trained
+                weights, which the variants do not.
+            **overrides: Fields of the preset's configuration to change; with
+                trained weights, those that no weight depends on (`dropout`).
 
         Returns:
             A model of this class.
 
         Raises:
             UsageError: If the preset or a field is unknown, if a field's value
-                makes no sense, or if the preset is of another class.
+                makes no sense, if the preset is of another class, or if
+                trained weights are asked for that there are not, that are
+                not for these fields, or that are damaged.
+
+        Example:
+
+        ```python
+        model = Transformer.from_preset("tp_transformer_mathematics")
+        model.solve(["What is the tens digit of 31859?"])  # ['5']
+        ```
         """
+        check_names("preset", [preset], [*PRESETS, *TRAINED_PRESETS])
+        if preset in PRESETS:
+            if load_weights:
+                raise UsageError(
+                    f"The preset {preset!r} has no trained weights. Those that "
+                    f"have: {', '.join(TRAINED_PRESETS)}."
+                )
+            return cls._of(preset, PRESETS[preset].replace(**overrides), dtype)
+        trained = trained_preset(preset)
+        model = cls._of(preset, trained.config.replace(**overrides), dtype)
+        if load_weights is None or load_weights:
+            trained.assign_to(model)
+        return model
+
+    @classmethod
+    def _of(cls, preset, config, dtype):
+        """A new model of a preset's configuration, of this class."""
         # What builds every model knows this class.
         from tpt_keras.models.build_model import model_class
 
-        check_names("preset", [preset], PRESETS)
-        config = PRESETS[preset].replace(**overrides)
         if cls.takes(config):
             return cls(config, dtype=dtype)
         found = model_class(config)

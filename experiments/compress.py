@@ -1,0 +1,59 @@
+r"""Makes a trained model a quarter of its size.
+
+Its weights become int8, with a scale for each output column:
+
+    python -m experiments.compress --model_dir=models/all_modules \
+        --compressed_dir=saved_models/tp_transformer_mathematics
+
+What takes a --model_dir takes the new folder too.
+"""
+
+import json
+import pathlib
+
+from absl import flags
+
+from tpt_keras.errors import UsageError
+
+from . import _cli
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
+flags.DEFINE_bool("best", False, "The best model in place of the last.")
+flags.DEFINE_string(
+    "compressed_dir", None, "Folder to write; a model there is replaced."
+)
+
+
+def main():
+    if not FLAGS.model_dir or not FLAGS.compressed_dir:
+        raise UsageError("--model_dir and --compressed_dir are needed.")
+    from tpt_keras.files import whole_file
+    from tpt_keras.models.compressed_model import COMPRESSED_FILE
+    from tpt_keras.models.compressed_model import CompressedModel
+    from tpt_keras.models.load_model import MODEL_FILE
+    from tpt_keras.models.load_model import load_model
+    from tpt_keras.training.model_folder import CONFIG_FILE
+    from tpt_keras.training.model_folder import read_config
+
+    folder = pathlib.Path(FLAGS.compressed_dir)
+    if (folder / MODEL_FILE).exists():
+        raise UsageError(
+            f"The folder {str(folder)!r} holds a model that is not compressed "
+            f"({MODEL_FILE}), which would still be the one that is loaded. "
+            "Name another folder."
+        )
+    config = read_config(FLAGS.model_dir)
+    model = load_model(FLAGS.model_dir, FLAGS.best)
+    compressed = CompressedModel.of(model)
+    folder.mkdir(parents=True, exist_ok=True)
+    compressed.write(folder / COMPRESSED_FILE)
+    with whole_file(folder / CONFIG_FILE) as partial:
+        partial.write_text(json.dumps(config, indent=2))
+    num_bytes = (folder / COMPRESSED_FILE).stat().st_size
+    print(f"{folder}: {model.count_params():,} weights in {num_bytes:,} bytes")
+
+
+if __name__ == "__main__":
+    _cli.run(main)
