@@ -218,15 +218,15 @@ runpy.run_module("experiments.{name}", run_name="__main__", alter_sys=True)
 # its final name.
 IN_CHECKPOINT = """
 import os
-from tensorflow.python.ops import gen_io_ops
-merge, count = gen_io_ops.merge_v2_checkpoints, 0
-def interrupted_merge(*args, **kwargs):
+import numpy
+save, count = numpy.savez, 0
+def interrupted_save(*args, **kwargs):
     global count
     count += 1
     if count == 2:
         os.kill(os.getpid(), signal.SIGINT)
-    return merge(*args, **kwargs)
-gen_io_ops.merge_v2_checkpoints = interrupted_merge
+    return save(*args, **kwargs)
+numpy.savez = interrupted_save
 """
 
 
@@ -256,8 +256,8 @@ def test_training(start, place_value_data, tmp_path):
     process = start(PROLOGUE + IN_CHECKPOINT + command("train"), *arguments)
     assert process.popen.wait(300) == 130
     output, errors = process.printed
-    # Before it is TensorFlow's chatter, for it was imported by the test.
-    assert errors.endswith(f"\n{GOES_ON}")
+    # Before it may be TensorFlow's chatter.
+    assert errors.endswith(GOES_ON)
     assert "Traceback" not in errors
     assert "Epoch 1/50000" in output
 
@@ -268,7 +268,7 @@ def test_training(start, place_value_data, tmp_path):
     output, errors = process.printed
     assert errors == GOES_ON
     assert output.startswith("Going on from ")
-    assert (tmp_path / "model" / "checkpoints" / "checkpoint").is_file()
+    assert list((tmp_path / "model" / "checkpoints").glob("ckpt-*.npz"))
 
 
 @pytest.mark.slow
