@@ -15,7 +15,6 @@ from tests.conftest import MODULE
 from tests.training import processes
 from tests.training.distributed_driver import train_and_record
 from tests.training.processes import ForkedProcess
-from tests.training.processes import Process
 from tests.training.replicas_test import MODEL
 from tests.training.replicas_test import assert_same_training
 from tpt_keras.models.load_model import load_model
@@ -198,9 +197,9 @@ def test_killed_workers_go_on_as_if_nothing_had_been(
     environments = processes.cluster(processes.free_ports(2))
     started = []
 
-    def start(process_class, attempt):
+    def start(attempt):
         pair = [
-            process_class(
+            ForkedProcess(
                 "experiments.train",
                 f"--hparams={hparams}",
                 f"--data_dir={place_value_data}",
@@ -216,12 +215,12 @@ def test_killed_workers_go_on_as_if_nothing_had_been(
         return pair
 
     with processes.killed_at_the_end(started):
-        chief, other = start(ForkedProcess, 1)
+        chief, other = start(1)
         chief.wait_until(lambda: len(read_metrics(model_dir)) >= 3)
         chief.kill()
         other.kill()
         assert not (model_dir / "model.keras").exists()
-        for process in start(Process, 2):
+        for process in start(2):
             assert process.wait() == 0, process.output
             # The weights' own, not those that every worker starts with.
             assert "Going on from" in process.output
