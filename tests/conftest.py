@@ -35,6 +35,31 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 MODULE = "numbers__place_value"
 
 
+# The files that take longest: a minute of the processor and more.
+LONGEST = (
+    "training/distributed_fit_test.py",
+    "tuning/kill_test.py",
+    "training/distribution_test.py",
+    "training/kill_test.py",
+    "training/transformer_trainer_test.py",
+    "serving/local_server/load_test.py",
+    "experiments/chain_test.py",
+    "training/train_test.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Begins with what takes longest, or one process ends with it alone."""
+    order = {path: place for place, path in enumerate(LONGEST)}
+    root = pathlib.Path(__file__).parent
+
+    def place(item):
+        path = item.path.relative_to(root).as_posix()
+        return order.get(path, len(order))
+
+    items.sort(key=place)
+
+
 def pytest_collection_finish():
     """Spares the garbage collector what lives as long as the process.
 
