@@ -164,8 +164,9 @@ class TrainingRun:
         self.state.advance(self._steps)
         metrics = dict(logs)
         metrics["learning_rate"] = learning_rate(self.trainer.optimizer)
-        for name in {"examples", "tokens"} & metrics.keys():
-            metrics[f"{name}_per_second"] = metrics.pop(name) / seconds
+        for name in ("examples", "tokens"):
+            if name in metrics:
+                metrics[f"{name}_per_second"] = metrics.pop(name) / seconds
         if self.is_evaluation_step:
             metrics |= self.task.evaluate(
                 self.trainer, self.options.evaluation_examples
