@@ -133,6 +133,7 @@ class ToReferenceTest(parameterized.TestCase):
         self.assertEqual(counts[1] + 5 * per_layer, expected)
 
     @pytest.mark.slow
+    @pytest.mark.exhaustive
     def test_full_size(self):
         torch = pytest.importorskip("torch", reason=NO_TORCH)
         keras.utils.set_random_seed(5)

@@ -14,8 +14,11 @@ from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import Transformer
+from tpt_keras.models import TransformerXL
+from tpt_keras.models import TransformerXLConfig
 from tpt_keras.models.compressed_model import COMPRESSED_FILE
 from tpt_keras.models.compressed_model import CompressedModel
+from tpt_keras.models.count_weights import count_weights
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.stored_config import to_stored
 
@@ -366,3 +369,21 @@ def test_a_vocabulary_that_is_none(tmp_path, compressed):
     )
     with pytest.raises(UsageError, match="vocabulary"):
         load_model(tmp_path)
+
+
+def test_a_language_model_is_refused(tmp_path, compressed):
+    config = TransformerXLConfig(
+        vocabulary=b"abc",
+        memory_length=4,
+        hidden_dim=8,
+        intermediate_dim=6,
+        num_heads=2,
+        num_layers=1,
+    )
+    arrays = {"weights": np.zeros(count_weights(config), "float32")}
+    CompressedModel(config, arrays).write(tmp_path / COMPRESSED_FILE)
+    with pytest.raises(UsageError, match=r"transformer_xl\), .*Transformer"):
+        load_model(tmp_path)
+    compressed.write(tmp_path / COMPRESSED_FILE)
+    with pytest.raises(UsageError, match="none of TransformerXL"):
+        load_model(tmp_path, classes=(TransformerXL,))

@@ -9,7 +9,6 @@ import keras
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import command
 from tpt_keras.models.build_model import MODELS
-from tpt_keras.models.build_model import build_model
 from tpt_keras.models.compressed_model import COMPRESSED_FILE
 from tpt_keras.models.compressed_model import CompressedModel
 from tpt_keras.models.transformer_xl import TransformerXL
@@ -64,10 +63,7 @@ def load_model(model_dir, best=False, classes=MODELS):
         raise UsageError(f"There is no model folder {str(model_dir)!r}.")
     compressed_path = path.with_name(COMPRESSED_FILE)
     if not best and not path.exists() and compressed_path.is_file():
-        compressed = CompressedModel.read(compressed_path)
-        model = build_model(compressed.config)
-        compressed.assign_to(model)
-        return model
+        return _uncompressed(compressed_path, classes)
     if not path.is_file():
         raise UsageError(
             f"The folder {str(model_dir)!r} holds no "
@@ -90,12 +86,31 @@ def load_model(model_dir, best=False, classes=MODELS):
             f"({_reason(error)}). {_way_out(path)}"
         ) from error
     if not isinstance(model, classes):
-        names = ", ".join(each.__name__ for each in classes)
         raise UsageError(
             f"The file {str(path)!r} holds another model of Keras "
-            f"({type(model).__name__}), and none of {names}. {_way_out(path)}"
+            f"({type(model).__name__}), and none of {_names(classes)}. "
+            f"{_way_out(path)}"
         )
     return model
+
+
+def _uncompressed(path, classes):
+    """The model of a compressed one, if it is of one of the classes."""
+    compressed = CompressedModel.read(path)
+    config = compressed.config
+    for each in MODELS:
+        if each.takes(config) and issubclass(each, classes):
+            model = each(config)
+            compressed.assign_to(model)
+            return model
+    raise UsageError(
+        f"The file {str(path)!r} holds a model of another kind "
+        f"({config.KIND}), and none of {_names(classes)}. Name another folder."
+    )
+
+
+def _names(classes):
+    return ", ".join(each.__name__ for each in classes)
 
 
 def _check_whole(path):
