@@ -71,8 +71,8 @@ def evaluate_text(training):
     from tpt_keras.data_generators.text_segments import TextSegments
     from tpt_keras.models.load_model import load_model
     from tpt_keras.models.transformer_xl import TransformerXL
+    from tpt_keras.training.evaluate import evaluate_batches
     from tpt_keras.training.language_model_trainer import LanguageModelTrainer
-    from tpt_keras.training.text_task import evaluate_segments
     from tpt_keras.training.text_task import read_text
     from tpt_keras.training.text_task import text_part
 
@@ -81,7 +81,9 @@ def evaluate_text(training):
     model = load_model(FLAGS.model_dir, FLAGS.best, (TransformerXL,))
     # Every symbol knows as much as every other one.
     reader = TransformerXL(
-        model.config.replace(same_length=True), batch_size, dtype=model.dtype
+        model.config.replace(same_length=True),
+        batch_size,
+        dtype=model.dtype_policy,
     )
     for new, old in zip(reader.trainable_weights, model.trainable_weights):
         new.assign(old)
@@ -95,7 +97,7 @@ def evaluate_text(training):
             batch_size,
             training["segment_length"],
         )
-        result = evaluate_segments(trainer, segments)
+        result = evaluate_batches(trainer, segments)
         symbols = len(segments) * segments.length
         rows.append({"split": split, "symbols": symbols, **result})
         print(

@@ -13,9 +13,9 @@ from tpt_keras.models import TransformerXL
 from tpt_keras.models import TransformerXLConfig
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.stored_config import from_stored
+from tpt_keras.training.evaluate import evaluate_batches
 from tpt_keras.training.language_model_trainer import LanguageModelTrainer
 from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.text_task import evaluate_segments
 from tpt_keras.training.text_task import text_part
 from tpt_keras.training.train import train
 from tpt_keras.training.training_config import TrainingConfig
@@ -126,8 +126,8 @@ def test_an_evaluation_has_a_memory_of_its_own(trainer, segments):
     model(batch)
     before = memory_of(model)
     assert np.abs(before[-1]).max() > 0
-    result = evaluate_segments(trainer, segments)
-    assert evaluate_segments(trainer, segments) == result
+    result = evaluate_batches(trainer, segments)
+    assert evaluate_batches(trainer, segments) == result
     for actual, expected in zip(memory_of(model), before, strict=True):
         np.testing.assert_array_equal(actual, expected)
 
@@ -140,7 +140,7 @@ def test_bits_per_character_are_those_of_the_model(trainer, segments):
         probabilities = ops.convert_to_numpy(ops.softmax(logits))
         found = np.take_along_axis(probabilities, following[..., None], -1)
         bits.append(-np.log2(found))
-    result = evaluate_segments(trainer, segments)
+    result = evaluate_batches(trainer, segments)
     assert result["bits_per_character"] == pytest.approx(
         np.mean(bits), rel=1e-5
     )
@@ -151,6 +151,8 @@ def test_the_parts_of_a_text():
     parts = [text_part(text, name) for name in ("train", "validation", "test")]
     assert [len(part) for part in parts] == [180, 10, 10]
     np.testing.assert_array_equal(np.concatenate(parts), text)
+    with pytest.raises(UsageError, match="split 'interpolate'"):
+        text_part(text, "interpolate")
 
 
 def test_what_makes_no_sense(training, tmp_path):

@@ -42,9 +42,8 @@ class TextSegments(NumberedBatches):
     def __init__(self, text, vocabulary, batch_size, length):
         if isinstance(text, bytes):
             text = np.frombuffer(text, np.uint8)
-        # Symbols that another one precedes.
-        self._predicted = len(text) - 1
-        self._stream_length = self._predicted // batch_size
+        # The first symbol is not predicted.
+        self._stream_length = (len(text) - 1) // batch_size
         if self._stream_length < length:
             raise UsageError(
                 f"{batch_size} streams in segments of {length} need a text of "

@@ -28,6 +28,7 @@ _DAMAGE = (
     OSError,
     RuntimeError,
     SyntaxError,
+    TypeError,
     ValueError,
     zipfile.BadZipFile,
     zlib.error,

@@ -62,11 +62,12 @@ def evaluate_batches(trainer, batches):
     """Evaluates a model on an epoch of batches.
 
     Args:
-        trainer: A compiled `TransformerTrainer`.
-        batches: A `ProblemBatches`.
+        trainer: A compiled `Trainer`.
+        batches: A `NumberedBatches`.
 
     Returns:
-        Dict of `loss`, `sequence_accuracy` and `token_accuracy`.
+        Dict of the trainer's `EVALUATED`: `loss` (nats per token),
+        `token_accuracy`, and `sequence_accuracy` or `bits_per_character`.
     """
     with batches.own_errors():
         results = trainer.evaluate(
@@ -76,7 +77,4 @@ def evaluate_batches(trainer, batches):
             return_dict=True,
             verbose=0,
         )
-    return {
-        name: results[name]
-        for name in ("loss", "sequence_accuracy", "token_accuracy")
-    }
+    return {name: results[name] for name in trainer.EVALUATED}

@@ -34,6 +34,8 @@ class LanguageModelTrainer(Trainer):
     ```
     """
 
+    EVALUATED = ("loss", "bits_per_character", "token_accuracy")
+
     def __init__(self, transformer, **kwargs):
         super().__init__(transformer, NO_PADDING, **kwargs)
         if self.gradient_accumulation_steps > 1:

@@ -6,6 +6,8 @@ import numpy as np
 from tpt_keras.data_generators.text_segments import TextSegments
 from tpt_keras.data_generators.text_segments import text_vocabulary
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
+from tpt_keras.training.evaluate import evaluate_batches
 
 # What is validation, and what is test, of so many bytes: as of enwik8, whose
 # last 5 million, and the 5 before, of 100 are these.
@@ -61,7 +63,7 @@ class TextTask:
         Returns:
             Dict of floats.
         """
-        results = evaluate_segments(trainer, self.validation)
+        results = evaluate_batches(trainer, self.validation)
         return {f"val_{name}": value for name, value in results.items()}
 
     def score(self, metrics):
@@ -76,29 +78,6 @@ class TextTask:
         """What there is to say about a training batch."""
         epoch, segment = divmod(data_step, self.training.steps_per_epoch)
         return f"segment {segment} of every stream, epoch {epoch}"
-
-
-def evaluate_segments(trainer, segments):
-    """Evaluates a language model on an epoch of a text.
-
-    Args:
-        trainer: A compiled `LanguageModelTrainer`.
-        segments: A `TextSegments`.
-
-    Returns:
-        Dict of `loss` (nats per symbol), `bits_per_character` and
-        `token_accuracy`.
-    """
-    results = trainer.evaluate(
-        trainer.feed(segments, num_epochs=1),
-        steps=segments.steps_per_epoch,
-        return_dict=True,
-        verbose=0,
-    )
-    return {
-        name: float(results[name])
-        for name in ("loss", "bits_per_character", "token_accuracy")
-    }
 
 
 def read_text(path):
@@ -128,11 +107,16 @@ def text_part(text, name):
 
     Returns:
         uint8 array.
+
+    Raises:
+        UsageError: If there is no such part.
     """
     test = len(text) - len(text) // ONE_OF
     validation = test - len(text) // ONE_OF
-    return {
+    parts = {
         "train": text[:validation],
         "validation": text[validation:test],
         "test": text[test:],
-    }[name]
+    }
+    check_names("split", [name], parts)
+    return parts[name]

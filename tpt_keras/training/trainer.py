@@ -35,6 +35,9 @@ class Trainer(Steps, keras.Model):
             into, to take less memory.
     """
 
+    # What an evaluation gives; the rest is watched in training alone.
+    EVALUATED = ("loss", "token_accuracy")
+
     def __init__(
         self,
         transformer,

@@ -23,6 +23,8 @@ class TransformerTrainer(Trainer):
     ```
     """
 
+    EVALUATED = ("loss", "sequence_accuracy", "token_accuracy")
+
     def __init__(self, transformer, **kwargs):
         super().__init__(transformer, transformer.tokenizer.pad_id, **kwargs)
         self.accuracies.insert(0, SequenceAccuracy(self._pad_id))
