@@ -35,29 +35,11 @@ flags.DEFINE_integer("head", 1, "Its head, from 1.")
 
 # The weights of all heads are a megabyte or two of each.
 MAX_QUESTIONS = 50
-ATTENTIONS = {
-    "encoder": {
-        "title": "in the question (encoder)",
-        "targets": "question",
-        "sources": "question",
-    },
-    "decoder": {
-        "title": "in the answer (decoder)",
-        "targets": "answer",
-        "sources": "answer",
-    },
-    "cross": {
-        "title": "from the answer to the question (cross-attention)",
-        "targets": "answer",
-        "sources": "question",
-    },
-}
 
 
 def main():
     if not FLAGS.model_dir or not FLAGS.questions_file:
         raise UsageError("--model_dir and --questions_file are needed.")
-    check_names("attention", [FLAGS.attention], ATTENTIONS)
     questions = read_questions()
     import numpy as np
 
@@ -66,9 +48,11 @@ def main():
     from tpt_keras.files import whole_file
     from tpt_keras.models.load_model import load_model
     from tpt_keras.models.transformer import Transformer
+    from tpt_keras.visualization.attention_maps import ATTENTIONS
     from tpt_keras.visualization.attention_maps import draw_attention
     from tpt_keras.visualization.attention_maps import write_attention_page
 
+    check_names("--attention", [FLAGS.attention], ATTENTIONS)
     model = load_model(FLAGS.model_dir, classes=(Transformer,))
     layer, head = layer_and_head(model, FLAGS.layer, FLAGS.head)
     problems = [attention_weights(model, question) for question in questions]
@@ -76,7 +60,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     shown = {"attention": FLAGS.attention, "layer": layer, "head": head}
     page = folder / "attention.html"
-    write_attention_page(problems, ATTENTIONS, shown, page)
+    write_attention_page(problems, shown, page)
     with whole_file(folder / "attention.json") as partial:
         partial.write_text(json.dumps(problems))
     chosen = ATTENTIONS[FLAGS.attention]

@@ -12,7 +12,8 @@ from absl import flags
 from tpt_keras.errors import UsageError
 
 from . import _cli
-from ._problems import read_problems
+from . import _config_flags
+from ._problems import Problems
 
 FLAGS = flags.FLAGS
 
@@ -20,11 +21,7 @@ flags.DEFINE_string(
     "saved_model", None, "A SavedModel, or the folder of its versions."
 )
 flags.DEFINE_string("model_dir", None, "A model's folder, in its place.")
-flags.DEFINE_list(
-    "modules", [], "Names of modules, patterns (numbers__*), or all."
-)
-flags.DEFINE_string("data_dir", "data", "Folder that prepare_data filled.")
-flags.DEFINE_string("split", "interpolate", "Name of the split.")
+_config_flags.define(Problems)
 flags.DEFINE_integer("count", 10, "Problems of each module.")
 
 
@@ -33,9 +30,7 @@ def main():
         raise UsageError(
             "--modules is needed, and one of --saved_model and --model_dir."
         )
-    problems = read_problems(
-        FLAGS.modules, FLAGS.data_dir, FLAGS.split, FLAGS.count
-    )
+    problems = Problems(**_config_flags.values(Problems)).read(FLAGS.count)
     solve = solver()
     num_right = num_asked = 0
     for questions, targets in problems.values():

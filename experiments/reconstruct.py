@@ -18,17 +18,14 @@ from absl import flags
 from tpt_keras.errors import UsageError
 
 from . import _cli
+from . import _config_flags
+from ._problems import Problems
 from ._problems import all_together
-from ._problems import read_problems
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "A model's folder.")
-flags.DEFINE_list(
-    "modules", [], "Names of modules, patterns (numbers__*), or all."
-)
-flags.DEFINE_string("data_dir", "data", "Folder that prepare_data filled.")
-flags.DEFINE_string("split", "interpolate", "Name of the split.")
+_config_flags.define(Problems)
 flags.DEFINE_integer("count", 256, "Problems of each module.")
 flags.DEFINE_string("output_dir", "reconstruction", "Folder to write.")
 flags.DEFINE_list(
@@ -43,9 +40,7 @@ def main():
     if not FLAGS.model_dir or not FLAGS.modules:
         raise UsageError("--model_dir and --modules are needed.")
     sizes = train_sizes()
-    problems = read_problems(
-        FLAGS.modules, FLAGS.data_dir, FLAGS.split, FLAGS.count
-    )
+    problems = Problems(**_config_flags.values(Problems)).read(FLAGS.count)
     from tpt_keras.analysis.cells import collect_cells
     from tpt_keras.analysis.reconstruction import reconstruction_errors
     from tpt_keras.analysis.reconstruction import split_by_text
@@ -78,7 +73,9 @@ def main():
                 [error / layer["variance"] for error in layer[name]]
                 for layer in layers
             ]
-            panels[f"{name.replace('_', ' ')}, fitted on {size:,}"] = errors
+            panels[f"{name.replace('_', ' ')}, fitted on {size:,} cells"] = (
+                errors
+            )
             mean = sum(map(sum, errors)) / sum(map(len, errors))
             print(
                 f"fitted on {size:6,} cells, {name:8}: mean squared error "

@@ -37,4 +37,4 @@ def test_draws_a_matrix(tmp_path, monkeypatch):
 def test_a_page_without_plotly(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(UsageError, match=r"plotly.*tpt_keras\[analysis\]"):
-        write_attention_page([], {}, {}, tmp_path / "attention.html")
+        write_attention_page([], {}, tmp_path / "attention.html")

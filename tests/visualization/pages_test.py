@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from experiments.attention import ATTENTIONS
+from tpt_keras.visualization.attention_maps import ATTENTIONS
 from tpt_keras.visualization.attention_maps import write_attention_page
 from tpt_keras.visualization.role_squares import write_role_page
 
@@ -96,7 +96,7 @@ def test_attention(browser, tmp_path):
         }
     path = tmp_path / "attention.html"
     shown = {"attention": "encoder", "layer": 2, "head": 1}
-    write_attention_page(problems, ATTENTIONS, shown, path)
+    write_attention_page(problems, shown, path)
     browser.get(path.as_uri())
 
     def assert_hovered(target, source, lengths, expected):

@@ -5,6 +5,7 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+from tpt_keras.errors import command
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.layers.attention_masks import merge_masks
 from tpt_keras.models import Transformer
@@ -56,7 +57,8 @@ class AttentionCall:
         if not self.layer.binding.has_role:
             raise UsageError(
                 f"The binding {self.layer.binding_name!r} of this model has no "
-                "roles to look at; its values can be (--of=values)."
+                f"roles to look at. {command('roles')} --of=values looks at "
+                "its values."
             )
         return _array(self.layer(**self.inputs, return_roles=True))
 

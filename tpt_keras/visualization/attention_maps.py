@@ -6,6 +6,24 @@ from matplotlib.figure import Figure
 from tpt_keras.errors import UsageError
 from tpt_keras.visualization.page import write_page
 
+# What they are called, and in which text their targets and sources are.
+ATTENTIONS = {
+    "encoder": {
+        "title": "in the question (encoder)",
+        "targets": "question",
+        "sources": "question",
+    },
+    "decoder": {
+        "title": "in the answer (decoder)",
+        "targets": "answer",
+        "sources": "answer",
+    },
+    "cross": {
+        "title": "from the answer to the question (cross-attention)",
+        "targets": "answer",
+        "sources": "question",
+    },
+}
 _COLORS = "Blues"
 # Colours go with this power of a weight, so that small ones are seen.
 _GAMMA = 0.7
@@ -49,13 +67,11 @@ def draw_attention(weights, targets, sources, title, path):
     figure.savefig(path, dpi=110)
 
 
-def write_attention_page(problems, attentions, shown, path):
+def write_attention_page(problems, shown, path):
     """Writes a page that shows the weights of every head on hovering.
 
     Args:
         problems: List of dicts, as `attention_weights` gives them.
-        attentions: Dict of the attentions' names to dicts: their `title`, and
-            in which of the two texts their `targets` and `sources` are.
         shown: Dict of the `attention`, and the indices of `layer` and `head`,
             to be shown first.
         path: HTML file to write.
@@ -74,7 +90,7 @@ def write_attention_page(problems, attentions, shown, path):
     data = {
         "problems": problems,
         "attentions": [
-            {"name": name, **each} for name, each in attentions.items()
+            {"name": name, **each} for name, each in ATTENTIONS.items()
         ],
         "shown": shown,
         "colors": [

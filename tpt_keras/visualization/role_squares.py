@@ -8,7 +8,7 @@ from tpt_keras.visualization.page import write_page
 
 # The saturated ones first, for the largest clusters.
 _PALETTE = (*range(0, 20, 2), *range(1, 20, 2))
-_MAX_ROWS = 14
+_MAX_ROWS = 20
 _MAX_COLUMNS = 70
 # Inches of a square.
 _SQUARE = 0.2
@@ -59,7 +59,7 @@ def draw_role_squares(texts, labels, clusters, title, path):
     axes.set_yticks(range(len(texts)), range(1, len(texts) + 1), fontsize=8)
     axes.spines[:].set_visible(False)
     _draw_key(key, clusters, colors)
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=85)
 
 
 def _draw_key(axes, clusters, colors):
