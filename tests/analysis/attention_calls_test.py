@@ -74,11 +74,23 @@ def test_they_are_the_models_own(model, token_ids):
     np.testing.assert_allclose(
         calls[0].states(), numpy(model.encode(token_ids[0])), atol=1e-6
     )
-    # What the decoder answers with follows from its last cross-attention.
-    [cell] = model.decoder_cells[-1:]
-    before, _ = attention_calls(model, "decoder", *token_ids)
-    assert before.states().shape == (3, 5, 16)
-    assert calls[1].layer is cell.cross_attention
+    assert [call.layer for call in calls] == [
+        cell.cross_attention for cell in model.decoder_cells
+    ]
+    # The second cell's input is the first one's output.
+    first, second = model.decoder_cells
+    questions, answers = token_ids
+    x = first(
+        model.embedding(answers),
+        model.encode(questions),
+        decoder_padding_mask=model.padding_mask(answers),
+        encoder_padding_mask=model.padding_mask(questions),
+    )
+    np.testing.assert_allclose(
+        attention_calls(model, "decoder", *token_ids)[1].states(),
+        numpy(second.self_attention_layer_norm(x)),
+        atol=1e-5,
+    )
 
 
 def test_cells_of_several_batches(model, token_ids):

@@ -62,7 +62,7 @@ def draw_attention(weights, targets, sources, title, path):
     axes.set_ylabel("asks")
     axes.set_title(title, fontsize=10, loc="left")
     figure.colorbar(
-        image, label="attention weight", ticks=[0, 0.01, 0.1, 0.25, 0.5, 1]
+        image, label="attention weight", ticks=[0, 0.1, 0.25, 0.5, 1]
     )
     figure.savefig(path, dpi=110)
 
