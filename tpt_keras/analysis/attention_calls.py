@@ -115,8 +115,8 @@ def attention_calls(
     check_names("attention", [attention], ATTENTIONS)
     if not isinstance(model, Transformer):
         raise UsageError(
-            f"There are no attentions to look at in a {type(model).__name__}. "
-            "Take a model of a Transformer's preset."
+            f"A model of the class {type(model).__name__} has no attentions to "
+            "look at. Take one of a Transformer's preset."
         )
     encoder_mask = model.padding_mask(encoder_token_ids)
     x = model.embedding(encoder_token_ids)
