@@ -121,11 +121,10 @@ class MultiLinearScore(AttentionScore):
         keys, values = _where(attention_mask, key_heads, value_heads)
         contracted = self._contract_until_each(keys, values)
         positions = start_index + ops.arange(ops.shape(query_heads)[1])
-        contracted = ops.take(contracted, positions, axis=2)
-        filler = ops.einsum(
-            "bthr,bhtrv->bthv", self._weigh(query_heads), contracted
-        )
-        return filler, None
+        contracted = ops.take(contracted, positions, axis=1)
+        queries = ops.transpose(self._weigh(query_heads), (2, 1, 0, 3))
+        filler = ops.sum(ops.expand_dims(queries, 2) * contracted, axis=-1)
+        return ops.transpose(filler, (3, 1, 0, 2)), None
 
     def attend(
         self, query_heads, cache, attention_mask=None, index=None, training=None
@@ -172,21 +171,25 @@ class MultiLinearScore(AttentionScore):
         """The map contracted with keys and values up to each position.
 
         Returns:
-            Tensor `(batch, num_heads, length, key_dim, output_dim or
-            value_dim)`.
+            Tensor `(num_heads, length, output_dim or value_dim, batch,
+            key_dim)`: as the products give it, for to move it takes as long
+            as they do.
         """
         kernel = self._kernel(keys)
         places = ops.arange(ops.shape(keys)[1])
+        keys, values = (
+            ops.transpose(heads, (2, 1, 0, 3)) for heads in (keys, values)
+        )
         is_key_last = ops.expand_dims(places, 1) >= ops.expand_dims(places, 0)
         is_key_last = ops.cast(is_key_last, kernel.dtype)[..., None]
         # Every pair counts once: where its later one stands.
-        of_values = ops.einsum("hjmv,bmhr->bhjrv", kernel * is_key_last, values)
+        of_values = ops.einsum("hjmv,hmbr->hjvbr", kernel * is_key_last, values)
         of_keys = ops.einsum(
-            "hjmv,bjhr->bhmrv", kernel * (1 - is_key_last), keys
+            "hjmv,hjbr->hmvbr", kernel * (1 - is_key_last), keys
         )
-        of_each = ops.einsum("bjhr,bhjrv->bhjrv", keys, of_values)
-        of_each += ops.einsum("bmhr,bhmrv->bhmrv", values, of_keys)
-        return ops.cumsum(of_each, axis=2)
+        of_each = ops.expand_dims(keys, 2) * of_values
+        of_each += ops.expand_dims(values, 2) * of_keys
+        return ops.cumsum(of_each, axis=1)
 
     def _weigh(self, query_heads):
         return query_heads * ops.mean(
