@@ -36,7 +36,22 @@ class FiniteLoss(keras.callbacks.Callback):
         self._describe = describe
         self._steps_before = steps_before
 
+    def on_epoch_begin(self, epoch, logs=None):
+        self._last = None
+
     def on_train_batch_end(self, batch, logs=None):
+        # One step late, for the device to have the next one meanwhile: asking
+        # for a loss waits for it.
+        self._check_last()
+        self._last = (batch, logs)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._check_last()
+
+    def _check_last(self):
+        if self._last is None:
+            return
+        batch, logs = self._last
         # Means over the epoch so far: once not finite, they remain so.
         if not np.all(np.isfinite([logs["loss"], logs["gradient_norm"]])):
             step = self._steps_before() + batch + 1
