@@ -175,8 +175,16 @@ def test_watches_the_loss_and_the_gradient(name, value):
 
     callback = FiniteLoss(describe, lambda: 15)
     logs = {"loss": 1.0, "gradient_norm": 2.0}
-    callback.on_train_batch_end(0, logs)
-    assert described == []
-    with pytest.raises(NonFiniteLossError, match=r"step 18 .*on purpose"):
+    for ends in (
+        lambda: callback.on_train_batch_end(3, logs),
+        lambda: callback.on_epoch_end(0, logs),
+    ):
+        callback.on_epoch_begin(0)
+        callback.on_train_batch_end(0, logs)
+        # Looked at when the device has its next step.
         callback.on_train_batch_end(2, logs | {name: value})
-    assert described == [18]
+        assert described == []
+        with pytest.raises(NonFiniteLossError, match=r"step 18 .*on purpose"):
+            ends()
+        assert described == [18]
+        described.clear()

@@ -35,6 +35,7 @@ class FiniteLoss(keras.callbacks.Callback):
         super().__init__()
         self._describe = describe
         self._steps_before = steps_before
+        self._last = None
 
     def on_epoch_begin(self, epoch, logs=None):
         self._last = None
