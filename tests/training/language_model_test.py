@@ -9,6 +9,7 @@ from keras import ops
 from tpt_keras.data_generators.text_segments import TextSegments
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
+from tpt_keras.models import XL_PRESETS
 from tpt_keras.models import TransformerXL
 from tpt_keras.models import TransformerXLConfig
 from tpt_keras.models.load_model import load_model
@@ -166,6 +167,12 @@ def test_what_makes_no_sense(training, tmp_path):
             {},
             {"gradient_accumulation_steps": 2},
             "gradient_accumulation_steps",
+        ),
+        (
+            XL_PRESETS["tensorized_transformer"],
+            {"segment_length": 33},
+            {},
+            "--segment_length=32. Received: 33",
         ),
         (PRESETS["tp_transformer_tiny"], {}, {}, "--modules"),
         (

@@ -20,14 +20,21 @@ class MultiLinearScore(AttentionScore):
     `length ** 3` is made. Under a causal mask `j` and `m` are at most `i`
     (the published code sums over the future too).
 
+    In the paper the map is the attention's output map as well, which an
+    `output_dim` makes of it. Without one it gives a filler, to be bound and
+    mapped as any other.
+
     Its cache are keys and values, `(batch, num_heads, length, key_dim)`, and
     what has been contracted up to here, `(batch, num_heads, key_dim,
-    value_dim)`; of an encoder's output it is the last alone.
+    output_dim or value_dim)`; of an encoder's output it is the last alone.
 
     Args:
         max_length: Most keys; the map has as many rows and columns. Defaults
             to `162`, the longest question with its start and its end.
         num_cores: Number of block terms (the paper's h). Defaults to `1`.
+        output_dim: Size of the output, where the map is the output map too:
+            the attention has no other, and nothing to bind (`binding="none"`).
+            Defaults to none.
         **kwargs: See `AttentionScore`. It takes no `sliding_window`, and its
             `dropout` has no attention weights to drop.
 
@@ -47,11 +54,12 @@ class MultiLinearScore(AttentionScore):
 
     has_weights = False
 
-    def __init__(self, max_length=162, num_cores=1, **kwargs):
+    def __init__(self, max_length=162, num_cores=1, output_dim=None, **kwargs):
         super().__init__(**kwargs)
         for name, size in (
             ("max_length", max_length),
             ("num_cores", num_cores),
+            ("output_dim", 1 if output_dim is None else output_dim),
         ):
             if not isinstance(size, int) or size <= 0:
                 raise ValueError(
@@ -63,6 +71,7 @@ class MultiLinearScore(AttentionScore):
             )
         self.max_length = max_length
         self.num_cores = num_cores
+        self.output_dim = output_dim
 
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
@@ -76,15 +85,19 @@ class MultiLinearScore(AttentionScore):
             shape=(self.num_cores, self.num_heads, self.key_dim),
             initializer=keras.initializers.RandomUniform(0.0, 1.0),
         )
-        # As the matrix that each head has, from all pairs to its filler.
-        limit = (6.0 / (self.max_length**2 + self.value_dim)) ** 0.5
+        # As the matrix that each head has, from all pairs to its filler; or
+        # that all have together, from all pairs to the output.
+        fan_in, fan_out = self.max_length**2, self.value_dim
+        if self.output_dim is not None:
+            fan_in, fan_out = self.num_heads * fan_in, self.output_dim
+        limit = (6.0 / (fan_in + fan_out)) ** 0.5
         self.kernel = self.add_weight(
             name="kernel",
             shape=(
                 self.num_heads,
                 self.max_length,
                 self.max_length,
-                self.value_dim,
+                fan_out,
             ),
             initializer=keras.initializers.RandomUniform(-limit, limit),
         )
@@ -131,11 +144,12 @@ class MultiLinearScore(AttentionScore):
     def init_cache(self, batch_size, max_length):
         self._check_length(max_length)
         shapes = [(max_length, self.key_dim)] * 2
+        filler_dim = self.output_dim or self.value_dim
         return tuple(
             ops.zeros(
                 (batch_size, self.num_heads, *shape), dtype=self.compute_dtype
             )
-            for shape in (*shapes, (self.key_dim, self.value_dim))
+            for shape in (*shapes, (self.key_dim, filler_dim))
         )
 
     def update_cache(self, cache, key_heads, value_heads, index):
@@ -158,7 +172,8 @@ class MultiLinearScore(AttentionScore):
         """The map contracted with keys and values up to each position.
 
         Returns:
-            Tensor `(batch, num_heads, length, key_dim, value_dim)`.
+            Tensor `(batch, num_heads, length, key_dim, output_dim or
+            value_dim)`.
         """
         kernel = self._kernel(keys)
         places = ops.arange(ops.shape(keys)[1])
@@ -206,6 +221,7 @@ class MultiLinearScore(AttentionScore):
             **super().get_config(),
             "max_length": self.max_length,
             "num_cores": self.num_cores,
+            "output_dim": self.output_dim,
         }
 
 
