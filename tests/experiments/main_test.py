@@ -11,6 +11,7 @@ import pytest
 
 from experiments import __main__ as experiments_main
 from experiments import _cli
+from experiments._problems import Problems
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
@@ -29,6 +30,9 @@ COMMANDS = sorted(
 )
 # Whose fields are flags of theirs.
 CONFIGS = {
+    **dict.fromkeys(
+        ("kept_variance", "quiz", "reconstruct", "roles"), (Problems,)
+    ),
     "train": (TrainingConfig, RunOptions),
     "tune": (SearchSpace, TrainingConfig, RunOptions),
 }
