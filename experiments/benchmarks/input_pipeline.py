@@ -34,6 +34,7 @@ LIMITS = (162, 31)
 WAITING_STEPS = 400
 
 flags.DEFINE_string("data_dir", "data", "Folder that prepare_data filled.")
+flags.DEFINE_list("modules", ["all"], "Names of modules, patterns, or all.")
 flags.DEFINE_list("batch_sizes", ["64", "1024"], "Problems in a batch.")
 flags.DEFINE_float(
     "step_seconds", 0.045, "A step on a device that may wait for batches."
@@ -65,14 +66,16 @@ def main():
 
 
 def training_source():
-    """The mixture of all prepared modules, and where each module begins."""
-    from tpt_keras.data_generators.mathematics_modules import MODULES
+    """The mixture of the modules, and how many problems each has."""
     from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
+    from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.data_generators.prepared_data import problem_sources
     from tpt_keras.data_generators.problem_mixture import ProblemMixture
 
     sources = list(
-        problem_sources(FLAGS.data_dir, MODULES, TRAIN_SPLITS).values()
+        problem_sources(
+            FLAGS.data_dir, select_modules(FLAGS.modules), TRAIN_SPLITS
+        ).values()
     )
     return ProblemMixture(sources), [len(source) for source in sources]
 

@@ -38,6 +38,7 @@ class FiniteLoss(keras.callbacks.Callback):
         self._describe = describe
         self._steps_before = steps_before
         self._steps_behind = steps_behind
+        self._last_batch = 0
 
     def on_train_batch_end(self, batch, logs=None):
         self._last_batch = batch
