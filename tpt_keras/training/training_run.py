@@ -136,7 +136,9 @@ class TrainingRun:
         self._log = MetricsLog(self.model_dir)
         self._log.drop_after(self.step)
         callbacks = [
-            FiniteLoss(self._describe, lambda: self.step),
+            FiniteLoss(
+                self._describe, lambda: self.step, self.trainer.steps_behind
+            ),
             keras.callbacks.LambdaCallback(
                 on_epoch_begin=lambda epoch, logs: self._begin_interval(),
                 on_train_batch_end=self._count_steps,
