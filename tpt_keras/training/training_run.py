@@ -10,6 +10,7 @@ from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.finite_loss import check_weights
 from tpt_keras.training.metrics_log import MetricsLog
 from tpt_keras.training.optimizer import learning_rate
+from tpt_keras.training.optimizer import learning_rate_in_time
 from tpt_keras.training.optimizer import learning_rate_schedule
 from tpt_keras.training.profiler import Profiler
 from tpt_keras.training.time_limit import TimeLimit
@@ -215,11 +216,14 @@ class TrainingRun:
     def _describe(self, failed_step):
         """What there is to say about a step that failed."""
         data_step = self.state.data_step + failed_step - 1 - self.step
-        schedule = learning_rate_schedule(self.config)
-        if callable(schedule):
-            rate = float(schedule(failed_step - 1))
-        else:
-            rate = learning_rate(self.trainer.optimizer)
+        rate = learning_rate_schedule(self.config)
+        # The optimizer is not asked: on JAX, it has no values within `fit`.
+        if self.config.train_minutes:
+            rate = learning_rate_in_time(
+                self.config, failed_step - 1, self.seconds / 60
+            )
+        elif callable(rate):
+            rate = float(rate(failed_step - 1))
         batch = self.task.describe_batch(data_step)
         return f"learning rate {rate:.3g}; its batch: {batch}"
 
