@@ -11,10 +11,11 @@ SOLVER := saved_models/tp_transformer_mathematics
 SOLVER_MODULES := algebra__linear_1d,arithmetic__mul,calculus__differentiate,comparison__closest,measurement__conversion,numbers__gcd
 # A file of tests stays on one worker, which makes its fixtures once.
 PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
-PURE_TESTS := tests/layers tests/models tests/decoding tests/checkpoints
+PURE_TESTS := tests/layers tests/analysis tests/models tests/decoding tests/checkpoints
 # Trainings that are to end on JAX as on TensorFlow.
 JAX_TRAINING_TESTS := $(addprefix tests/training/,jax_distribution_test.py \
-	kill_test.py replicas_test.py)
+	jax_program_cache_test.py jax_programs_test.py kill_test.py \
+	replicas_test.py)
 
 .PHONY: setup demo test test-slow test-exhaustive lint clean
 

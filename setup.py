@@ -13,10 +13,12 @@ VERSION = re.search(
 TEST = [
     "hypothesis",
     "jax",
+    "plotly>=6.0",
     "pytest",
     "pytest-xdist",
     "pyyaml",
     "ruff",
+    "selenium",
 ]
 
 COMMANDS = setuptools.find_packages(include=["experiments", "experiments.*"])
@@ -46,6 +48,7 @@ setuptools.setup(
             for name in ("README.md", "config.json", "model.int8.npz")
         ],
         "tpt_keras.serving": ["config/*"],
+        "tpt_keras.visualization": ["pages/*"],
     },
     entry_points={
         "console_scripts": ["tpt_keras = tpt_keras.experiments.__main__:main"]
@@ -64,6 +67,7 @@ setuptools.setup(
         "matplotlib>=3.8",
         "numpy>=2.0",
         "requests>=2.32",
+        "scikit-learn>=1.5",
         "sympy>=1.12",
         "tensorboard>=2.18",
         "tensorflow>=2.18",
@@ -73,6 +77,8 @@ setuptools.setup(
     ],
     extras_require={
         "test": TEST,
+        # Draws the page of attention.
+        "analysis": ["plotly>=6.0"],
         "beam": ["apache-beam"],
         "benchmarks": ["keras-hub"],
         # Writes checkpoints for the released code; reading needs nothing.

@@ -12,6 +12,8 @@ from absl import flags
 from tpt_keras.errors import UsageError
 
 from . import _cli
+from . import _config_flags
+from ._problems import Problems
 
 FLAGS = flags.FLAGS
 
@@ -19,11 +21,7 @@ flags.DEFINE_string(
     "saved_model", None, "A SavedModel, or the folder of its versions."
 )
 flags.DEFINE_string("model_dir", None, "A model's folder, in its place.")
-flags.DEFINE_list(
-    "modules", [], "Names of modules, patterns (numbers__*), or all."
-)
-flags.DEFINE_string("data_dir", "data", "Folder that prepare_data filled.")
-flags.DEFINE_string("split", "interpolate", "Name of the split.")
+_config_flags.define(Problems)
 flags.DEFINE_integer("count", 10, "Problems of each module.")
 
 
@@ -32,28 +30,10 @@ def main():
         raise UsageError(
             "--modules is needed, and one of --saved_model and --model_dir."
         )
-    if FLAGS.count <= 0:
-        raise UsageError("--count must be positive.")
-    import numpy as np
-
-    from tpt_keras.data_generators.mathematics_modules import select_modules
-    from tpt_keras.data_generators.prepared_data import problem_sources
-
-    modules = select_modules(FLAGS.modules)
-    sources = problem_sources(FLAGS.data_dir, modules, [FLAGS.split])
-    if not any(map(len, sources.values())):
-        raise UsageError(
-            f"None of the modules {', '.join(modules)} has problems of "
-            f"--split={FLAGS.split!r}."
-        )
+    problems = Problems(**_config_flags.values(Problems)).read(FLAGS.count)
     solve = solver()
     num_right = num_asked = 0
-    for source in filter(len, sources.values()):
-        count = min(FLAGS.count, len(source))
-        questions, targets = (
-            [text.decode() for text in texts]
-            for texts in source.read(np.arange(count))
-        )
+    for questions, targets in problems.values():
         for question, answer, target in zip(
             questions, solve(questions), targets
         ):
@@ -61,7 +41,7 @@ def main():
             print(f"{question}")
             print(f"    answer: {answer:20} target: {target:20} {mark}")
             num_right += answer == target
-        num_asked += count
+        num_asked += len(questions)
     print(f"{num_right} of {num_asked} answers right")
 
 

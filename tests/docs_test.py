@@ -8,6 +8,16 @@ import tpt_keras
 DOCS = pathlib.Path(tpt_keras.__file__).parents[1] / "docs"
 
 
+def test_looking_inside_from_python():
+    text = (DOCS / "look_inside.md").read_text()
+    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {}
+    exec(code, names)
+    length = len("What is 7/8 of a litre in millilitres?") + 2
+    assert names["weights"].shape == (1, 4, length, length)
+    assert names["roles"].shape == (1, length, 4, 32)
+
+
 @pytest.mark.slow
 def test_training_from_python(tmp_path, monkeypatch, place_value_data, capsys):
     text = (DOCS / "training.md").read_text()

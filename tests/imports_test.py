@@ -37,6 +37,7 @@ ALLOWED = {
 # Which rooms of ours the others may import, as BUILD.md draws it.
 EXPORTED = {"serving.checksums", "serving.versions"}
 ROOMS = {
+    "analysis": {"layers", "models"},
     "checkpoints": {"layers", "models", "tokenizers"},
     "data_generators": {"tokenizers"},
     "serving.clients": EXPORTED,
@@ -114,6 +115,18 @@ def test_only_the_tuning_knows_keras_tuner():
     assert importers == {"tuning"}
 
 
+def test_the_analysis_asks_by_public_names():
+    private = [
+        f"{path.name}: {node.attr}"
+        for path in (PACKAGE / "analysis").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.endswith("__")
+    ]
+    assert not private
+
+
 def test_every_room_has_its_rule():
     # A folder's rule holds for the folders in it, a file's for its own.
     folders = {room.replace(".", "/") for room in ROOMS}
@@ -132,6 +145,8 @@ HEAVY = [
     "tensorflow_datasets",
     "keras_tuner",
     "matplotlib",
+    "plotly",
+    "sklearn",
     "tensorboard",
     "sympy",
     "mathematics_dataset",

@@ -11,6 +11,7 @@ import pytest
 
 from experiments import __main__ as experiments_main
 from experiments import _cli
+from experiments._problems import Problems
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
@@ -29,10 +30,19 @@ COMMANDS = sorted(
 )
 # Whose fields are flags of theirs.
 CONFIGS = {
+    **dict.fromkeys(
+        ("kept_variance", "quiz", "reconstruct", "roles"), (Problems,)
+    ),
     "train": (TrainingConfig, RunOptions),
     "tune": (SearchSpace, TrainingConfig, RunOptions),
 }
-NOT_FLAGS = ("init_from", "text_file", "segment_length", *SEARCHED)
+NOT_FLAGS = (
+    "init_from",
+    "text_file",
+    "segment_length",
+    "train_minutes",
+    *SEARCHED,
+)
 
 
 @pytest.fixture

@@ -50,6 +50,20 @@ class DecoderCellTest(LayerTestCase):
         x = x + ops.convert_to_numpy(cell.feed_forward(z))
         self.assert_all_close(cell(X, SOURCE), layer_norm(x, *norm_4))
 
+    def test_tells_what_its_attentions_were_called_with(self):
+        cell = DecoderCell(12, 2)
+        masks = {"encoder_padding_mask": SOURCE_MASK}
+        output, inputs = cell(X, SOURCE, **masks, return_attention_inputs=True)
+        self.assert_all_equal(output, cell(X, SOURCE, **masks))
+        z = cell.self_attention_layer_norm(X)
+        self.assert_all_close(inputs["self_attention"]["query"], z)
+        x = X + cell.self_attention(z, z, use_causal_mask=True)
+        z = cell.cross_attention_layer_norm(x)
+        self.assert_all_close(inputs["cross_attention"]["query"], z)
+        x = x + cell.cross_attention(**inputs["cross_attention"])
+        x = x + cell.feed_forward(cell.feed_forward_layer_norm(x))
+        self.assert_all_close(cell.output_layer_norm(x), output)
+
     def test_no_position_sees_a_later_one(self):
         cell = DecoderCell(12, 2)
         expected = ops.convert_to_numpy(cell(X, SOURCE))

@@ -65,6 +65,15 @@ class EncoderCellTest(LayerTestCase):
         expected = layer_norm(x, *cell.output_layer_norm.get_weights())
         self.assert_all_close(cell(X), expected)
 
+    def test_tells_what_its_attention_was_called_with(self):
+        cell = EncoderCell(12, 2)
+        mask = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], "bool")
+        output, inputs = cell(X, mask, return_attention_inputs=True)
+        self.assert_all_equal(output, cell(X, mask))
+        x = X + cell.self_attention(**inputs["self_attention"])
+        x = x + cell.feed_forward(cell.feed_forward_layer_norm(x))
+        self.assert_all_close(cell.output_layer_norm(x), output)
+
     @parameterized.parameters("none", "hadamard", "tensor")
     def test_padding_has_no_influence(self, binding):
         cell = EncoderCell(12, 2, binding=binding)

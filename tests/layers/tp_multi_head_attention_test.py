@@ -338,6 +338,32 @@ class TPMultiHeadAttentionTest(LayerTestCase):
         output = ops.convert_to_numpy(output)
         self.assertGreater(np.ptp(output, axis=1).max(), 0.01)
 
+    def test_returns_roles(self):
+        layer = TPMultiHeadAttention(2, 3, value_dim=5)
+        both = {"return_attention_scores": True, "return_roles": True}
+        output, scores, roles = layer(QUERY, VALUE, **both)
+        self.assert_all_close(roles, layer.role_dense(QUERY))
+        expected = layer(QUERY, VALUE, return_attention_scores=True)
+        self.assert_all_equal(output, expected[0])
+        self.assert_all_equal(scores, expected[1])
+        self.assert_all_equal(layer(QUERY, VALUE, return_roles=True)[1], roles)
+        inputs = [keras.Input((None, size)) for size in (8, 6)]
+        symbolic = layer(*inputs, **both)
+        self.assertEqual(tuple(symbolic[2].shape), (None, None, 2, 5))
+        model = keras.Model(inputs, symbolic)
+        self.assert_all_close(model([QUERY, VALUE])[2], roles)
+
+    def test_roles_of_more_axes(self):
+        layer = TPMultiHeadAttention(2, 3, attention_axes=2)
+        x = QUERY.reshape(2, 2, 2, 8)
+        _, roles = layer(x, x, return_roles=True)
+        self.assert_all_close(roles, layer.role_dense(x))
+
+    def test_roles_of_a_binding_without(self):
+        layer = TPMultiHeadAttention(2, 3, binding="none")
+        with self.assertRaisesRegex(ValueError, "'none' has no roles"):
+            layer(QUERY, VALUE, return_roles=True)
+
     def test_attend_over_kept_keys_and_values(self):
         layer = TPMultiHeadAttention(2, 3, value_dim=5)
         expected, expected_scores = layer(

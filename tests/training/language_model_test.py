@@ -21,6 +21,8 @@ from tpt_keras.training.text_task import text_part
 from tpt_keras.training.train import train
 from tpt_keras.training.training_config import TrainingConfig
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
+
 CONFIG = TransformerXLConfig(
     vocabulary_size=204,
     hidden_dim=8,

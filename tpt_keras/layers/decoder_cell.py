@@ -40,10 +40,15 @@ class DecoderCell(TransformerCell):
         cache_update_index: Position of the one token in `decoder_sequence`, a
             scalar; needed with `self_attention_cache`.
         training: Whether to apply dropout.
+        return_attention_inputs: Whether to also return what the attentions
+            were called with; without caches.
 
     Returns:
         Tensor `(batch, target_length, hidden_dim)`; with
-        `self_attention_cache` also the updated cache.
+        `self_attention_cache` also the updated cache; with
+        `return_attention_inputs=True` also a dict of `"self_attention"` and
+        `"cross_attention"`, the attributes, to the keyword arguments of their
+        calls.
 
     Example:
 
@@ -83,41 +88,51 @@ class DecoderCell(TransformerCell):
         cross_attention_cache=None,
         cache_update_index=None,
         training=None,
+        return_attention_inputs=False,
     ):
-        z = self.self_attention_layer_norm(decoder_sequence)
+        attention_inputs = {}
+        query = self.self_attention_layer_norm(decoder_sequence)
         if self_attention_cache is None:
-            z = self.self_attention(
-                z,
-                z,
-                attention_mask=over_sources(decoder_padding_mask),
-                use_causal_mask=True,
-                training=training,
-            )
+            masks = {
+                "attention_mask": over_sources(decoder_padding_mask),
+                "use_causal_mask": True,
+            }
+            z = self.self_attention(query, query, training=training, **masks)
+            attention_inputs["self_attention"] = {
+                "query": query,
+                "value": query,
+                **masks,
+            }
         else:
             # Of the token at the index, over the cache and itself.
             self_attention_cache = self.self_attention.update_cache(
-                self_attention_cache, z, cache_update_index
+                self_attention_cache, query, cache_update_index
             )
             z, _ = self.self_attention.attend(
-                z, *self_attention_cache, index=cache_update_index
+                query, *self_attention_cache, index=cache_update_index
             )
         x = ops.add(decoder_sequence, self.dropout_layer(z, training=training))
 
-        z = self.cross_attention_layer_norm(x)
+        query = self.cross_attention_layer_norm(x)
         mask = over_sources(encoder_padding_mask)
         if cross_attention_cache is None:
             z = self.cross_attention(
-                z, encoder_sequence, attention_mask=mask, training=training
+                query, encoder_sequence, attention_mask=mask, training=training
             )
+            attention_inputs["cross_attention"] = {
+                "query": query,
+                "value": encoder_sequence,
+                "attention_mask": mask,
+            }
         else:
             z, _ = self.cross_attention.attend(
-                z, *cross_attention_cache, mask=mask, training=training
+                query, *cross_attention_cache, mask=mask, training=training
             )
         x = ops.add(x, self.dropout_layer(z, training=training))
         x = self._apply_feed_forward(x, training)
-        if self_attention_cache is None:
-            return x
-        return x, self_attention_cache
+        if self_attention_cache is not None:
+            return x, self_attention_cache
+        return (x, attention_inputs) if return_attention_inputs else x
 
     def init_cache(self, batch_size, max_length):
         """An empty cache for the self-attention.

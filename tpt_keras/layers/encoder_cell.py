@@ -41,9 +41,13 @@ class EncoderCell(TransformerCell):
         inputs: Tensor `(batch, length, hidden_dim)`.
         padding_mask: Boolean `(batch, length)`, true at real tokens.
         training: Whether to apply dropout.
+        return_attention_inputs: Whether to also return what the attention was
+            called with.
 
     Returns:
-        Tensor `(batch, length, hidden_dim)`.
+        Tensor `(batch, length, hidden_dim)`; with
+        `return_attention_inputs=True` also a dict of `"self_attention"`, the
+        attribute, to the keyword arguments of its call.
 
     Example:
 
@@ -61,10 +65,18 @@ class EncoderCell(TransformerCell):
         self._build_feed_forward()
         self.built = True
 
-    def call(self, inputs, padding_mask=None, training=None):
-        z = self.self_attention_layer_norm(inputs)
-        z = self.self_attention(
-            z, z, attention_mask=over_sources(padding_mask), training=training
-        )
+    def call(
+        self,
+        inputs,
+        padding_mask=None,
+        training=None,
+        return_attention_inputs=False,
+    ):
+        query = self.self_attention_layer_norm(inputs)
+        masks = {"attention_mask": over_sources(padding_mask)}
+        z = self.self_attention(query, query, training=training, **masks)
         x = ops.add(inputs, self.dropout_layer(z, training=training))
-        return self._apply_feed_forward(x, training)
+        x = self._apply_feed_forward(x, training)
+        if not return_attention_inputs:
+            return x
+        return x, {"self_attention": {"query": query, "value": query, **masks}}

@@ -81,6 +81,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
             `(batch, others..., targets..., sources...)`, where the others are
             those that are not attended over.
         return_attention_scores: Whether to also return the attention weights.
+        return_roles: Whether to also return the roles.
         training: Whether to apply dropout.
         use_causal_mask: Whether a position sees none after itself.
         start_index: Position of the first query among the keys, where they
@@ -90,14 +91,17 @@ class TPMultiHeadAttention(keras.layers.Layer):
         The output `(batch, target_length, hidden_dim)`; with
         `return_attention_scores=True` also the attention weights
         `(batch, num_heads, target_length, source_length)`, or with more axes
-        `(batch, others..., num_heads, targets..., sources...)`.
+        `(batch, others..., num_heads, targets..., sources...)`; with
+        `return_roles=True`, after these, the roles `(batch, target_length,
+        num_heads, value_dim)`, or with more axes `(batch, ..., num_heads,
+        value_dim)`.
 
     Raises:
         ValueError: If `binding` or `score` is unknown or does not take its
             options, they do not go together, a size is not positive,
             `flash_attention` or `use_gate` is asked for, the inputs' lengths
-            do not match, or attention weights are asked of a score that has
-            none.
+            do not match, or attention weights or roles are asked of a score
+            or a binding that has none.
 
     Example:
 
@@ -281,8 +285,9 @@ class TPMultiHeadAttention(keras.layers.Layer):
         training=None,
         use_causal_mask=False,
         start_index=0,
+        return_roles=False,
     ):
-        self._check_weights(return_attention_scores)
+        self._check_returned(return_attention_scores, return_roles)
         key = value if key is None else key
         axes = self._resolve_axes(query.shape, value.shape, key.shape)
         folded = None
@@ -314,14 +319,21 @@ class TPMultiHeadAttention(keras.layers.Layer):
             start_index=start_index,
             training=training,
         )
-        output = self._bind_and_map(filler, query)
-        if folded is not None:
-            output = folded.unfold(output)
-        if not return_attention_scores:
-            return output
-        return output, folded.unfold_scores(scores) if folded else scores
+        role = self._role(query)
+        output = self._bind_and_map(filler, role)
+        outputs = [folded.unfold(output) if folded else output]
+        if return_attention_scores:
+            outputs.append(folded.unfold_scores(scores) if folded else scores)
+        if return_roles:
+            outputs.append(folded.unfold(role) if folded else role)
+        return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
-    def _check_weights(self, return_attention_scores):
+    def _check_returned(self, return_attention_scores, return_roles):
+        if return_roles and not self.binding.has_role:
+            raise ValueError(
+                f"The binding {self.binding_name!r} has no roles to return "
+                "(`return_roles=True`)."
+            )
         if return_attention_scores and not self.score.has_weights:
             raise ValueError(
                 f"The attention score {self.score_name!r} has no attention "
@@ -406,14 +418,16 @@ class TPMultiHeadAttention(keras.layers.Layer):
             index=index,
             training=training,
         )
-        return self._bind_and_map(filler, query), weights
+        return self._bind_and_map(filler, self._role(query)), weights
 
-    def _bind_and_map(self, filler, query):
+    def _role(self, query):
+        if self.role_dense is None:
+            return None
+        return self.binding.role(self.role_dense(query))
+
+    def _bind_and_map(self, filler, role):
         if self.output_dense is None:
             return ops.sum(filler, axis=-2)
-        role = None
-        if self.role_dense is not None:
-            role = self.binding.role(self.role_dense(query))
         return self.binding.bind_and_map(filler, role, self.output_dense)
 
     def compute_mask(self, query, query_mask=None):
@@ -436,21 +450,24 @@ class TPMultiHeadAttention(keras.layers.Layer):
         training=None,
         use_causal_mask=False,
         start_index=0,
+        return_roles=False,
     ):
-        self._check_weights(return_attention_scores)
+        self._check_returned(return_attention_scores, return_roles)
         key = value if key is None else key
         shapes = (query.shape, value.shape, key.shape)
-        output = keras.KerasTensor(
-            self.compute_output_shape(*shapes), dtype=self.compute_dtype
+        returned = [self.compute_output_shape(*shapes)]
+        if return_attention_scores:
+            axes = self._resolve_axes(*shapes)
+            returned.append(
+                scores_shape(axes, self.num_heads, query.shape, value.shape)
+            )
+        if return_roles:
+            returned.append((*query.shape[:-1], self.num_heads, self.value_dim))
+        outputs = tuple(
+            keras.KerasTensor(shape, dtype=self.compute_dtype)
+            for shape in returned
         )
-        if not return_attention_scores:
-            return output
-        axes = self._resolve_axes(*shapes)
-        scores = keras.KerasTensor(
-            scores_shape(axes, self.num_heads, query.shape, value.shape),
-            dtype=self.compute_dtype,
-        )
-        return output, scores
+        return outputs if len(outputs) > 1 else outputs[0]
 
     def get_config(self):
         return {

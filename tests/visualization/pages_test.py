@@ -1,0 +1,163 @@
+"""The pages in a browser that has no network."""
+
+import shutil
+
+import pytest
+
+from tpt_keras.visualization.attention_maps import ATTENTIONS
+from tpt_keras.visualization.attention_maps import write_attention_page
+from tpt_keras.visualization.role_squares import write_role_page
+
+BROWSER, DRIVER = map(shutil.which, ("chromium", "chromedriver"))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (BROWSER and DRIVER),
+        reason="needs Debian's packages chromium and chromium-driver",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--window-size=1200,900",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+    ):
+        options.add_argument(argument)
+    service = webdriver.ChromeService(DRIVER)
+    browser = webdriver.Chrome(options=options, service=service)
+    yield browser
+    browser.quit()
+
+
+def hover(browser, element, x=0, y=0):
+    """Moves the mouse to a place, from the middle of an element."""
+    from selenium.webdriver import ActionChains
+
+    chain = ActionChains(browser)
+    chain.move_to_element_with_offset(element, x, y).perform()
+
+
+def find(browser, selector):
+    return browser.find_element("css selector", selector)
+
+
+def assert_alone(browser):
+    """The page has loaded nothing and complains of nothing."""
+    loaded = "return performance.getEntriesByType('resource').length"
+    assert browser.execute_script(loaded) == 0
+    assert browser.get_log("browser") == []
+
+
+def weights(num_targets, num_sources, layer, head):
+    """Weights of which each is another one."""
+    return [
+        [
+            round(0.2 * layer + 0.1 * head + 0.01 * target + 0.001 * source, 4)
+            for source in range(num_sources)
+        ]
+        for target in range(num_targets)
+    ]
+
+
+def test_attention(browser, tmp_path):
+    from selenium.webdriver.support.ui import Select
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    problems = [
+        {
+            "question": question,
+            "answer": answer,
+            "characters": {"question": f"⊢{question}⊣", "answer": f"⊢{answer}"},
+        }
+        for question, answer in (("1</script>&2", "34"), ("7/8", "0.875"))
+    ]
+    for problem in problems:
+        lengths = {k: len(v) for k, v in problem["characters"].items()}
+        problem["weights"] = {
+            name: [
+                [
+                    weights(lengths[t], lengths[s], layer, head)
+                    for head in range(2)
+                ]
+                for layer in range(3)
+            ]
+            for name, t, s in (
+                (name, each["targets"], each["sources"])
+                for name, each in ATTENTIONS.items()
+            )
+        }
+    path = tmp_path / "attention.html"
+    shown = {"attention": "encoder", "layer": 2, "head": 1}
+    write_attention_page(problems, shown, path)
+    browser.get(path.as_uri())
+
+    def assert_hovered(target, source, lengths, expected):
+        drawn = find(browser, "#matrix .nsewdrag")
+        places = [
+            (index + 0.5) / length * drawn.size[side] - drawn.size[side] / 2
+            for index, length, side in (
+                (source, lengths[1], "width"),
+                (target, lengths[0], "height"),
+            )
+        ]
+        hover(browser, find(browser, "#text"))
+        hover(browser, drawn, *map(round, places))
+        WebDriverWait(browser, 5).until(
+            lambda browser: find(browser, "#matrix .hovertext").text == expected
+        )
+
+    # What was chosen, and characters that are markup.
+    assert_hovered(2, 12, (14, 14), "< (3) takes 0.532 from 2 (13)")
+    Select(find(browser, "#head")).select_by_visible_text("1")
+    assert_hovered(2, 11, (14, 14), "< (3) takes 0.431 from & (12)")
+    Select(find(browser, "#layer")).select_by_visible_text("1")
+    Select(find(browser, "#problem")).select_by_visible_text("7/8")
+    Select(find(browser, "#attention")).select_by_index(2)
+    assert "0.875" in find(browser, "#text").text
+    assert_hovered(3, 2, (6, 5), "8 (4) takes 0.032 from / (3)")
+    assert_alone(browser)
+
+
+def test_roles(browser, tmp_path):
+    clusters = [
+        {
+            "cluster": number,
+            "cells": cells,
+            "characters": [[character, cells]],
+            "contexts": [[f"[{character}]", 1]],
+        }
+        for number, cells, character in ((0, 3, "<"), (1, 2, "b"))
+    ]
+    path = tmp_path / "roles.html"
+    texts, labels = ["<b<", "b<"], [[0, 1, 0], [1, 0]]
+    write_role_page(texts, labels, clusters, "A title", "A summary", path)
+    browser.get(path.as_uri())
+    assert browser.title == "A title"
+    squares = browser.find_elements("css selector", "#problems .square")
+    assert [square.text for square in squares] == list("<b<b<")
+    hover(browser, squares[3])
+    told = "Character 1 of problem 2, b: cluster 1, 2 cells: b 2"
+    assert find(browser, "#hovered").text == told
+
+    def faded():
+        return [
+            square.value_of_css_property("opacity") != "1" for square in squares
+        ]
+
+    assert faded() == [True, False, True, False, True]
+    hover(browser, find(browser, 'tr[data-cluster="0"]'))
+    assert find(browser, "#hovered").text == "cluster 0, 3 cells: < 3"
+    assert faded() == [False, True, False, True, False]
+    colors = [
+        square.value_of_css_property("background-color") for square in squares
+    ]
+    assert colors[0] == colors[2] != colors[1]
+    assert_alone(browser)

@@ -1,0 +1,1 @@
+"""What a trained model attends to, binds and carries. Nothing is imported."""
