@@ -14,7 +14,8 @@ PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 PURE_TESTS := tests/layers tests/analysis tests/models tests/decoding tests/checkpoints
 # Trainings that are to end on JAX as on TensorFlow.
 JAX_TRAINING_TESTS := $(addprefix tests/training/,jax_distribution_test.py \
-	kill_test.py replicas_test.py)
+	jax_program_cache_test.py jax_programs_test.py kill_test.py \
+	replicas_test.py)
 
 .PHONY: setup demo test test-slow test-exhaustive lint clean
 

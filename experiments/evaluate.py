@@ -79,9 +79,9 @@ def evaluate_text(training):
     batch_size = FLAGS.batch_size or training["batch_size"]
     text = read_text(FLAGS.text_file or training["text_file"])
     model = load_model(FLAGS.model_dir, FLAGS.best, (TransformerXL,))
-    # Every symbol knows as much as every other one.
+    # With a memory, every symbol knows as much as every other one.
     reader = TransformerXL(
-        model.config.replace(same_length=True),
+        model.config.replace(same_length=model.config.memory_length > 0),
         batch_size,
         dtype=model.dtype_policy,
     )

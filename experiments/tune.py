@@ -24,6 +24,7 @@ NOT_FLAGS = (
     "init_from",
     "text_file",
     "segment_length",
+    "train_minutes",
     *SEARCHED,
 )
 

@@ -1,6 +1,6 @@
 r"""Measures the input pipeline.
 
-Padding, order, speed, memory and start:
+Padding, order, speed, how long a device waits, memory and start:
 
     python -m experiments.prepare_data --modules=all --data_dir=data \
         --train_examples=2000 --evaluation_examples=100
@@ -27,8 +27,18 @@ from .. import _cli
 
 FLAGS = flags.FLAGS
 
+# The longest source and target: 160 and 30 characters, the start and the end.
+LIMITS = (162, 31)
+
+# Three windows of batches and more.
+WAITING_STEPS = 400
+
 flags.DEFINE_string("data_dir", "data", "Folder that prepare_data filled.")
+flags.DEFINE_list("modules", ["all"], "Names of modules, patterns, or all.")
 flags.DEFINE_list("batch_sizes", ["64", "1024"], "Problems in a batch.")
+flags.DEFINE_float(
+    "step_seconds", 0.045, "A step on a device that may wait for batches."
+)
 flags.DEFINE_integer("large_examples", 5_000_000, "Examples to read.")
 flags.DEFINE_integer("small_examples", 500_000, "Examples to compare with.")
 flags.DEFINE_string("output", None, "JSON file for the results.")
@@ -44,6 +54,7 @@ def main():
         return
     results = {"padding": padding_and_order()}
     results["examples_per_second"] = examples_per_second()
+    results["waiting"] = waiting()
     results["train_step"] = train_step_examples_per_second()
     print(
         f"tp_transformer's training step takes {results['train_step']:.0f} "
@@ -55,14 +66,16 @@ def main():
 
 
 def training_source():
-    """The mixture of all prepared modules, and where each module begins."""
-    from tpt_keras.data_generators.mathematics_modules import MODULES
+    """The mixture of the modules, and how many problems each has."""
     from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
+    from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.data_generators.prepared_data import problem_sources
     from tpt_keras.data_generators.problem_mixture import ProblemMixture
 
     sources = list(
-        problem_sources(FLAGS.data_dir, MODULES, TRAIN_SPLITS).values()
+        problem_sources(
+            FLAGS.data_dir, select_modules(FLAGS.modules), TRAIN_SPLITS
+        ).values()
     )
     return ProblemMixture(sources), [len(source) for source in sources]
 
@@ -91,6 +104,8 @@ def make_batches(source, batch_size):
 
 def padding_and_order():
     """Share of padding in an epoch; that it visits every example once."""
+    from tpt_keras.training.length_grid import LengthGrid
+
     results = {}
     mixture, lengths = training_source()
     print(f"{len(mixture)} problems of {len(lengths)} modules")
@@ -98,22 +113,30 @@ def padding_and_order():
         print(f"  modules hold {min(lengths)} to {max(lengths)} problems")
     for batch_size in map(int, FLAGS.batch_sizes):
         recorder = _Recorder(mixture)
-        padding, cells = np.zeros(2), np.zeros(2)
+        grid = LengthGrid.chosen(
+            *make_batches(mixture, batch_size).sample_lengths(), LIMITS
+        )
+        padding, cells, cells_of_few = np.zeros((3, 2))
         for inputs, targets in make_batches(recorder, batch_size).iterate(
             num_epochs=1
         ):
-            for place, tokens in enumerate(
-                (inputs["encoder_token_ids"], targets)
-            ):
+            source = inputs["encoder_token_ids"]
+            lengths = grid.pair(source.shape[1], targets.shape[1])
+            cells_of_few += np.array(lengths) * len(targets)
+            for place, tokens in enumerate((source, targets)):
                 padding[place] += (tokens == 0).sum()
                 cells[place] += tokens.size
         visited = np.sort(np.concatenate(recorder.reads))
         if not np.array_equal(visited, np.arange(len(mixture))):
             raise AssertionError("An epoch did not visit every example once.")
         source, target = padding / cells
+        few_source, few_target = 1 - (cells - padding) / cells_of_few
         results[batch_size] = {
             "source_padding": source,
             "target_padding": target,
+            "few_lengths": grid.pairs,
+            "source_padding_of_few_lengths": few_source,
+            "target_padding_of_few_lengths": few_target,
             "modules_in_a_batch": modules_in_a_batch(mixture, batch_size),
         }
         print(
@@ -121,6 +144,10 @@ def padding_and_order():
             f"{target:.1%} of target cells; "
             f"{results[batch_size]['modules_in_a_batch']} modules in a batch "
             "(fewest, median); every example once"
+        )
+        print(
+            f"    with the lengths {grid.pairs} alone: {few_source:.1%} and "
+            f"{few_target:.1%}"
         )
     return results
 
@@ -169,6 +196,32 @@ def examples_per_second():
         results[batch_size] = float(np.median(rates))
         print(
             f"  batch {batch_size}: {results[batch_size]:.0f} examples/s alone"
+        )
+    return results
+
+
+def waiting():
+    """Share of its time that a device waits for batches, all else done."""
+    from tpt_keras.models import Transformer
+    from tpt_keras.training.transformer_trainer import TransformerTrainer
+
+    trainer = TransformerTrainer(Transformer.from_preset("tp_transformer_tiny"))
+    results = {}
+    mixture, _ = training_source()
+    for batch_size in map(int, FLAGS.batch_sizes):
+        feed = iter(trainer.feed(make_batches(mixture, batch_size)))
+        next(feed)
+        seconds = 0.0
+        for _ in range(WAITING_STEPS):
+            time.sleep(FLAGS.step_seconds)
+            start = time.perf_counter()
+            next(feed)
+            seconds += time.perf_counter() - start
+        share = seconds / (seconds + WAITING_STEPS * FLAGS.step_seconds)
+        results[batch_size] = share
+        print(
+            f"  batch {batch_size}: a device that takes {FLAGS.step_seconds} s "
+            f"for a step waits {share:.2%} of the time"
         )
     return results
 

@@ -395,3 +395,27 @@ def test_a_window_is_read_once(monkeypatch):
     for step in range(4):
         part(step), part(12 + step)
     assert read == [20] * 2
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize(("sampled", "batches_sampled"), [(1, 3), (100, 5)])
+def test_the_lengths_of_the_first_batches(
+    monkeypatch, sampled, batches_sampled
+):
+    """Of whole windows, and of no more than an epoch."""
+    monkeypatch.setattr(problem_batches, "SAMPLED_PROBLEMS", sampled)
+    batches = ProblemBatches(numbered_source(17), TOKENIZER, 4)
+    expected = []
+    for inputs, targets in batches.iterate(num_epochs=1):
+        parts = inputs["encoder_token_ids"], targets
+        expected.append(
+            [
+                (ids.shape[1], np.mean(np.sum(ids != TOKENIZER.pad_id, axis=1)))
+                for ids in parts
+            ]
+        )
+    longest, tokens = batches.sample_lengths()
+    assert longest.shape == tokens.shape == (batches_sampled, 2)
+    np.testing.assert_allclose(
+        np.stack([longest, tokens], axis=-1), expected[:batches_sampled]
+    )

@@ -25,7 +25,8 @@ def train_flags():
 
 def test_the_help_is_the_docstrings(train_flags):
     assert train_flags["schedule"].help == (
-        '"constant", or "cosine": down to zero at the last step.'
+        '"constant", or "cosine": down to zero at the last step, or when the '
+        "train_minutes are over."
     )
     assert train_flags["steps_per_checkpoint"].help.endswith(
         "rows of the metrics' log, if there is no evaluation earlier."

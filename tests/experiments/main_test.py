@@ -36,7 +36,13 @@ CONFIGS = {
     "train": (TrainingConfig, RunOptions),
     "tune": (SearchSpace, TrainingConfig, RunOptions),
 }
-NOT_FLAGS = ("init_from", "text_file", "segment_length", *SEARCHED)
+NOT_FLAGS = (
+    "init_from",
+    "text_file",
+    "segment_length",
+    "train_minutes",
+    *SEARCHED,
+)
 
 
 @pytest.fixture

@@ -73,7 +73,8 @@ def test_nothing_given(run, name):
             ["--init_from=nothing", "--validation_examples=20"],
             ["no model folder 'nothing'"],
         ),
-        (["--optimizer=sgd"], ["'sgd'", "adam, lion"]),
+        (["--optimizer=sgd"], ["'sgd'", "adam, adamw, lion, muon"]),
+        (["--optimizer=adamw"], ["--weight_decay"]),
         (["--precision=float64"], ["'float64'", "mixed_bfloat16"]),
         (["--weight_decay=1.5"], ["weight_decay", "1.5"]),
         (

@@ -69,6 +69,17 @@ def test_small_models_follow_the_formula(choices):
     assert len(model.trainable_weights) == len(model.weights)
 
 
+def test_counting_makes_no_weights():
+    # The maps of this one would take 720 TB.
+    config = PRESETS["tp_transformer_multi_linear"]
+    options = {"max_length": 10**5}
+    without = config.replace(attention="dot_product")
+    cores_and_map = 8 * (64 + 10**10 * 64)
+    assert count_weights(config.replace(attention_options=options)) == (
+        count_weights(without) + 18 * cores_and_map
+    )
+
+
 def test_the_baselines_are_of_the_size_of_saxton_et_al():
     """Whose vocabulary has 95 symbols: 18 and 26 million weights."""
     counts = {

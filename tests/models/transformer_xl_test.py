@@ -23,6 +23,15 @@ CONFIG = TransformerXLConfig(
     num_layers=3,
     memory_length=12,
 )
+# The map is the output map, nothing is remembered.
+MULTI_LINEAR = {
+    "num_heads": 3,
+    "key_dim": 2,
+    "memory_length": 0,
+    "attention": "multi_linear",
+    "attention_options": {"max_length": 12, "output_dim": 8},
+    "positions": "sinusoidal",
+}
 TOKEN_IDS = np.random.default_rng(5).integers(0, 7, size=(2, 12))
 
 
@@ -73,11 +82,21 @@ class TransformerXLTest(LayerTestCase):
         self.assert_all_close(logits[1:], model(TOKEN_IDS[1:, 4:8]))
         self.assert_all_equal(memory["length"], np.array([8, 4], "int32"))
 
-    def test_the_future_changes_nothing(self):
-        model = make_model()
+    @parameterized.parameters({}, MULTI_LINEAR)
+    def test_the_future_changes_nothing(self, **overrides):
+        model = make_model(**overrides)
         changed = TOKEN_IDS.copy()
         changed[:, 5:] = (changed[:, 5:] + 1) % 7
         self.assert_all_equal(model(changed)[:, :5], model(TOKEN_IDS)[:, :5])
+
+    def test_without_a_memory_every_segment_is_the_first(self):
+        model = make_model(**MULTI_LINEAR)
+        first = model(TOKEN_IDS[:, 4:8])
+        logits, memory = model(TOKEN_IDS[:, :4], model.init_memory(2))
+        self.assertEqual(memory["states"][0].shape, (2, 0, 8))
+        logits, memory = model(TOKEN_IDS[:, 4:8], memory)
+        self.assert_all_close(logits, first, 1e-5)
+        self.assert_all_equal(memory["length"], np.array([0, 0], "int32"))
 
     @parameterized.parameters(1, 3, 4)
     def test_at_the_same_length_all_know_as_much(self, segment_length):
@@ -129,9 +148,14 @@ class TransformerXLTest(LayerTestCase):
             is_shared = any(weight is w for w in model.cells[1].weights)
             self.assertEqual(is_shared, weight.name in shared, weight.path)
 
-    @parameterized.parameters(*BINDINGS)
-    def test_has_as_many_weights_as_the_formula_says(self, binding):
-        model = TransformerXL(CONFIG.replace(binding=binding))
+    @parameterized.parameters(
+        *({"binding": binding} for binding in BINDINGS),
+        {"attention": "relative", "key_dim": 3},
+        {"attention": "transformer_xl", "key_dim": 3, "num_heads": 3},
+        MULTI_LINEAR,
+    )
+    def test_has_as_many_weights_as_the_formula_says(self, **overrides):
+        model = TransformerXL(CONFIG.replace(**overrides))
         self.assertEqual(model.count_params(), count_weights(model.config))
 
     def test_a_cell_can_be_taken_out_of_the_model(self):
@@ -147,6 +171,8 @@ class TransformerXLTest(LayerTestCase):
     @parameterized.parameters(
         ("transformer_xl_base", 41_055_436),
         ("transformer_xl_large", 277_231_820),
+        # 2,560,000 are the embedding's, 786,432 the three maps'.
+        ("tensorized_transformer", 6_684_452),
     )
     def test_the_papers_sizes(self, preset, count):
         self.assertEqual(count_weights(XL_PRESETS[preset]), count)
@@ -195,6 +221,15 @@ class TransformerXLTest(LayerTestCase):
             ),
             ({"layer_norm_epsilon": -1.0}, "layer_norm_epsilon.*-1.0"),
             ({"binding": "glue"}, "binding 'glue'"),
+            ({"attention": "dot"}, "score 'dot'"),
+            ({"positions": "here"}, "positions 'here'"),
+            ({"key_dim": -1}, "key_dim must not be negative.*-1"),
+            ({"memory_length": -1}, "memory_length must not be negative.*-1"),
+            ({"memory_length": 0, "same_length": True}, "same_length needs"),
+            ({"positions": "sinusoidal"}, "memory_length must be 0.*: 12"),
+            ({**MULTI_LINEAR, "memory_length": 4}, "must be 0.*: 4"),
+            ({**MULTI_LINEAR, "hidden_dim": 6}, "output_dim must be .* 6.*: 8"),
+            ({**MULTI_LINEAR, "binding": "hadamard"}, "nothing to bind"),
         ):
             with self.assertRaisesRegex(UsageError, message):
                 CONFIG.replace(**values)

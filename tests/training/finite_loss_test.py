@@ -180,3 +180,18 @@ def test_watches_the_loss_and_the_gradient(name, value):
     with pytest.raises(NonFiniteLossError, match=r"step 18 .*on purpose"):
         callback.on_train_batch_end(2, logs | {name: value})
     assert described == [18]
+
+
+def test_logs_that_are_behind_tell_of_the_step_before():
+    callback = FiniteLoss("of step {}".format, lambda: 15, steps_behind=2)
+    logs = {"loss": 1.0, "gradient_norm": 2.0}
+    bad = logs | {"loss": np.nan}
+    # Two steps at once: the first two have their own logs.
+    with pytest.raises(NonFiniteLossError, match="of step 17"):
+        callback.on_train_batch_end(1, bad)
+    with pytest.raises(NonFiniteLossError, match="of step 17"):
+        callback.on_train_batch_end(3, bad)
+    # What no batch's end shows the epoch's does, before a checkpoint.
+    callback.on_train_batch_end(3, logs)
+    with pytest.raises(NonFiniteLossError, match="of step 19"):
+        callback.on_epoch_end(0, bad)

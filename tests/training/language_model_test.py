@@ -9,6 +9,7 @@ from keras import ops
 from tpt_keras.data_generators.text_segments import TextSegments
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
+from tpt_keras.models import XL_PRESETS
 from tpt_keras.models import TransformerXL
 from tpt_keras.models import TransformerXLConfig
 from tpt_keras.models.load_model import load_model
@@ -19,6 +20,8 @@ from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.text_task import text_part
 from tpt_keras.training.train import train
 from tpt_keras.training.training_config import TrainingConfig
+
+pytestmark = pytest.mark.usefixtures("without_graphs")
 
 CONFIG = TransformerXLConfig(
     vocabulary_size=204,
@@ -164,6 +167,12 @@ def test_what_makes_no_sense(training, tmp_path):
             {},
             {"gradient_accumulation_steps": 2},
             "gradient_accumulation_steps",
+        ),
+        (
+            XL_PRESETS["tensorized_transformer"],
+            {"segment_length": 33},
+            {},
+            "--segment_length=32. Received: 33",
         ),
         (PRESETS["tp_transformer_tiny"], {}, {}, "--modules"),
         (

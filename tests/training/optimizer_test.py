@@ -5,8 +5,10 @@ import keras
 import numpy as np
 import pytest
 
+from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.training.optimizer import learning_rate
+from tpt_keras.training.optimizer import learning_rate_in_time
 from tpt_keras.training.optimizer import learning_rate_schedule
 from tpt_keras.training.optimizer import make_optimizer
 from tpt_keras.training.pytorch_adam import PyTorchAdam
@@ -210,3 +212,70 @@ def test_cosine_after_warm_up(step, expected):
 def test_cosine_alone(step, expected):
     config = training_config(learning_rate=2.0, schedule="cosine")
     assert rate(config, step) == pytest.approx(expected, abs=1e-6)
+
+
+def test_adamw_is_adam_with_a_decay():
+    optimizer = make_optimizer(
+        training_config(optimizer="adamw", weight_decay=0.1)
+    )
+    assert isinstance(optimizer, PyTorchAdam)
+    assert optimizer.weight_decay == 0.1
+    with pytest.raises(UsageError, match="--weight_decay"):
+        training_config(optimizer="adamw")
+
+
+def test_muon_updates_every_map_as_its_matrix(tiny_config):
+    """As Keras's does the same kernels without axes of heads."""
+    model = Transformer(tiny_config)
+    variables = model.trainable_variables
+    kernels = [v for v in variables if v.path.endswith("kernel")]
+    rng = np.random.default_rng(0)
+    gradients = [rng.normal(size=v.shape).astype("float32") for v in kernels]
+    before = [np.array(keras.ops.convert_to_numpy(v)) for v in kernels]
+    values = {"optimizer": "muon", "learning_rate": 0.1}
+    optimizer = make_optimizer(training_config(**values))
+    for _ in range(2):
+        optimizer.apply(gradients, kernels)
+    assert {len(kernel.shape) for kernel in kernels} == {2, 3}
+    for kernel, gradient, start in zip(kernels, gradients, before):
+        is_output = "output" in kernel.path
+        axes = len(kernel.shape) - 1 if is_output else 1
+        matrix_shape = (math.prod(kernel.shape[:axes]), -1)
+        matrix = keras.Variable(start.reshape(matrix_shape))
+        reference = keras.optimizers.Muon(
+            0.1, weight_decay=None, adam_weight_decay=None
+        )
+        for _ in range(2):
+            reference.apply([gradient.reshape(matrix_shape)], [matrix])
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(kernel).reshape(matrix.shape),
+            keras.ops.convert_to_numpy(matrix),
+            atol=1e-5,
+        )
+
+
+def test_muon_leaves_the_rest_to_adamw(tiny_config):
+    variables = Transformer(tiny_config).trainable_variables
+    optimizer = make_optimizer(
+        training_config(optimizer="muon", beta_1=0.8, beta_2=0.9)
+    )
+    optimizer.build(variables)
+    of_adam = {
+        variable.path
+        for variable, velocity in zip(variables, optimizer.adam_velocities)
+        if velocity is not None
+    }
+    assert of_adam == {
+        v.path for v in variables if not v.path.endswith("kernel")
+    }
+    assert (optimizer.adam_beta_1, optimizer.adam_beta_2) == (0.8, 0.9)
+
+
+def test_in_time_the_rate_warms_up_by_steps_and_decays_by_minutes():
+    config = training_config(
+        learning_rate=0.5, schedule="cosine", warmup_steps=10, train_minutes=8
+    )
+    assert make_optimizer(config).get_config()["learning_rate"] == 0.5
+    places = [(0, 0.0), (5, 0.0), (10, 0.0), (10, 4.0), (5, 4.0), (99, 8.1)]
+    rates = [learning_rate_in_time(config, *place) for place in places]
+    assert rates == pytest.approx([0.0, 0.25, 0.5, 0.25, 0.125, 0.0])

@@ -15,7 +15,7 @@ EVERYTHING = SearchSpace(
     num_layers=(1, 2, 3),
     num_heads=(1, 2, 4),
     filter_ratios=(1, 2.5),
-    optimizers=("adam", "lion"),
+    optimizers=("lion", "muon", "adam"),
     schedules=("constant", "cosine"),
     warmup_shares=(0, 0.2),
 )
@@ -91,10 +91,9 @@ def test_only_a_cosine_has_a_warmup(proposed):
 
 
 def test_each_optimizer_has_its_own_rates(proposed):
+    seen = set()
     for values, _, training in proposed:
-        name, other = "adam", "lion"
-        if training.optimizer == "lion":
-            name, other = other, name
+        name = training.optimizer
         factor = 0.1 if name == "lion" else 1.0
         rate = training.learning_rate / factor
         assert rate == pytest.approx(5e-4 * 2 ** round(math.log2(rate / 5e-4)))
@@ -102,7 +101,9 @@ def test_each_optimizer_has_its_own_rates(proposed):
         assert values[f"{name}_learning_rate"] == pytest.approx(
             training.learning_rate
         )
-        assert f"{other}_learning_rate" not in values
+        assert sum(key.endswith("learning_rate") for key in values) == 1
+        seen.add(name)
+    assert seen == set(EVERYTHING.optimizers)
 
 
 def test_an_lstm_has_no_layers_and_heads():

@@ -10,6 +10,10 @@ from tpt_keras.errors import UsageError
 # memory and more time until the first is there.
 WINDOW_BATCHES = 128
 
+# Problems that tell which lengths batches have: read in about half a second,
+# where a window is not larger.
+SAMPLED_PROBLEMS = 2**16
+
 # How much longer a question may pass for when batches are sorted out.
 LENGTH_NOISE = 0.2
 
@@ -68,7 +72,7 @@ class ProblemBatches(NumberedBatches):
         def part(number):
             step, place = divmod(number, len(shards))
             epoch, first, row = self._place(step)
-            _, batches, encode = read_window(epoch, first)
+            _, _, batches, encode = read_window(epoch, first)
             return encode(batches[row][shards[place] :: num_shards])
 
         return part
@@ -89,15 +93,32 @@ class ProblemBatches(NumberedBatches):
             Integer array `(batch,)`.
         """
         epoch, first, row = self._place(step)
-        indices, batches, _ = self._window(epoch, first)
+        indices, _, batches, _ = self._window(epoch, first)
         return indices[batches[row]]
+
+    def sample_lengths(self):
+        """Lengths of the first batches, without making them.
+
+        Returns:
+            Two arrays `(batches, 2)`: the source and the target length, and how
+            much of it is no padding, as a mean over the rows.
+        """
+        end = min(-(-SAMPLED_PROBLEMS // self.batch_size), self.steps_per_epoch)
+        rows = [
+            lengths[rows]
+            for first in range(0, end, WINDOW_BATCHES)
+            for _, lengths, batches, _ in [self._window(0, first)]
+            for rows in batches
+        ]
+        longest = np.array([lengths.max(axis=0) for lengths in rows])
+        return longest, np.array([lengths.mean(axis=0) for lengths in rows])
 
     def _window(self, epoch, first):
         """The window that starts with batch `first`.
 
         Returns:
-            The indices of its problems, the rows of its batches, and what
-            encodes rows.
+            The indices of its problems, their source and target lengths, the
+            rows of its batches, and what encodes rows.
         """
         positions = np.arange(
             first * self.batch_size,
@@ -123,7 +144,9 @@ class ProblemBatches(NumberedBatches):
                 target[:, 1:],
             )
 
-        return indices, batches, encode
+        # With the start and the end symbol, of which a target lacks one.
+        lengths = np.stack([question_lengths + 2, answer_lengths + 1], axis=-1)
+        return indices, lengths, batches, encode
 
     def _encode(self, texts):
         """Padded token ids of UTF-8, start and end symbol included."""

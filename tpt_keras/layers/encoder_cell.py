@@ -19,7 +19,8 @@ class EncoderCell(TransformerCell):
     Args:
         intermediate_dim: Size of the feed-forward's hidden layer (the paper's
             d_f).
-        num_heads: Number of attention heads; must divide the hidden size.
+        num_heads: Number of attention heads; must divide the hidden size, if
+            no `key_dim` is given.
         binding: How fillers are bound to roles, see `TPMultiHeadAttention`.
         activation: Activation of the feed-forward. Defaults to `"relu"`.
         dropout: Dropout rate of the attention weights, the feed-forward's
@@ -32,6 +33,8 @@ class EncoderCell(TransformerCell):
         score: How queries meet keys, see `TPMultiHeadAttention`.
         score_options: What that score takes, see there.
         binding_options: What that binding takes, see there.
+        key_dim: Size of each head's query, key and value. Defaults to its
+            share of the hidden size.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:

@@ -92,6 +92,11 @@ class Projection(keras.layers.EinsumDense):
         contracted = tuple(input_shape[-self.num_input_axes :])
         # The equation is of inputs whose leading axes are one.
         super().build((None, *contracted))
+        if self.quantization_mode is None:
+            # For an optimizer that updates matrices: `training/muon.py`.
+            self._kernel.matrix_shape = _matrix_shape(
+                self._kernel.shape, self.num_input_axes
+            )
         self.input_spec = keras.InputSpec(
             min_ndim=self.num_input_axes + 1,
             axes={

@@ -61,7 +61,8 @@ class TPMultiHeadAttention(keras.layers.Layer):
             away than this.
         score: How queries meet keys: a name in `tpt_keras.layers.SCORES`, or
             the registered name of an `AttentionScore` of your own. Defaults
-            to `"dot_product"`.
+            to `"dot_product"`. One that has an `output_dim` is the output map
+            too.
         score_options: Dict of the arguments that this score alone takes.
         binding_options: Dict of the arguments that this binding alone takes.
         **kwargs: Keras's base layer arguments.
@@ -97,9 +98,10 @@ class TPMultiHeadAttention(keras.layers.Layer):
 
     Raises:
         ValueError: If `binding` or `score` is unknown or does not take its
-            options, a size is not positive, `flash_attention` or `use_gate`
-            is asked for, the inputs' lengths do not match, or attention
-            weights or roles are asked of a score or a binding that has none.
+            options, they do not go together, a size is not positive,
+            `flash_attention` or `use_gate` is asked for, the inputs' lengths
+            do not match, or attention weights or roles are asked of a score
+            or a binding that has none.
 
     Example:
 
@@ -163,8 +165,16 @@ class TPMultiHeadAttention(keras.layers.Layer):
             output_shape = (output_shape,)
         self._output_shape = tuple(output_shape) if output_shape else None
         # An unknown one, and unknown options, are refused here.
-        make_binding(binding, binding_options)
-        make_score(score, score_options)
+        has_role = make_binding(binding, binding_options).has_role
+        unbuilt = make_score(
+            score, score_options, sliding_window=sliding_window
+        )
+        if unbuilt.output_dim is not None and has_role:
+            raise ValueError(
+                f"A score {score!r} with an `output_dim` is the output map "
+                f'too, which leaves nothing to bind: it needs binding="none". '
+                f"Received: {binding!r}"
+            )
         self.binding_name = binding
         self.binding_options = dict(binding_options or {})
         self.score_name = score
@@ -204,13 +214,8 @@ class TPMultiHeadAttention(keras.layers.Layer):
             self.role_dense = self._projection(
                 (self.num_heads, self.binding.role_dim), "role", query_shape
             )
-        self.output_dense = self._projection(
-            self._output_shape or (query_shape[-1],),
-            "attention_output",
-            (*query_shape[:-1], self.num_heads, self.binding.bound_dim),
-            num_input_axes=2,
-        )
-        self.score = make_score(
+        output_shape = self._output_shape or (query_shape[-1],)
+        score = make_score(
             self.score_name,
             self.score_options,
             dropout=self.dropout,
@@ -219,6 +224,21 @@ class TPMultiHeadAttention(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="score",
         )
+        self.output_dense = None
+        if score.output_dim is None:
+            self.output_dense = self._projection(
+                output_shape,
+                "attention_output",
+                (*query_shape[:-1], self.num_heads, self.binding.bound_dim),
+                num_input_axes=2,
+            )
+        elif (score.output_dim,) != output_shape:
+            raise ValueError(
+                f"The score's `output_dim` must be the output's size. "
+                f"Received: output_dim={score.output_dim}, output shape "
+                f"{output_shape}"
+            )
+        self.score = score
         self.score.build(
             (None, None, *key_heads),
             (None, None, *key_heads),
@@ -300,7 +320,7 @@ class TPMultiHeadAttention(keras.layers.Layer):
             training=training,
         )
         role = self._role(query)
-        output = self.binding.bind_and_map(filler, role, self.output_dense)
+        output = self._bind_and_map(filler, role)
         outputs = [folded.unfold(output) if folded else output]
         if return_attention_scores:
             outputs.append(folded.unfold_scores(scores) if folded else scores)
@@ -398,14 +418,17 @@ class TPMultiHeadAttention(keras.layers.Layer):
             index=index,
             training=training,
         )
-        role = self._role(query)
-        output = self.binding.bind_and_map(filler, role, self.output_dense)
-        return output, weights
+        return self._bind_and_map(filler, self._role(query)), weights
 
     def _role(self, query):
         if self.role_dense is None:
             return None
         return self.binding.role(self.role_dense(query))
+
+    def _bind_and_map(self, filler, role):
+        if self.output_dense is None:
+            return ops.sum(filler, axis=-2)
+        return self.binding.bind_and_map(filler, role, self.output_dense)
 
     def compute_mask(self, query, query_mask=None):
         return query_mask

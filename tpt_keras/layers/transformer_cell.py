@@ -31,11 +31,13 @@ class TransformerCell(keras.layers.Layer):
         score="dot_product",
         score_options=None,
         binding_options=None,
+        key_dim=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.intermediate_dim = intermediate_dim
         self.num_heads = num_heads
+        self.key_dim = key_dim
         self.binding = binding
         self.score = score
         self.score_options = dict(score_options or {})
@@ -87,7 +89,7 @@ class TransformerCell(keras.layers.Layer):
         return layer_norm
 
     def _attention(self, name, score, score_options, **kwargs):
-        if self.hidden_dim % self.num_heads:
+        if self.key_dim is None and self.hidden_dim % self.num_heads:
             raise ValueError(
                 f"`num_heads` must divide the hidden size. Received: "
                 f"num_heads={self.num_heads}, hidden size {self.hidden_dim}"
@@ -95,7 +97,7 @@ class TransformerCell(keras.layers.Layer):
         shape = (None, None, self.hidden_dim)
         attention = TPMultiHeadAttention(
             num_heads=self.num_heads,
-            key_dim=self.hidden_dim // self.num_heads,
+            key_dim=self.key_dim or self.hidden_dim // self.num_heads,
             dropout=self.dropout,
             binding=self.binding,
             binding_options=self.binding_options,
@@ -153,6 +155,7 @@ class TransformerCell(keras.layers.Layer):
             "dtype": dtype_config(self),
             "intermediate_dim": self.intermediate_dim,
             "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
             "binding": self.binding,
             "score": self.score,
             "score_options": self.score_options,

@@ -1,3 +1,7 @@
+import math
+
+import keras
+
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.scores import make_score
 from tpt_keras.models.lstm_config import LSTMConfig
@@ -39,46 +43,59 @@ def _lstm_weights(config):
 
 def _transformer_xl_weights(config):
     d, f = config.hidden_dim, config.intermediate_dim
+    heads = _heads_shape(config, config.key_dim)
+    width = heads[-2] * heads[-1]
     binding = make_binding(config.binding)
-    binding.build(_heads_shape(config))
+    score = make_score(config.attention, config.attention_options)
+    of_binding = _count(binding, heads)
+    of_score = _count(score, heads, heads, heads)
     role = config.num_heads * binding.role_dim * binding.has_role
-    bound = config.num_heads * binding.bound_dim
-    # Query, key, value, distance, role and output maps, without biases.
-    attention = (4 * d + role + bound) * d + binding.count_params()
+    bound = config.num_heads * binding.bound_dim * (score.output_dim is None)
+    # Query, key, value, role and output maps, without biases.
+    attention = (3 * width + role + bound) * d + of_binding + of_score
     cell = attention + (2 * d * f + f + d) + 2 * 2 * d
-    # All layers share the two biases of queries.
-    return config.vocabulary_size * (d + 1) + config.num_layers * cell + 2 * d
+    # All layers of a Transformer-XL share the two biases of queries.
+    is_shared = config.attention == "transformer_xl"
+    shared = (config.num_layers - 1) * 2 * width * is_shared
+    return config.vocabulary_size * (d + 1) + config.num_layers * cell - shared
 
 
 def _transformer_weights(config):
     d, f = config.hidden_dim, config.intermediate_dim
     affine = d * d + d
+    heads = _heads_shape(config)
     binding = make_binding(config.binding, config.binding_options)
-    binding.build(_heads_shape(config))
+    score = make_score(config.attention, config.attention_options)
+    of_binding = _count(binding, heads)
+    of_score = _count(score, heads, heads, heads)
     role = config.num_heads * binding.role_dim * binding.has_role
-    attention = (
-        3 * affine
-        + role * (d + 1)
-        + config.num_heads * binding.bound_dim * d
-        + d
-        + binding.count_params()
-    )
+    attention = 3 * affine + role * (d + 1) + of_binding
+    if score.output_dim is None:
+        attention += config.num_heads * binding.bound_dim * d + d
+    # Of positions, cross-attention knows nothing: it takes dot products.
+    scores = (2 if score.needs_positions else 3) * of_score
     feed_forward = d * f + f + f * d + d
     # An encoder cell has one attention and 3 layer norms, a decoder cell two
     # and 4. A layer norm has 2 d weights.
     cells = 3 * attention + 2 * feed_forward + 7 * 2 * d
     embedding = config.vocabulary_size * d + config.bind_embeddings * affine
-    return embedding + config.num_layers * (cells + _score_weights(config))
+    return embedding + config.num_layers * (cells + scores)
 
 
-def _heads_shape(config):
-    return None, None, config.num_heads, config.hidden_dim // config.num_heads
+def _heads_shape(config, key_dim=0):
+    key_dim = key_dim or config.hidden_dim // config.num_heads
+    return None, None, config.num_heads, key_dim
 
 
-def _score_weights(config):
-    """The weights that the scores of an encoder and a decoder cell own."""
-    score = make_score(config.attention, config.attention_options)
-    score.build(*3 * [_heads_shape(config)])
-    # Of positions, cross-attention knows nothing: it takes dot products.
-    attentions = 2 if score.needs_positions else 3
-    return attentions * score.count_params()
+def _count(part, *shapes):
+    """Builds a score or a binding without the weights that it adds."""
+    sizes = []
+
+    def add_weight(shape=(), **kwargs):
+        sizes.append(math.prod(shape))
+        return keras.KerasTensor(shape)
+
+    part.add_weight = add_weight
+    part.build(*shapes)
+    # Those of layers that it is made of are there.
+    return sum(sizes) + part.count_params()

@@ -4,9 +4,8 @@ import typing
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.layers.bindings import make_binding
-from tpt_keras.layers.scores import make_score
 from tpt_keras.layers.token_and_position_embedding import POSITIONS
+from tpt_keras.models.attention_choices import check_attention
 from tpt_keras.models.sequence_to_sequence_config import (
     SequenceToSequenceConfig,
 )
@@ -108,11 +107,7 @@ class TransformerConfig(SequenceToSequenceConfig):
         super().__post_init__()
         check_names("positions", [self.positions], POSITIONS)
         check_names("initialization", [self.initialization], INITIALIZATIONS)
-        try:
-            make_binding(self.binding, self.binding_options)
-            score = make_score(self.attention, self.attention_options)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+        score = check_attention(self, binding_options=self.binding_options)
         # A question has a start and an end, what is decoded a start.
         longest = max(self.max_question_length + 2, self.max_answer_length + 1)
         if score.max_length is not None and score.max_length < longest:
@@ -121,9 +116,4 @@ class TransformerConfig(SequenceToSequenceConfig):
                 f"answers of {self.max_answer_length} need an "
                 f"attention_options.max_length of at least {longest}. "
                 f"Received: {score.max_length}."
-            )
-        if self.hidden_dim % self.num_heads:
-            raise UsageError(
-                f"num_heads must divide hidden_dim. Received: num_heads="
-                f"{self.num_heads}, hidden_dim={self.hidden_dim}."
             )

@@ -81,7 +81,7 @@ class TransformerXL(keras.Model):
             config.vocabulary_size,
             config.hidden_dim,
             bind_embeddings=False,
-            positions="none",
+            positions=config.positions,
             dropout=config.dropout,
             dtype=self.dtype_policy,
             name="embedding",
@@ -118,6 +118,9 @@ class TransformerXL(keras.Model):
                 config.intermediate_dim,
                 config.num_heads,
                 binding=config.binding,
+                score=config.attention,
+                score_options=config.attention_options,
+                key_dim=config.key_dim or None,
                 sliding_window=config.memory_length
                 if config.same_length
                 else None,
@@ -126,7 +129,7 @@ class TransformerXL(keras.Model):
                 dtype=self.dtype_policy,
                 name=f"cell_{index}",
             )
-            if self.cells:
+            if self.cells and config.attention == "transformer_xl":
                 cell.share_biases(self.cells[0])
             cell.build((None, None, config.hidden_dim))
             self.cells.append(cell)
@@ -229,15 +232,17 @@ class TransformerXL(keras.Model):
 
     def _remember(self, memory, inputs):
         """The memory with the cells' inputs of one more segment."""
-        size = self.config.memory_length
+        length = ops.shape(inputs[0])[1]
         states = [
             ops.stop_gradient(
                 ops.concatenate([past, ops.cast(x, past.dtype)], axis=1)
-            )[:, -size:]
+            )[:, length:]
             for past, x in zip(memory["states"], inputs)
         ]
-        length = memory["length"] + ops.shape(inputs[0])[1]
-        return {"states": states, "length": ops.minimum(length, size)}
+        length = ops.minimum(
+            memory["length"] + length, self.config.memory_length
+        )
+        return {"states": states, "length": length}
 
     def get_config(self):
         return {

@@ -2,7 +2,10 @@ import dataclasses
 import typing
 
 from tpt_keras.errors import UsageError
-from tpt_keras.layers.bindings import make_binding
+from tpt_keras.errors import check_names
+from tpt_keras.layers.scores import make_score
+from tpt_keras.layers.token_and_position_embedding import POSITIONS
+from tpt_keras.models.attention_choices import check_attention
 from tpt_keras.models.model_config import ModelConfig
 
 
@@ -16,14 +19,24 @@ class TransformerXLConfig(ModelConfig):
             `vocabulary_size` is needed.
         hidden_dim: Size of the hidden states.
         intermediate_dim: Size of the feed-forward's hidden layer.
-        num_heads: Number of attention heads; divides `hidden_dim`.
+        num_heads: Number of attention heads; divides `hidden_dim`, if
+            `key_dim` is not given.
         num_layers: Number of cells.
-        memory_length: Positions that are remembered of earlier segments.
+        memory_length: Positions that are remembered of earlier segments; `0`
+            for a model that knows its segment alone.
         same_length: Whether every position sees as many positions,
             `memory_length`, itself included: for an evaluation in which the
             first of a segment know as much as the last. Defaults to `False`:
             a position sees all of its segment before it, and the memory.
         binding: How a filler is bound to its role, see `TransformerConfig`.
+        attention: How queries meet keys, see there. The default is
+            Transformer-XL's.
+        attention_options: What that score takes, see there.
+        key_dim: Size of each head's query, key and value. Defaults to its
+            share of `hidden_dim`.
+        positions: What the embedding adds for a symbol's place in its segment,
+            see there. Defaults to `"none"`: with a memory, a score has to
+            know by itself how far symbols stand from each other.
         layer_norm_epsilon: Epsilon of every layer norm.
         **kwargs: See `ModelConfig`.
 
@@ -37,7 +50,6 @@ class TransformerXLConfig(ModelConfig):
         "intermediate_dim",
         "num_heads",
         "num_layers",
-        "memory_length",
         *ModelConfig.SIZES,
     )
 
@@ -49,6 +61,18 @@ class TransformerXLConfig(ModelConfig):
     same_length: bool = False
     binding: str = "none"
     layer_norm_epsilon: float = 1e-5
+    attention: str = "transformer_xl"
+    # A dict cannot be hashed.
+    attention_options: dict = dataclasses.field(
+        default_factory=dict, hash=False
+    )
+    key_dim: int = 0
+    positions: str = "none"
+
+    @property
+    def max_length(self):
+        """Most symbols of a segment, or `None` where there is no limit."""
+        return make_score(self.attention, self.attention_options).max_length
 
     @property
     def cell_names(self):
@@ -56,15 +80,25 @@ class TransformerXLConfig(ModelConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        try:
-            make_binding(self.binding)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        if self.hidden_dim % self.num_heads:
+        check_names("positions", [self.positions], POSITIONS)
+        for name in ("memory_length", "key_dim"):
+            if getattr(self, name) < 0:
+                raise UsageError(
+                    f"{name} must not be negative. Received: "
+                    f"{getattr(self, name)}."
+                )
+        score = check_attention(self, self.key_dim)
+        if self.memory_length and (
+            score.max_length is not None or self.positions != "none"
+        ):
             raise UsageError(
-                f"num_heads must divide hidden_dim. Received: num_heads="
-                f"{self.num_heads}, hidden_dim={self.hidden_dim}."
+                f"Symbols that are known by their places in a segment, by "
+                f"attention={self.attention} or positions={self.positions}, "
+                f"leave no memory: memory_length must be 0. Received: "
+                f"{self.memory_length}."
             )
+        if self.same_length and not self.memory_length:
+            raise UsageError("same_length needs a memory_length.")
         if not self.layer_norm_epsilon > 0.0:
             raise UsageError(
                 "layer_norm_epsilon must be positive. Received: "
@@ -72,8 +106,8 @@ class TransformerXLConfig(ModelConfig):
             )
 
 
-# The paper's models of characters, at the 204 symbols of enwik8.
 XL_PRESETS = {
+    # The paper's models of characters, at the 204 symbols of enwik8.
     "transformer_xl_base": TransformerXLConfig(vocabulary_size=204),
     "transformer_xl_large": TransformerXLConfig(
         vocabulary_size=204,
@@ -81,5 +115,19 @@ XL_PRESETS = {
         intermediate_dim=3072,
         num_layers=24,
         memory_length=3800,
+    ),
+    # The Tensorized Transformer (Ma et al., 2019) of the Penn Treebank's
+    # 10,000 words: windows of 32, whose map is the output map.
+    "tensorized_transformer": TransformerXLConfig(
+        vocabulary_size=10_000,
+        hidden_dim=256,
+        intermediate_dim=2100,
+        num_heads=1,
+        key_dim=40,
+        num_layers=3,
+        memory_length=0,
+        attention="multi_linear",
+        attention_options={"max_length": 32, "output_dim": 256},
+        positions="sinusoidal",
     ),
 }

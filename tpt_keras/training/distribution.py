@@ -20,6 +20,7 @@ else:
 make_strategy = _backend.make_strategy
 default_strategy = _backend.default_strategy
 num_replicas = _backend.num_replicas
+num_workers = _backend.num_workers
 scope = _backend.scope
 check_jit_compile = _backend.check_jit_compile
 is_chief = _backend.is_chief

@@ -26,17 +26,29 @@ class FiniteLoss(keras.callbacks.Callback):
             is to say about it.
         steps_before: Function that returns the number of steps before the
             current epoch.
+        steps_behind: How many steps the logs at a batch's end are behind it,
+            but for the first, which has its own.
 
     Raises:
         NonFiniteLossError: Out of `fit`, before a checkpoint is written.
     """
 
-    def __init__(self, describe, steps_before):
+    def __init__(self, describe, steps_before, steps_behind=0):
         super().__init__()
         self._describe = describe
         self._steps_before = steps_before
+        self._steps_behind = steps_behind
+        self._last_batch = 0
 
     def on_train_batch_end(self, batch, logs=None):
+        self._last_batch = batch
+        behind = batch - self._steps_behind
+        self._check(logs, behind if behind >= 0 else batch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._check(logs, self._last_batch)
+
+    def _check(self, logs, batch):
         # Means over the epoch so far: once not finite, they remain so.
         if not np.all(np.isfinite([logs["loss"], logs["gradient_norm"]])):
             step = self._steps_before() + batch + 1

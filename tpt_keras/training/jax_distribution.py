@@ -101,6 +101,11 @@ def num_replicas(strategy):
     return strategy.num_model_replicas if strategy else 1
 
 
+def num_workers(strategy):
+    """The number of processes that train together: there is but one."""
+    return 1
+
+
 def scope(strategy):
     """Where a strategy's model and optimizer are made, and get values."""
     return strategy.scope() if strategy else contextlib.nullcontext()

@@ -1,22 +1,35 @@
+import functools
+import types
+
 import jax
 import keras
 from jax import numpy as jnp
 from keras import ops
 
+from tpt_keras.data_generators.made_ahead import made_ahead
 from tpt_keras.training.distribution import default_strategy
 from tpt_keras.training.distribution import num_replicas
 from tpt_keras.training.distribution import scope
 from tpt_keras.training.global_norm import clip_by_global_norm
 from tpt_keras.training.global_norm import global_norm
-from tpt_keras.training.padded_sizes import padded_size
+from tpt_keras.training.jax_program_cache import keep_programs
+from tpt_keras.training.jax_programs import JaxPrograms
 from tpt_keras.training.token_weights import token_weights
+
+# Batches that are made ahead: for as long as reading the next window of a
+# `ProblemBatches` takes, while a GPU makes a step in 45 ms.
+BATCHES_AHEAD = 64
 
 
 class JaxSteps:
     """The steps of a `TransformerTrainer` on JAX, as its mixin.
 
     What only JAX needs: functions without side effects, micro-batches in a
-    `scan`, `keras.distribution`, and few shapes, for it compiles each anew.
+    `scan`, `keras.distribution`, batches that are made ahead, and few shapes,
+    for it compiles each anew.
+
+    The device has the next step already when the last one's loss is looked at:
+    at the end of a batch, callbacks get the metrics of the batch before.
 
     Replicas need nothing here: what is written for the whole batch XLA
     computes on all devices that its rows lie on.
@@ -26,6 +39,15 @@ class JaxSteps:
         super().__init__(*args, **kwargs)
         # As on TensorFlow: that of the scope that it is made in.
         self.distribute_strategy = default_strategy()
+        # What Keras would follow if it were attributes of this.
+        self._last = types.SimpleNamespace(logs=None)
+        self._batches_to_come = tuple
+        keep_programs()
+
+    @property
+    def steps_behind(self):
+        """Steps that the metrics at a batch's end are behind it."""
+        return self.steps_per_execution
 
     def compile(self, *args, jit_compile=True, **kwargs):
         """Always compiles: without, JAX would make a step op by op.
@@ -36,6 +58,8 @@ class JaxSteps:
             **kwargs: See `keras.Model.compile`.
         """
         super().compile(*args, jit_compile=True, **kwargs)
+        # Traced once, and not once for every shape of a batch.
+        self._apply = jax.jit(self.optimizer.stateless_apply)
 
     def fit(self, *args, **kwargs):
         with scope(self.distribute_strategy):
@@ -51,19 +75,60 @@ class JaxSteps:
         Args:
             batches: A `NumberedBatches`.
             start_step: Number of the first batch.
-            num_epochs: How many epochs. Defaults to no end.
+            num_epochs: How many epochs. Defaults to no end, as a training has
+                it: then the shapes are chosen for these batches.
 
         Returns:
             A generator.
         """
-        # The last of an epoch, too, but where it is the only one.
-        rows = padded_size(
-            min(len(batches), batches.batch_size), batches.batch_size
-        )
-        # Every device the same number.
+        # The last of an epoch, too, and every device the same number.
+        rows = batches.batch_size
         rows += -rows % num_replicas(self.distribute_strategy)
-        for batch in batches.iterate(start_step, num_epochs):
-            yield self._in_few_shapes(batch, rows)
+        if num_epochs is None:
+            self._choose_shapes(batches)
+        self._batches_to_come = functools.partial(
+            self._of_known_shapes,
+            rows,
+            self._abstract,
+            batches if num_epochs else None,
+        )
+        of_few_shapes = (
+            self._in_few_shapes(batch, rows)
+            for batch in batches.iterate(start_step, num_epochs)
+        )
+        return made_ahead(of_few_shapes, BATCHES_AHEAD)
+
+    def _abstract(self, shape):
+        """An array of token ids as JAX gets it, but without values."""
+        strategy, sharding = self.distribute_strategy, None
+        if strategy is not None:
+            sharding = strategy.get_data_layout(shape).backend_layout
+        return jax.ShapeDtypeStruct(shape, "int32", sharding=sharding)
+
+    def make_train_function(self, force=False):
+        if self.train_function is not None and not force:
+            return
+        super().make_train_function(force)
+        step = self.train_function
+
+        def step_with_logs_behind(state, iterator):
+            logs, state = step(state, iterator)
+            last_logs, self._last.logs = self._last.logs or logs, logs
+            return last_logs, state
+
+        self.train_function = step_with_logs_behind
+
+    def reset_metrics(self):
+        super().reset_metrics()
+        self._last.logs = None
+
+    def _make_function(self, step_function, *args, **kwargs):
+        if not self.run_eagerly:
+            # Of those that are fed when it is called.
+            step_function = JaxPrograms(
+                step_function, lambda: self._batches_to_come()
+            )
+        return super()._make_function(step_function, *args, **kwargs)
 
     def train_step(self, state, data):
         weights, others, optimizer_variables, metrics = state
@@ -83,7 +148,7 @@ class JaxSteps:
             gradients = clip_by_global_norm(
                 gradients, self.global_clipnorm * loss_scale, norm
             )
-        weights, optimizer_variables = self.optimizer.stateless_apply(
+        weights, optimizer_variables = self._apply(
             optimizer_variables, gradients, weights
         )
         with _values(self.metrics_variables, metrics) as values:

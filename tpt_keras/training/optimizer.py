@@ -1,8 +1,11 @@
 """The optimizer of a training configuration."""
 
+import math
+
 import keras
 from keras import ops
 
+from tpt_keras.training.muon import Muon
 from tpt_keras.training.pytorch_adam import PyTorchAdam
 
 
@@ -13,9 +16,11 @@ def learning_rate_schedule(config):
         config: A `TrainingConfig`.
 
     Returns:
-        A Keras schedule, or a number where the rate is constant.
+        A Keras schedule; or a number where the rate is constant, or follows
+        the time: see `learning_rate_in_time`.
     """
-    if config.schedule == "constant" and not config.warmup_steps:
+    is_constant = config.schedule == "constant" and not config.warmup_steps
+    if is_constant or config.train_minutes:
         return config.learning_rate
     if config.warmup_steps:
         start, warmup_target = 0.0, config.learning_rate
@@ -31,12 +36,35 @@ def learning_rate_schedule(config):
     )
 
 
+def learning_rate_in_time(config, step, minutes):
+    """The learning rate of a training that ends with its time.
+
+    Its warm-up goes by steps, its decay by time.
+
+    Args:
+        config: A `TrainingConfig` with `train_minutes`.
+        step: Steps so far.
+        minutes: Minutes so far.
+
+    Returns:
+        Float.
+    """
+    rate = config.learning_rate
+    if step < config.warmup_steps:
+        rate *= step / config.warmup_steps
+    if config.schedule == "cosine":
+        share = min(1.0, minutes / config.train_minutes)
+        rate *= (1.0 + math.cos(math.pi * share)) / 2.0
+    return rate
+
+
 def make_optimizer(config):
     """The optimizer that the configuration names.
 
     It does not clip: that is done where the whole gradient is known, in
-    `TransformerTrainer`. Weight decay is decoupled from the gradient, and
-    spares biases, layer norms and the embedding.
+    `TransformerTrainer`. Weight decay is decoupled from the gradient, so that
+    `"adam"` with one is AdamW, and spares biases, layer norms and the
+    embedding.
 
     Args:
         config: A `TrainingConfig`.
@@ -45,15 +73,25 @@ def make_optimizer(config):
         A Keras optimizer.
     """
     schedule = learning_rate_schedule(config)
-    common = {
-        "beta_1": config.beta_1,
-        "beta_2": config.beta_2,
-        "weight_decay": config.weight_decay or None,
-    }
-    if config.optimizer == "lion":
-        optimizer = keras.optimizers.Lion(schedule, **common)
+    decay = config.weight_decay or None
+    betas = {"beta_1": config.beta_1, "beta_2": config.beta_2}
+    if config.optimizer == "muon":
+        optimizer = Muon(
+            schedule,
+            weight_decay=decay,
+            epsilon=config.adam_epsilon,
+            adam_weight_decay=decay,
+            **{f"adam_{name}": beta for name, beta in betas.items()},
+        )
+    elif config.optimizer == "lion":
+        optimizer = keras.optimizers.Lion(schedule, weight_decay=decay, **betas)
     else:
-        optimizer = PyTorchAdam(schedule, epsilon=config.adam_epsilon, **common)
+        optimizer = PyTorchAdam(
+            schedule,
+            epsilon=config.adam_epsilon,
+            weight_decay=decay,
+            **betas,
+        )
     optimizer.exclude_from_weight_decay(
         var_names=["bias", "gamma", "beta", "embeddings"]
     )

@@ -79,6 +79,15 @@ def num_replicas(strategy):
     return strategy.num_replicas_in_sync
 
 
+def num_workers(strategy):
+    """The number of processes that train together."""
+    cluster = strategy.cluster_resolver
+    if cluster is None or cluster.task_type is None:
+        return 1
+    spec = cluster.cluster_spec()
+    return sum(map(spec.num_tasks, spec.jobs))
+
+
 def scope(strategy):
     """Where a strategy's model and optimizer are made, and get values."""
     return strategy.scope()

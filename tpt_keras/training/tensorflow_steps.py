@@ -16,6 +16,9 @@ class TensorFlowSteps(DistributedFit):
     and `tf.distribute`'s replicas.
     """
 
+    # The metrics at a batch's end are those after it.
+    steps_behind = 0
+
     def feed(self, batches, start_step=0, num_epochs=None):
         """What `fit` and `evaluate` take: each replica its part of a batch.
 

@@ -31,10 +31,18 @@ class TextTask:
         fingerprints: Dict of what tells whether the text is still the same.
 
     Raises:
-        UsageError: If there is no such file, or it is too short.
+        UsageError: If there is no such file, it is too short, or a segment is
+            longer than the model takes.
     """
 
     def __init__(self, model_config, config):
+        longest = model_config.max_length
+        if longest is not None and config.segment_length > longest:
+            raise UsageError(
+                f"This model takes segments of at most {longest} symbols: "
+                f"--segment_length={longest}. Received: "
+                f"{config.segment_length}."
+            )
         text = read_text(config.text_file)
         vocabulary = text_vocabulary(text)
         self.model_config = model_config.replace(vocabulary=vocabulary)

@@ -23,6 +23,7 @@ from tpt_keras.training.distribution import check_jit_compile
 from tpt_keras.training.distribution import default_strategy
 from tpt_keras.training.distribution import is_chief
 from tpt_keras.training.distribution import num_replicas
+from tpt_keras.training.distribution import num_workers
 from tpt_keras.training.distribution import scope
 from tpt_keras.training.language_model_trainer import LanguageModelTrainer
 from tpt_keras.training.metrics_log import read_metrics
@@ -231,6 +232,11 @@ def _check_options(model_config, config, options, strategy):
         raise UsageError(
             "A language model, with its memory of a text, is trained on one "
             "device: take --distribution=none."
+        )
+    if config.train_minutes and num_workers(strategy) > 1:
+        raise UsageError(
+            "train_minutes is for one process: every worker's clock would end "
+            "its training at another step. Take --train_steps."
         )
     if options.jit_compile:
         check_jit_compile(strategy)

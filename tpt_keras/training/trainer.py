@@ -76,8 +76,28 @@ class Trainer(Steps, keras.Model):
             accuracy.update_state(y, y_pred, weights)
         return self.get_metrics_result()
 
+    def _choose_shapes(self, batches):
+        """Chooses the shapes that a training's batches are to have.
+
+        For a backend that compiles a program for every shape.
+
+        Args:
+            batches: A `NumberedBatches`.
+        """
+
+    def _of_known_shapes(self, rows, make_array, batches=None):
+        """A batch of each of the shapes that are known to come.
+
+        Args:
+            rows: Number of rows that batches are to have.
+            make_array: Function that makes an array of a shape.
+            batches: The `NumberedBatches` that come. Defaults to those that
+                shapes were chosen for.
+        """
+        return ()
+
     def _in_few_shapes(self, batch, rows):
-        """A batch for a backend that compiles a program for every shape.
+        """A batch in one of the shapes that were chosen, if it fits any.
 
         Args:
             batch: A batch of the trainer's data.

@@ -4,7 +4,7 @@ import math
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 
-OPTIMIZERS = ("adam", "lion")
+OPTIMIZERS = ("adam", "adamw", "muon", "lion")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 SCHEDULES = ("constant", "cosine")
 
@@ -24,9 +24,11 @@ class TrainingConfig:
             has 1. In Python also one number each, in the order of `modules`.
         train_steps: Number of optimizer steps.
         batch_size: Problems in a batch.
-        optimizer: `"adam"` or `"lion"`.
+        optimizer: `"adam"`, `"adamw"` (the same, with a `weight_decay`),
+            `"muon"` (matrices by Muon, the rest by AdamW) or `"lion"`.
         learning_rate: Peak learning rate.
-        schedule: `"constant"`, or `"cosine"`: down to zero at the last step.
+        schedule: `"constant"`, or `"cosine"`: down to zero at the last step,
+            or when the `train_minutes` are over.
         warmup_steps: Steps over which the learning rate rises from zero.
         beta_1: The optimizer's decay of the first moment.
         beta_2: The optimizer's decay of the second moment.
@@ -48,6 +50,9 @@ class TrainingConfig:
             nine tenths, for its end is validation and test.
         segment_length: Bytes of it in a segment, of which every row of a
             batch has one.
+        train_minutes: Minutes after which a training ends, if `train_steps`
+            have not ended it before: compiling, evaluating and saving
+            included, and of all its runs together. `0`: steps alone count.
 
     Raises:
         UsageError: If a value makes no sense.
@@ -78,6 +83,7 @@ class TrainingConfig:
     init_from: str = ""
     text_file: str = ""
     segment_length: int = 512
+    train_minutes: float = 0.0
 
     def __post_init__(self):
         object.__setattr__(self, "modules", tuple(self.modules))
@@ -123,6 +129,16 @@ class TrainingConfig:
                     f"{name} must be in [0, 1). Received: "
                     f"{getattr(self, name)}."
                 )
+        if self.optimizer == "adamw" and not self.weight_decay:
+            raise UsageError(
+                "The optimizer adamw is adam with a --weight_decay, such as "
+                "0.01: give one, or take adam."
+            )
+        if not 0 <= self.train_minutes < math.inf:
+            raise UsageError(
+                "train_minutes must be positive, or 0 for no limit. Received: "
+                f"{self.train_minutes}."
+            )
         if not 0 <= self.seed < 2**32:
             raise UsageError(
                 f"seed must be in [0, 2**32). Received: {self.seed}."

@@ -10,8 +10,10 @@ from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.finite_loss import check_weights
 from tpt_keras.training.metrics_log import MetricsLog
 from tpt_keras.training.optimizer import learning_rate
+from tpt_keras.training.optimizer import learning_rate_in_time
 from tpt_keras.training.optimizer import learning_rate_schedule
 from tpt_keras.training.profiler import Profiler
+from tpt_keras.training.time_limit import TimeLimit
 
 # Rollbacks to one and the same checkpoint before a training gives up.
 MAX_ROLLBACKS = 3
@@ -53,16 +55,25 @@ class TrainingRun:
         self.model_dir = model_dir
         self.callbacks = callbacks
         self._rollbacks = []
+        self._start = time.perf_counter() - state.seconds
+        self._is_over = self._has_no_time
 
     def run(self):
         """Trains to the last step, or until nothing gets better any more.
 
-        Or until a callback stops it: then the training is finished, too.
+        Or until its time is over, or a callback stops it: then the training
+        is finished, too.
 
         Raises:
             NonFiniteLossError: If the loss is not finite any more.
         """
         while self.step < self.config.train_steps:
+            if self._is_over:
+                print(
+                    f"Stopped at step {self.step}: the "
+                    f"{self.config.train_minutes:g} train_minutes are over."
+                )
+                return
             if self.is_stalled:
                 print(
                     f"Stopped at step {self.step}: nothing better in "
@@ -74,7 +85,8 @@ class TrainingRun:
             except NonFiniteLossError as error:
                 self._recover(error)
             else:
-                if self.trainer.stop_training and not self.is_stalled:
+                ended = self._is_over or self.is_stalled
+                if self.trainer.stop_training and not ended:
                     print(f"Stopped at step {self.step} by a callback.")
                     return
 
@@ -84,11 +96,21 @@ class TrainingRun:
         return self.state.step
 
     @property
+    def seconds(self):
+        """How long the training took so far, in all its runs."""
+        return time.perf_counter() - self._start
+
+    @property
+    def _has_no_time(self):
+        return 0 < self.config.train_minutes <= self.seconds / 60
+
+    @property
     def is_evaluation_step(self):
         """Whether an evaluation follows the last interval."""
         return (
             self.step % self.config.steps_per_evaluation == 0
             or self.step == self.config.train_steps
+            or self._is_over
         )
 
     @property
@@ -115,7 +137,9 @@ class TrainingRun:
         self._log = MetricsLog(self.model_dir)
         self._log.drop_after(self.step)
         callbacks = [
-            FiniteLoss(self._describe, lambda: self.step),
+            FiniteLoss(
+                self._describe, lambda: self.step, self.trainer.steps_behind
+            ),
             keras.callbacks.LambdaCallback(
                 on_epoch_begin=lambda epoch, logs: self._begin_interval(),
                 on_train_batch_end=self._count_steps,
@@ -123,6 +147,10 @@ class TrainingRun:
             ),
             *self.callbacks,
         ]
+        if self.config.train_minutes:
+            callbacks.append(
+                TimeLimit(self.config, lambda: self.step, lambda: self.seconds)
+            )
         with contextlib.ExitStack() as stack:
             if self.options.profile_steps:
                 profiler = Profiler(
@@ -147,14 +175,16 @@ class TrainingRun:
             )
 
     def _begin_interval(self):
-        self._start = time.perf_counter()
+        self._interval_start = time.perf_counter()
 
     def _count_steps(self, batch, logs):
         # Fewer than the interval has, where a callback ends it.
         self._steps = batch + 1
 
     def _end_interval(self, logs):
-        seconds = time.perf_counter() - self._start
+        seconds = time.perf_counter() - self._interval_start
+        # Once an interval: what follows has to agree on it.
+        self._is_over = self._has_no_time
         # The last step's loss was computed before it could ruin the weights.
         check_weights(
             self.trainer.trainable_variables,
@@ -178,6 +208,7 @@ class TrainingRun:
         # For the bar, and whatever callbacks come after.
         logs |= {k: v for k, v in metrics.items() if "/" not in k}
         self._log.write({"step": self.step, **metrics})
+        self.state.seconds = self.seconds
         self.state.save()
         if self.is_stalled:
             self.trainer.stop_training = True
@@ -185,10 +216,14 @@ class TrainingRun:
     def _describe(self, failed_step):
         """What there is to say about a step that failed."""
         data_step = self.state.data_step + failed_step - 1 - self.step
-        schedule = learning_rate_schedule(self.config)
-        rate = float(
-            schedule(failed_step - 1) if callable(schedule) else schedule
-        )
+        rate = learning_rate_schedule(self.config)
+        # The optimizer is not asked: on JAX, it has no values within `fit`.
+        if self.config.train_minutes:
+            rate = learning_rate_in_time(
+                self.config, failed_step - 1, self.seconds / 60
+            )
+        elif callable(rate):
+            rate = float(rate(failed_step - 1))
         batch = self.task.describe_batch(data_step)
         return f"learning rate {rate:.3g}; its batch: {batch}"
 

@@ -12,7 +12,7 @@ from tpt_keras.training.distribution import is_chief
 from tpt_keras.training.distribution import of_chief
 from tpt_keras.training.distribution import scope
 
-_COUNTERS = ("step", "data_step", "best_score", "best_step")
+_COUNTERS = ("step", "data_step", "best_score", "best_step", "seconds")
 
 
 class TrainingState:
@@ -36,6 +36,7 @@ class TrainingState:
             rollback, which passes over batches.
         best_score: The best score so far; less than any before the first.
         best_step: Number of steps when it was reached.
+        seconds: How long the training took so far, in all its runs.
     """
 
     def __init__(self, trainer, folder, keep=3):
@@ -43,6 +44,7 @@ class TrainingState:
         self.data_step = 0
         self.best_score = -1.0
         self.best_step = 0
+        self.seconds = 0.0
         self._trainer = trainer
         self._strategy = trainer.distribute_strategy
         self._folder = pathlib.Path(folder)
@@ -141,6 +143,8 @@ class TrainingState:
 
     def _assign(self, arrays):
         """Gives everything the values of a checkpoint, or nothing."""
+        # Which checkpoints of older versions do not have.
+        arrays = {"seconds": np.array(0.0), **arrays}
         variables = self._variables()
         shapes = {name: tuple(v.shape) for name, v in variables.items()}
         shapes |= dict.fromkeys(_COUNTERS, ())

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tpt_keras.training.padded_sizes import padded_size
+from tpt_keras.training.length_grid import LengthGrid
 from tpt_keras.training.sequence_accuracy import SequenceAccuracy
 from tpt_keras.training.trainer import Trainer
 
@@ -29,30 +29,51 @@ class TransformerTrainer(Trainer):
         super().__init__(transformer, transformer.tokenizer.pad_id, **kwargs)
         self.accuracies.insert(0, SequenceAccuracy(self._pad_id))
         self.examples = keras.metrics.Sum("examples")
+        config = transformer.config
+        # With the start and the end symbol, of which a target lacks one.
+        self._grid = LengthGrid.of_parts(
+            (config.max_question_length + 2, config.max_answer_length + 1)
+        )
+
+    def _choose_shapes(self, batches):
+        self._grid = LengthGrid.chosen(
+            *batches.sample_lengths(), self._grid.limits
+        )
+
+    def _of_known_shapes(self, rows, make_array, batches=None):
+        pairs = self._grid.pairs
+        if batches is not None:
+            lengths, _ = batches.sample_lengths()
+            pairs = sorted({self._grid.pair(*pair) for pair in lengths})
+
+        def make_batch(source_length, target_length):
+            source, target = (
+                make_array((rows, length))
+                for length in (source_length, target_length)
+            )
+            inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
+            return inputs, target
+
+        return [make_batch(*pair) for pair in pairs]
 
     def _in_few_shapes(self, batch, rows):
         inputs, targets = batch
-        config = self.transformer.config
-        longest_target = config.max_answer_length + 1
+        source = inputs["encoder_token_ids"]
+        source_length, target_length = self._grid.pair(
+            source.shape[1], targets.shape[1]
+        )
 
-        def padded(ids, longest):
-            count, length = ids.shape
-            length_added = padded_size(length, longest) - length
-            return np.pad(
-                ids,
-                ((0, rows - count), (0, length_added)),
-                constant_values=self._pad_id,
-            )
+        def padded(ids, length):
+            added = (0, rows - ids.shape[0]), (0, length - ids.shape[1])
+            return np.pad(ids, added, constant_values=self._pad_id)
 
         inputs = {
-            "encoder_token_ids": padded(
-                inputs["encoder_token_ids"], config.max_question_length + 2
-            ),
+            "encoder_token_ids": padded(source, source_length),
             "decoder_token_ids": padded(
-                inputs["decoder_token_ids"], longest_target
+                inputs["decoder_token_ids"], target_length
             ),
         }
-        return inputs, padded(targets, longest_target)
+        return inputs, padded(targets, target_length)
 
     def _watch(self, inputs, targets, norm):
         super()._watch(inputs, targets, norm)

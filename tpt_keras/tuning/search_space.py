@@ -1,12 +1,16 @@
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.training.training_config import OPTIMIZERS
 from tpt_keras.training.training_config import SCHEDULES
+
+# In an order that is always the same, for a search to go on. AdamW is adam
+# where the training has a weight decay.
+OPTIMIZERS = ("adam", "muon", "lion")
 
 # Lion wants rates about so much lower than Adam's (Chen et al. 2023).
 LION_FACTOR = 0.1
@@ -32,9 +36,10 @@ class SearchSpace:
         filter_ratios: Filters' sizes, as shares of the hidden size. Empty:
             each variant's own.
         dropouts: Dropout rates.
-        optimizers: adam, lion.
-        learning_rates: Lowest and highest peak learning rate, for Adam;
-            between them, each is twice the one before. Lion's are a tenth.
+        optimizers: adam, muon, lion.
+        learning_rates: Lowest and highest peak learning rate, for Adam and
+            Muon; between them, each is twice the one before. Lion's are a
+            tenth.
         schedules: constant, cosine.
         warmup_shares: Shares of the steps over which the learning rate rises,
             where the schedule is a cosine.
@@ -178,16 +183,16 @@ class SearchSpace:
         optimizer = _choice(hp, "optimizer", self.optimizers)
         low, high = self.learning_rates
         rates = {}
-        for name, factor in (("adam", 1.0), ("lion", LION_FACTOR)):
-            if name in self.optimizers:
-                with hp.conditional_scope("optimizer", [name]):
-                    rates[name] = hp.Float(
-                        f"{name}_learning_rate",
-                        factor * low,
-                        factor * high,
-                        step=2,  # times the rate before
-                        sampling="log",
-                    )
+        for name in filter(self.optimizers.__contains__, OPTIMIZERS):
+            factor = LION_FACTOR if name == "lion" else 1.0
+            with hp.conditional_scope("optimizer", [name]):
+                rates[name] = hp.Float(
+                    f"{name}_learning_rate",
+                    factor * low,
+                    factor * high,
+                    step=2,  # times the rate before
+                    sampling="log",
+                )
         return {"optimizer": optimizer, "learning_rate": rates[optimizer]}
 
     def _propose_schedule(self, hp, train_steps):
@@ -208,36 +213,51 @@ class SearchSpace:
         Raises:
             UsageError: If it has fewer than `min_weights`.
         """
-        from tpt_keras.models.count_weights import count_weights
-        from tpt_keras.models.presets import PRESETS
-
-        preset = PRESETS[variant]
-
-        def config(width, more=0):
-            return preset.resized(
-                width,
-                more,
-                num_layers=num_layers,
-                num_heads=num_heads,
-                filter_ratio=filter_ratio,
-            )
-
-        def fits(*sizes):
-            return count_weights(config(*sizes)) <= self.max_weights
-
-        width = _largest(fits)
-        if width:
-            more = _largest(lambda more: fits(width, more))
-            found = config(width, more)
-            if count_weights(found) >= self.min_weights:
-                return found
+        config, num_weights = _largest_model(
+            self.max_weights, variant, num_layers, num_heads, filter_ratio
+        )
+        if num_weights >= self.min_weights:
+            return config
         of_cells = f"of {num_layers} layers and {num_heads} heads "
         raise UsageError(
-            f"No {variant} {of_cells if preset.cell_names else ''}has "
+            f"No {variant} {of_cells if config.cell_names else ''}has "
             f"{self.min_weights} to {self.max_weights} weights: raise "
             "--max_weights, lower --min_weights, or leave these layers or "
             "heads out."
         )
+
+
+# Every trial asks, and a search has few combinations.
+@functools.cache
+def _largest_model(max_weights, variant, num_layers, num_heads, filter_ratio):
+    """The largest model of a combination, and its number of weights.
+
+    Returns:
+        A `ModelConfig` and an integer: the preset and 0 where none is small
+        enough.
+    """
+    from tpt_keras.models.count_weights import count_weights
+    from tpt_keras.models.presets import PRESETS
+
+    preset = PRESETS[variant]
+
+    def config(width, more=0):
+        return preset.resized(
+            width,
+            more,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            filter_ratio=filter_ratio,
+        )
+
+    def fits(*sizes):
+        return count_weights(config(*sizes)) <= max_weights
+
+    width = _largest(fits)
+    if not width:
+        return preset, 0
+    found = config(width, _largest(lambda more: fits(width, more)))
+    return found, count_weights(found)
 
 
 def _choice(hp, name, values):

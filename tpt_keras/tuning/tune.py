@@ -23,7 +23,12 @@ from tpt_keras.tuning.search_space import SEARCHED
 from tpt_keras.tuning.training_tuner import TrainingTuner
 
 # Where the data is, and what is of language models alone.
-_NOT_OF_A_SEARCH = ("data_dir", "text_file", "segment_length")
+_NOT_OF_A_SEARCH = (
+    "data_dir",
+    "text_file",
+    "segment_length",
+    "train_minutes",
+)
 
 
 def tune(

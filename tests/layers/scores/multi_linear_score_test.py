@@ -41,6 +41,15 @@ def explicit(score, queries, keys, values, is_causal=False, is_real=None):
     return np.einsum("bhijm,hjmv->bihv", tensor, kernel[:, :sources, :sources])
 
 
+def bytes_held(function, length):
+    """By XLA, between what comes in and what goes out."""
+    import jax
+
+    x = jax.ShapeDtypeStruct((2, length, 3, 4), "float32")
+    program = jax.jit(function).lower(x).compile()
+    return program.memory_analysis().temp_size_in_bytes
+
+
 class MultiLinearScoreTest(ScoreTestCase):
     @parameterized.product(lengths=[(5, 5), (3, 6), (1, 1)], num_cores=[1, 3])
     def test_equals_the_tensor_of_order_three(self, lengths, num_cores):
@@ -79,6 +88,54 @@ class MultiLinearScoreTest(ScoreTestCase):
         # The map itself is `length ** 2`, the tensor would be `length ** 3`.
         self.assertEqual(sizes[1], 3 * 64 * 64 * 4)
         self.assertLess(sizes[1], 2 * 3 * 64**3 / 10)
+
+    @parameterized.parameters(False, True)
+    @pytest.mark.skipif(
+        keras.backend.backend() != "jax", reason="asks XLA how much it holds"
+    )
+    def test_twice_the_length_takes_four_times_the_memory(self, is_causal):
+        def contracted(x):
+            return score(x, x, x, use_causal_mask=is_causal)[0]
+
+        def whole(x):
+            tensor = ops.einsum("bihr,bjhr,bmhr->bhijm", x, x, x)
+            return ops.einsum("bhijm,hjmv->bihv", tensor, score.kernel.value)
+
+        sizes = []
+        for length in (64, 128):
+            score = built(max_length=length)
+            sizes.append([bytes_held(f, length) for f in (contracted, whole)])
+        growth = np.divide(*reversed(sizes))
+        self.assertBetween(growth[0], 1.5, 4.0)
+        self.assertBetween(growth[1], 6.0, 8.0)
+
+    @parameterized.parameters(False, True)
+    def test_as_the_output_map(self, is_causal):
+        layer = TPMultiHeadAttention(
+            3,
+            4,
+            binding="none",
+            score="multi_linear",
+            score_options={"max_length": 8, "output_dim": 5},
+        )
+        x = heads(6)[:, :, 0, [0, 1, 2, 3, 0]]
+        output = layer(x, x, use_causal_mask=is_causal)
+        self.assertLen(layer.weights, 2 * 3 + 2)  # no output map
+        queries, keys, values = (
+            ops.convert_to_numpy(dense(x))
+            for dense in (layer.query_dense, layer.key_dense, layer.value_dense)
+        )
+        expected = explicit(layer.score, queries, keys, values, is_causal)
+        self.assert_all_close(output, expected.sum(-2), 1e-4, 1e-4)
+        # Cached, it has the output's size too.
+        cache = layer.init_cache(2, 6)
+        for index in range(6 if is_causal else 0):
+            step = x[:, index : index + 1]
+            cache = layer.update_cache(cache, step, index)
+            cached, _ = layer.attend(step, *cache, index=index)
+            self.assert_all_close(
+                cached, output[:, index : index + 1], 1e-4, 1e-4
+            )
 
     @parameterized.parameters(False, True)
     def test_sees_no_padding(self, is_causal):
@@ -136,12 +193,26 @@ class MultiLinearScoreTest(ScoreTestCase):
         for options, message in (
             ({"max_length": 0}, "max_length.*0"),
             ({"num_cores": 1.5}, "num_cores.*1.5"),
+            ({"output_dim": 0}, "output_dim.*0"),
             ({"sliding_window": 3}, "sliding_window"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 MultiLinearScore(**options)
         with self.assertRaisesRegex(ValueError, "key_dim=4, value_dim=5"):
             MultiLinearScore().build(*2 * [(1, 2, 3, 4)], (1, 2, 3, 5))
+        options = {"max_length": 8, "output_dim": 5}
+        with self.assertRaisesRegex(ValueError, "to bind.*none.*: 'hadamard'"):
+            TPMultiHeadAttention(
+                2, 3, score="multi_linear", score_options=options
+            )
+        with self.assertRaisesRegex(ValueError, r"output_dim=5.*\(6,\)"):
+            TPMultiHeadAttention(
+                2,
+                3,
+                binding="none",
+                score="multi_linear",
+                score_options=options,
+            ).build(*2 * [(1, 2, 6)])
         score = built()
         with self.assertRaisesRegex(ValueError, "at most 8.*Received: 9"):
             score(heads(9), heads(9), heads(9))

@@ -42,6 +42,10 @@ class AttentionScore(keras.layers.Layer):
     has_weights = True
     # The most keys that it takes, where there is such a number.
     max_length = None
+    # Size of the output, where a score is its attention's output map too: its
+    # filler `(batch, target_length, num_heads, output_dim)` is each head's
+    # share of it, and there is nothing to bind.
+    output_dim = None
     # Whether it asks how far a query stands from a key. In cross-attention,
     # where that says nothing, dot products take its place.
     needs_positions = False
@@ -130,7 +134,12 @@ class AttentionScore(keras.layers.Layer):
     def compute_output_spec(self, query_heads, key_heads, *args, **kwargs):
         batch_size, target_length, num_heads, _ = query_heads.shape
         filler = keras.KerasTensor(
-            (batch_size, target_length, num_heads, self.value_dim),
+            (
+                batch_size,
+                target_length,
+                num_heads,
+                self.output_dim or self.value_dim,
+            ),
             dtype=self.compute_dtype,
         )
         if not self.has_weights:

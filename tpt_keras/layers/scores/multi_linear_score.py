@@ -20,14 +20,21 @@ class MultiLinearScore(AttentionScore):
     `length ** 3` is made. Under a causal mask `j` and `m` are at most `i`
     (the published code sums over the future too).
 
+    In the paper the map is the attention's output map as well, which an
+    `output_dim` makes of it. Without one it gives a filler, to be bound and
+    mapped as any other.
+
     Its cache are keys and values, `(batch, num_heads, length, key_dim)`, and
     what has been contracted up to here, `(batch, num_heads, key_dim,
-    value_dim)`; of an encoder's output it is the last alone.
+    output_dim or value_dim)`; of an encoder's output it is the last alone.
 
     Args:
         max_length: Most keys; the map has as many rows and columns. Defaults
             to `162`, the longest question with its start and its end.
         num_cores: Number of block terms (the paper's h). Defaults to `1`.
+        output_dim: Size of the output, where the map is the output map too:
+            the attention has no other, and nothing to bind (`binding="none"`).
+            Defaults to none.
         **kwargs: See `AttentionScore`. It takes no `sliding_window`, and its
             `dropout` has no attention weights to drop.
 
@@ -47,11 +54,12 @@ class MultiLinearScore(AttentionScore):
 
     has_weights = False
 
-    def __init__(self, max_length=162, num_cores=1, **kwargs):
+    def __init__(self, max_length=162, num_cores=1, output_dim=None, **kwargs):
         super().__init__(**kwargs)
         for name, size in (
             ("max_length", max_length),
             ("num_cores", num_cores),
+            ("output_dim", 1 if output_dim is None else output_dim),
         ):
             if not isinstance(size, int) or size <= 0:
                 raise ValueError(
@@ -63,6 +71,7 @@ class MultiLinearScore(AttentionScore):
             )
         self.max_length = max_length
         self.num_cores = num_cores
+        self.output_dim = output_dim
 
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
@@ -76,15 +85,19 @@ class MultiLinearScore(AttentionScore):
             shape=(self.num_cores, self.num_heads, self.key_dim),
             initializer=keras.initializers.RandomUniform(0.0, 1.0),
         )
-        # As the matrix that each head has, from all pairs to its filler.
-        limit = (6.0 / (self.max_length**2 + self.value_dim)) ** 0.5
+        # As the matrix that each head has, from all pairs to its filler; or
+        # that all have together, from all pairs to the output.
+        fan_in, fan_out = self.max_length**2, self.value_dim
+        if self.output_dim is not None:
+            fan_in, fan_out = self.num_heads * fan_in, self.output_dim
+        limit = (6.0 / (fan_in + fan_out)) ** 0.5
         self.kernel = self.add_weight(
             name="kernel",
             shape=(
                 self.num_heads,
                 self.max_length,
                 self.max_length,
-                self.value_dim,
+                fan_out,
             ),
             initializer=keras.initializers.RandomUniform(-limit, limit),
         )
@@ -108,11 +121,10 @@ class MultiLinearScore(AttentionScore):
         keys, values = _where(attention_mask, key_heads, value_heads)
         contracted = self._contract_until_each(keys, values)
         positions = start_index + ops.arange(ops.shape(query_heads)[1])
-        contracted = ops.take(contracted, positions, axis=2)
-        filler = ops.einsum(
-            "bthr,bhtrv->bthv", self._weigh(query_heads), contracted
-        )
-        return filler, None
+        contracted = ops.take(contracted, positions, axis=1)
+        queries = ops.transpose(self._weigh(query_heads), (2, 1, 0, 3))
+        filler = ops.sum(ops.expand_dims(queries, 2) * contracted, axis=-1)
+        return ops.transpose(filler, (3, 1, 0, 2)), None
 
     def attend(
         self, query_heads, cache, attention_mask=None, index=None, training=None
@@ -131,11 +143,12 @@ class MultiLinearScore(AttentionScore):
     def init_cache(self, batch_size, max_length):
         self._check_length(max_length)
         shapes = [(max_length, self.key_dim)] * 2
+        filler_dim = self.output_dim or self.value_dim
         return tuple(
             ops.zeros(
                 (batch_size, self.num_heads, *shape), dtype=self.compute_dtype
             )
-            for shape in (*shapes, (self.key_dim, self.value_dim))
+            for shape in (*shapes, (self.key_dim, filler_dim))
         )
 
     def update_cache(self, cache, key_heads, value_heads, index):
@@ -158,20 +171,25 @@ class MultiLinearScore(AttentionScore):
         """The map contracted with keys and values up to each position.
 
         Returns:
-            Tensor `(batch, num_heads, length, key_dim, value_dim)`.
+            Tensor `(num_heads, length, output_dim or value_dim, batch,
+            key_dim)`: as the products give it, for to move it takes as long
+            as they do.
         """
         kernel = self._kernel(keys)
         places = ops.arange(ops.shape(keys)[1])
+        keys, values = (
+            ops.transpose(heads, (2, 1, 0, 3)) for heads in (keys, values)
+        )
         is_key_last = ops.expand_dims(places, 1) >= ops.expand_dims(places, 0)
         is_key_last = ops.cast(is_key_last, kernel.dtype)[..., None]
         # Every pair counts once: where its later one stands.
-        of_values = ops.einsum("hjmv,bmhr->bhjrv", kernel * is_key_last, values)
+        of_values = ops.einsum("hjmv,hmbr->hjvbr", kernel * is_key_last, values)
         of_keys = ops.einsum(
-            "hjmv,bjhr->bhmrv", kernel * (1 - is_key_last), keys
+            "hjmv,hjbr->hmvbr", kernel * (1 - is_key_last), keys
         )
-        of_each = ops.einsum("bjhr,bhjrv->bhjrv", keys, of_values)
-        of_each += ops.einsum("bmhr,bhmrv->bhmrv", values, of_keys)
-        return ops.cumsum(of_each, axis=2)
+        of_each = ops.expand_dims(keys, 2) * of_values
+        of_each += ops.expand_dims(values, 2) * of_keys
+        return ops.cumsum(of_each, axis=1)
 
     def _weigh(self, query_heads):
         return query_heads * ops.mean(
@@ -206,6 +224,7 @@ class MultiLinearScore(AttentionScore):
             **super().get_config(),
             "max_length": self.max_length,
             "num_cores": self.num_cores,
+            "output_dim": self.output_dim,
         }
 
 

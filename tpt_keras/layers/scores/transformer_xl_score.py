@@ -84,11 +84,13 @@ class TransformerXLScore(DotProductScore):
             ),
             (-1, self.num_heads, self.key_dim),
         )  # (target_length + source_length, num_heads, key_dim)
-        of_distances = ops.einsum(
-            "bthd,whd->bhtw",
-            self._biased(query_heads, self.position_bias) * self.key_dim**-0.5,
-            vectors,
-        )
+        queries = self._biased(query_heads, self.position_bias)
+        # Not by `ops.einsum`, which would move what it gives, the largest
+        # tensor here, and not the queries.
+        of_distances = ops.matmul(
+            ops.transpose(queries * self.key_dim**-0.5, (0, 2, 1, 3)),
+            ops.transpose(vectors, (1, 2, 0)),
+        )  # (batch, num_heads, target_length, target_length + source_length)
         of_contents = super().logits(
             self._biased(query_heads, self.content_bias), keys, start_index
         )

@@ -1,0 +1,116 @@
+"""Trainings that end with their time, by a clock of the test's."""
+
+import dataclasses
+
+import keras
+import pytest
+
+from tpt_keras.errors import UsageError
+from tpt_keras.models.load_model import load_model
+from tpt_keras.training import training_run
+from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.train import train
+
+OPTIONS = RunOptions(evaluation_examples=0)
+SECONDS_PER_STEP = 10
+
+
+class Clock:
+    """Stands still but for the steps of a training."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    def ticking(self, stop_after=None):
+        """A callback by which every step takes its time, until one raises."""
+        steps = 0
+
+        def count(batch, logs):
+            nonlocal steps
+            steps += 1
+            self.now += SECONDS_PER_STEP
+            if steps == stop_after:
+                raise KeyboardInterrupt
+
+        return keras.callbacks.LambdaCallback(on_train_batch_end=count)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(training_run, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def training(tiny_training):
+    return dataclasses.replace(
+        tiny_training,
+        train_steps=1000,
+        steps_per_evaluation=4,
+        schedule="cosine",
+        warmup_steps=2,
+        train_minutes=2.0,
+    )
+
+
+def test_ends_with_its_time(clock, tiny_config, training, tmp_path, capfd):
+    """Killed, it has the time that is left when it is started again."""
+
+    def train_again(**kwargs):
+        clock.now += 1000  # which is nobody's
+        return train(
+            tiny_config,
+            training,
+            tmp_path,
+            options=OPTIONS,
+            callbacks=[clock.ticking(**kwargs)],
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        train_again(stop_after=6)
+    model = train_again().model
+    assert "the 2 train_minutes are over" in capfd.readouterr().out
+    rows = {row["step"]: row for row in read_metrics(tmp_path)}
+    # Two steps after the checkpoint of the fourth were lost, and their time.
+    assert list(rows) == [4, 8, 12]
+    # Of the step before, but for what it may be off by.
+    rates = [
+        row["learning_rate"] / training.learning_rate for row in rows.values()
+    ]
+    assert rates == pytest.approx([0.75, 0.25, 0.0], abs=0.08)
+    assert "val_sequence_accuracy" in rows[12]
+    assert int(model.count_params()) == load_model(tmp_path).count_params()
+    train_again(stop_after=1)
+    assert "nothing to do" in capfd.readouterr().out
+
+
+def test_a_warm_up_goes_by_steps(clock, tiny_config, training, tmp_path):
+    rates = []
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: rates.append(
+            float(watch.model.optimizer.learning_rate)
+        )
+    )
+    training = dataclasses.replace(
+        training, warmup_steps=4, schedule="constant", train_minutes=1.0
+    )
+    train(
+        tiny_config,
+        training,
+        tmp_path,
+        options=OPTIONS,
+        callbacks=[clock.ticking(), watch],
+    )
+    shares = [rate / training.learning_rate for rate in rates]
+    assert shares == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("minutes", [-1.0, float("nan"), float("inf")])
+def test_refuses_what_is_no_time(training, minutes):
+    with pytest.raises(UsageError, match="train_minutes"):
+        dataclasses.replace(training, train_minutes=minutes)
