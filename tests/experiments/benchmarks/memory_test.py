@@ -7,7 +7,7 @@ import pytest
 def test_measures_what_it_says(run, tmp_path):
     path = tmp_path / "results.json"
     result = run(
-        "benchmarks.multi_linear_memory",
+        "benchmarks.memory",
         "--lengths=4,256",
         "--batch_size=1",
         f"--output={path}",
