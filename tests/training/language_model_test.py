@@ -123,6 +123,26 @@ def test_a_training_goes_on_with_what_it_remembers(
         train(CONFIG, training, tmp_path / "whole")
 
 
+def test_a_model_without_a_memory_goes_on(training, tmp_path):
+    config = XL_PRESETS["tensorized_transformer"].replace(
+        hidden_dim=8,
+        intermediate_dim=8,
+        key_dim=2,
+        num_layers=1,
+        attention_options={"max_length": 5, "output_dim": 8},
+    )
+    for steps in (3, 6):
+        result = train(
+            config, replaced(training, train_steps=steps), tmp_path / "model"
+        )
+    assert np.isfinite(result.history[-1]["val_bits_per_character"])
+    saved = load_model(tmp_path / "model", classes=(TransformerXL,))
+    for actual, expected in zip(
+        saved.trainable_weights, result.model.trainable_weights, strict=True
+    ):
+        np.testing.assert_array_equal(actual, expected)
+
+
 def test_an_evaluation_has_a_memory_of_its_own(trainer, segments):
     model = trainer.transformer
     batch, _ = next(segments.iterate())

@@ -1,6 +1,6 @@
 """Measures the memory of multi-linear attention.
 
-    python -m experiments.benchmarks.multi_linear_memory
+    python -m experiments.benchmarks.memory
 
 Its tensor of queries, keys and values, as it is written in the paper, beside
 the form in which the layer computes it: causal attention with one head of 64,
