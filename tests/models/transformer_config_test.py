@@ -1,4 +1,5 @@
 import dataclasses
+import random
 
 import numpy as np
 import pytest
@@ -221,3 +222,10 @@ def test_options_of_a_choice():
 def test_options_that_make_no_sense(values, message):
     with pytest.raises(UsageError, match=message):
         TransformerConfig(**values)
+
+
+def test_a_configuration_draws_no_random_number():
+    """The same seed before or after it gives a model the same weights."""
+    before = random.getstate()
+    TransformerConfig()
+    assert random.getstate() == before

@@ -128,7 +128,7 @@ def test_warm_ups_that_are_fine(steps):
     ("name", "known"),
     [
         ("schedule", "constant, cosine"),
-        ("optimizer", "adam, lion"),
+        ("optimizer", "adam, adamw, lion, muon"),
         ("precision", "float32, mixed_bfloat16, mixed_float16"),
     ],
 )

@@ -169,7 +169,8 @@ class TPMultiHeadAttention(keras.layers.Layer):
         unbuilt = make_score(
             score, score_options, sliding_window=sliding_window
         )
-        if unbuilt.output_dim is not None and has_role:
+        self._score_output_dim = unbuilt.output_dim
+        if self._score_output_dim is not None and has_role:
             raise ValueError(
                 f"A score {score!r} with an `output_dim` is the output map "
                 f'too, which leaves nothing to bind: it needs binding="none". '
@@ -215,7 +216,22 @@ class TPMultiHeadAttention(keras.layers.Layer):
                 (self.num_heads, self.binding.role_dim), "role", query_shape
             )
         output_shape = self._output_shape or (query_shape[-1],)
-        score = make_score(
+        self.output_dense = None
+        if self._score_output_dim is None:
+            self.output_dense = self._projection(
+                output_shape,
+                "attention_output",
+                (*query_shape[:-1], self.num_heads, self.binding.bound_dim),
+                num_input_axes=2,
+            )
+        elif (self._score_output_dim,) != output_shape:
+            raise ValueError(
+                f"The score's `output_dim` must be the output's size. "
+                f"Received: output_dim={self._score_output_dim}, output shape "
+                f"{output_shape}"
+            )
+        # After the maps, or a seed would give them other weights.
+        self.score = make_score(
             self.score_name,
             self.score_options,
             dropout=self.dropout,
@@ -224,21 +240,6 @@ class TPMultiHeadAttention(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="score",
         )
-        self.output_dense = None
-        if score.output_dim is None:
-            self.output_dense = self._projection(
-                output_shape,
-                "attention_output",
-                (*query_shape[:-1], self.num_heads, self.binding.bound_dim),
-                num_input_axes=2,
-            )
-        elif (score.output_dim,) != output_shape:
-            raise ValueError(
-                f"The score's `output_dim` must be the output's size. "
-                f"Received: output_dim={score.output_dim}, output shape "
-                f"{output_shape}"
-            )
-        self.score = score
         self.score.build(
             (None, None, *key_heads),
             (None, None, *key_heads),

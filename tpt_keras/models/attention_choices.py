@@ -30,6 +30,8 @@ def check_attention(config, key_dim=None, **kwargs):
             binding=config.binding,
             score=config.attention,
             score_options=config.attention_options,
+            # Others draw a seed, of those that the model is to get.
+            kernel_initializer="zeros",
             **kwargs,
         )
     except ValueError as error:
