@@ -51,7 +51,7 @@ def peak(name, length):
 
 
 def _run(name, length, batch_size):
-    _attend(name, 1, batch_size)  # for what a process loads but once
+    _attend(name, 8, batch_size)  # for what a process loads but once
     before = _resident("VmRSS")
     # Linux forgets the peak there was.
     pathlib.Path("/proc/self/clear_refs").write_text("5")
