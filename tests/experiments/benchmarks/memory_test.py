@@ -3,7 +3,9 @@ import json
 import pytest
 
 
+# The growth itself is what the score's own test asks XLA for.
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_measures_what_it_says(run, tmp_path):
     path = tmp_path / "results.json"
     result = run(
