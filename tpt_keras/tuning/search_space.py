@@ -6,11 +6,11 @@ import math
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+from tpt_keras.training.training_config import OPTIMIZERS
 from tpt_keras.training.training_config import SCHEDULES
 
-# In an order that is always the same, for a search to go on. AdamW is adam
-# where the training has a weight decay.
-OPTIMIZERS = ("adam", "muon", "lion")
+# AdamW is adam where the training has a weight decay.
+_OPTIMIZERS = tuple(name for name in OPTIMIZERS if name != "adamw")
 
 # Lion wants rates about so much lower than Adam's (Chen et al. 2023).
 LION_FACTOR = 0.1
@@ -83,7 +83,7 @@ class SearchSpace:
 
         self._set_types()
         check_names("variant", self.variants, PRESETS)
-        check_names("optimizer", self.optimizers, OPTIMIZERS)
+        check_names("optimizer", self.optimizers, _OPTIMIZERS)
         check_names("schedule", self.schedules, SCHEDULES)
         for name in ("num_layers", "num_heads", "filter_ratios"):
             if not all(0 < value < math.inf for value in getattr(self, name)):
@@ -183,7 +183,8 @@ class SearchSpace:
         optimizer = _choice(hp, "optimizer", self.optimizers)
         low, high = self.learning_rates
         rates = {}
-        for name in filter(self.optimizers.__contains__, OPTIMIZERS):
+        # In an order that is always the same, for a search to go on.
+        for name in filter(self.optimizers.__contains__, _OPTIMIZERS):
             factor = LION_FACTOR if name == "lion" else 1.0
             with hp.conditional_scope("optimizer", [name]):
                 rates[name] = hp.Float(
