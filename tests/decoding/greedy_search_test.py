@@ -20,12 +20,12 @@ def decode(successors, starts, max_length):
     logits = ops.one_hot(ops.array(successors), len(successors))
 
     def step(token_ids, cache, index):
-        last_ids = ops.where(ops.equal(index, 0), cache, token_ids)
-        return ops.take(logits, last_ids, axis=0), cache
+        last_ids = ops.where(ops.equal(index, 0), cache["starts"], token_ids)
+        return ops.take(logits, last_ids, axis=0), {}
 
     token_ids, log_probs = greedy_search(
         step,
-        ops.array(starts, dtype="int32"),
+        {"starts": ops.array(starts, dtype="int32")},
         batch_size=len(starts),
         max_length=max_length,
         start_id=START,
@@ -138,11 +138,11 @@ def test_stops_when_every_row_has_ended(
     def step(token_ids, cache, index):
         seen.append((int(index), int(token_ids[0])))
         last_ids = starts if int(index) == 0 else token_ids
-        return ops.take(logits, ops.array(last_ids), axis=0), cache
+        return ops.take(logits, ops.array(last_ids), axis=0), {}
 
     decoded, _ = greedy_search(
         step,
-        (),
+        {},
         batch_size=len(starts),
         max_length=max_length,
         start_id=START,

@@ -89,7 +89,7 @@ class ToyLanguage:
             cache["row"] * NUM_CODES + codes,
             axis=0,
         )
-        return logits, {**cache, "tokens": tokens}
+        return logits, {"tokens": tokens}
 
     def arguments(self):
         """The arguments that both searches have, but for the cache."""

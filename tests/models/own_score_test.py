@@ -82,6 +82,9 @@ class LinearScore(AttentionScore):
             ops.zeros(shape, dtype=self.compute_dtype),
         )
 
+    def grow_cache(self, cache, max_length):
+        return cache  # sums, whatever the length
+
     def update_cache(self, cache, key_heads, value_heads, index):
         return tuple(
             past + part

@@ -85,15 +85,14 @@ def uncached_beam_search(model, encoder_token_ids, max_length, **kwargs):
 
     def step(token_ids, cache, index):
         is_here = ops.equal(ops.arange(max_length), index)
-        inputs = {
-            **cache,
+        changed = {
             "decoder_token_ids": ops.where(
                 is_here,
                 ops.expand_dims(token_ids, -1),
                 cache["decoder_token_ids"],
             ),
         }
-        return ops.take(model(inputs), index, axis=1), inputs
+        return ops.take(model({**cache, **changed}), index, axis=1), changed
 
     tokenizer = model.tokenizer
     questions = np.repeat(encoder_token_ids, kwargs["beam_width"], axis=0)

@@ -20,6 +20,7 @@ def beam_search(
     pad_id,
     beam_width,
     length_penalty=0.0,
+    while_loop=None,
 ):
     """Decodes the likeliest sequences that a beam of some width finds.
 
@@ -30,10 +31,11 @@ def beam_search(
     Args:
         step: Function of the last tokens `(batch * beam_width,)`, the cache
             and the position (a scalar) that returns the logits `(batch *
-            beam_width, vocabulary_size)` of the next token and the updated
-            cache. The beams of a row are neighbours.
-        cache: Tensors `(batch * beam_width, ...)`, nested in any way, that
-            `step` takes and returns.
+            beam_width, vocabulary_size)` of the next token, and a dict of
+            those entries of the cache that it changed. The beams of a row are
+            neighbours.
+        cache: Dict of tensors `(batch * beam_width, ...)`, nested in any way;
+            what no step changes is the same for all beams of a row.
         batch_size: Number of rows, an integer or a scalar tensor.
         max_length: Most tokens to decode, an integer.
         start_id: Token that every row starts with.
@@ -43,6 +45,7 @@ def beam_search(
         length_penalty: How much longer sequences are preferred: sequences are
             ranked by their log-probability over `penalty_divisor`. Defaults
             to `0.0`, by log-probability alone.
+        while_loop: See `greedy_search`; a row of the state is a beam here.
 
     Returns:
         Dict, the best sequence of a row first: `token_ids`, int32 `(batch,
@@ -61,45 +64,57 @@ def beam_search(
     num_beams = batch_size * beam_width
     positions = ops.arange(max_length)
 
-    def is_going_on(index, is_ended, last_ids, lengths, log_probs, ids, cache):
-        return ops.logical_not(ops.all(is_ended))
+    def is_going_on(state):
+        return ops.logical_not(ops.all(state["is_ended"]))
 
-    def decode_one(index, is_ended, last_ids, lengths, log_probs, ids, cache):
-        logits, cache = step(last_ids, cache, index)
-        log_probs = _extend(log_probs, logits, is_ended, pad_id)
-        lengths = lengths + ops.cast(ops.logical_not(is_ended), "int32")
+    def decode_one(state):
+        index, is_ended = state["index"], state["is_ended"]
+        logits, changed = step(state["last_ids"], state["cache"], index)
+        log_probs = _extend(state["log_probs"], logits, is_ended, pad_id)
+        lengths = state["lengths"] + ops.cast(
+            ops.logical_not(is_ended), "int32"
+        )
         beams, next_ids, log_probs = _best_candidates(
-            log_probs, lengths, batch_size, beam_width, length_penalty
+            log_probs, lengths, beam_width, length_penalty
         )
-        is_ended, lengths, ids, cache = tree.map_structure(
+        is_ended, lengths, token_ids, changed = tree.map_structure(
             lambda values: ops.take(values, beams, axis=0),
-            (is_ended, lengths, ids, cache),
+            (is_ended, lengths, state["token_ids"], changed),
         )
-        ids = ops.where(
-            ops.equal(positions, index), ops.expand_dims(next_ids, -1), ids
-        )
-        is_ended = ops.logical_or(is_ended, ops.equal(next_ids, end_id))
-        return index + 1, is_ended, next_ids, lengths, log_probs, ids, cache
+        state = {
+            "index": index + 1,
+            "is_ended": ops.logical_or(is_ended, ops.equal(next_ids, end_id)),
+            "last_ids": next_ids,
+            "lengths": lengths,
+            "log_probs": log_probs,
+            "token_ids": ops.where(
+                ops.equal(positions, index),
+                ops.expand_dims(next_ids, -1),
+                token_ids,
+            ),
+            "cache": {**state["cache"], **changed},
+        }
+        return (state,)
 
     # The beams of a row start alike: but for the first, they are not there.
     is_first = ops.equal(ops.arange(num_beams) % beam_width, 0)
-    _, _, _, lengths, log_probs, token_ids, _ = ops.while_loop(
-        is_going_on,
-        decode_one,
-        (
-            ops.convert_to_tensor(0, dtype="int32"),
-            ops.zeros((num_beams,), dtype="bool"),
-            ops.full((num_beams,), start_id, dtype="int32"),
-            ops.zeros((num_beams,), dtype="int32"),
-            # Not a `where` of Python numbers: that has Keras's default dtype.
-            IMPOSSIBLE * ops.cast(ops.logical_not(is_first), "float32"),
-            ops.full((num_beams, max_length), pad_id, dtype="int32"),
-            cache,
-        ),
-        maximum_iterations=max_length,
+    state = {
+        "index": ops.convert_to_tensor(0, dtype="int32"),
+        "is_ended": ops.zeros((num_beams,), dtype="bool"),
+        "last_ids": ops.full((num_beams,), start_id, dtype="int32"),
+        "lengths": ops.zeros((num_beams,), dtype="int32"),
+        # Not a `where` of Python numbers: that has Keras's default dtype.
+        "log_probs": IMPOSSIBLE
+        * ops.cast(ops.logical_not(is_first), "float32"),
+        "token_ids": ops.full((num_beams, max_length), pad_id, dtype="int32"),
+        "cache": cache,
+    }
+    (state,) = (while_loop or ops.while_loop)(
+        is_going_on, decode_one, (state,), maximum_iterations=max_length
     )
+    log_probs, token_ids = state["log_probs"], state["token_ids"]
     by_row = (batch_size, beam_width)
-    scores = log_probs / penalty_divisor(lengths, length_penalty)
+    scores = log_probs / penalty_divisor(state["lengths"], length_penalty)
     return {
         "token_ids": ops.reshape(token_ids, (*by_row, max_length)),
         "log_probs": ops.reshape(log_probs, by_row),
@@ -146,15 +161,12 @@ def _extend(log_probs, logits, is_ended, pad_id):
     )
 
 
-def _best_candidates(
-    log_probs, lengths, batch_size, beam_width, length_penalty
-):
+def _best_candidates(log_probs, lengths, beam_width, length_penalty):
     """The best continuations of every row, the best first.
 
     Args:
         log_probs: Tensor `(batch * beam_width, vocabulary_size)`.
         lengths: Lengths of the candidates `(batch * beam_width,)`.
-        batch_size: Number of rows.
         beam_width: Number of candidates to take.
         length_penalty: See `beam_search`.
 
@@ -166,10 +178,9 @@ def _best_candidates(
     divisor = penalty_divisor(lengths, length_penalty)
     scores = log_probs / ops.expand_dims(divisor, -1)
     _, chosen = ops.top_k(
-        ops.reshape(scores, (batch_size, beam_width * vocabulary_size)),
-        beam_width,
+        ops.reshape(scores, (-1, beam_width * vocabulary_size)), beam_width
     )
-    rows = ops.arange(batch_size, dtype="int32")
+    rows = ops.arange(ops.shape(chosen)[0], dtype="int32")
     first_beams = ops.expand_dims(rows * beam_width, -1)
     beams = ops.reshape(first_beams + chosen // vocabulary_size, (-1,))
     next_ids = ops.reshape(ops.cast(chosen % vocabulary_size, "int32"), (-1,))

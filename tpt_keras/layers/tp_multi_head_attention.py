@@ -376,6 +376,19 @@ class TPMultiHeadAttention(keras.layers.Layer):
         """
         return self.score.init_cache(batch_size, max_length)
 
+    def grow_cache(self, cache, max_length):
+        """The cache with room for more positions.
+
+        Args:
+            cache: What `init_cache` or the last update gave.
+            max_length: Most positions, no fewer than there were, an integer
+                or a scalar tensor.
+
+        Returns:
+            A tuple of tensors `(batch, ...)`.
+        """
+        return self.score.grow_cache(cache, max_length)
+
     def update_cache(self, cache, value, index):
         """The cache with the keys and values of one more position.
 

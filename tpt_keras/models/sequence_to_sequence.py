@@ -183,6 +183,19 @@ class SequenceToSequence(keras.Model):
         """
         raise NotImplementedError
 
+    def grow_cache(self, cache, max_length):
+        """A cache with room for more tokens, where it has room for some.
+
+        Args:
+            cache: What `init_cache`, `decode_step` or this returned.
+            max_length: Most tokens to decode, no fewer than it was made for,
+                an integer or a scalar tensor.
+
+        Returns:
+            Dict for `decode_step`.
+        """
+        return cache
+
     def decode_step(self, token_ids, cache, cache_update_index):
         """One step of decoding: the logits of the next token.
 
@@ -237,35 +250,63 @@ class SequenceToSequence(keras.Model):
             UsageError: If `max_length` or `beam_width` is no positive integer,
                 or `length_penalty` no finite number.
         """
-        check_positive_integer("beam_width", beam_width)
         if max_length is None:
             max_length = self.config.max_answer_length
-        cache = self.init_cache(encoder_token_ids, max_length)
-        # Every beam of a row reads the same question.
-        cache = keras.tree.map_structure(
-            lambda values: (
-                ops.repeat(values, beam_width, axis=0)
-                if beam_width > 1
-                else values
-            ),
-            cache,
+        return self.search_from(
+            self.init_cache(encoder_token_ids, max_length),
+            ops.shape(encoder_token_ids)[0],
+            max_length,
+            beam_width,
+            length_penalty,
         )
 
-        def step(token_ids, changing, index):
-            # Only what changes is carried from step to step.
-            logits, new_cache = self.decode_step(
-                token_ids, {**cache, **changing}, index
+    def search_from(
+        self,
+        cache,
+        batch_size,
+        max_length,
+        beam_width=1,
+        length_penalty=0.0,
+        while_loop=None,
+    ):
+        """As `search`, of questions that have been encoded.
+
+        Args:
+            cache: What `init_cache` returned.
+            batch_size: Number of questions, an integer or a scalar tensor.
+            max_length: See `search`.
+            beam_width: See `search`.
+            length_penalty: See `search`.
+            while_loop: What runs the steps, see `greedy_search`. It may let
+                go of rows that have ended, and may begin with less room than
+                `max_length` where it makes more with `grow_cache` in time.
+
+        Returns:
+            What `search` returns.
+
+        Raises:
+            UsageError: See `search`.
+        """
+        check_positive_integer("beam_width", beam_width)
+        # Every beam of a row reads the same question.
+        if beam_width > 1:
+            cache = keras.tree.map_structure(
+                lambda values: ops.repeat(values, beam_width, axis=0), cache
             )
-            return logits, {name: new_cache[name] for name in changing}
+
+        def step(token_ids, cache, index):
+            logits, cache = self.decode_step(token_ids, cache, index)
+            return logits, {name: cache[name] for name in self.changing_caches}
 
         common = {
             "step": step,
-            "cache": {name: cache[name] for name in self.changing_caches},
-            "batch_size": ops.shape(encoder_token_ids)[0],
+            "cache": cache,
+            "batch_size": batch_size,
             "max_length": max_length,
             "start_id": self.tokenizer.start_id,
             "end_id": self.tokenizer.end_id,
             "pad_id": self.tokenizer.pad_id,
+            "while_loop": while_loop,
         }
         if beam_width > 1:
             return beam_search(

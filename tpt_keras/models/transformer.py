@@ -164,6 +164,15 @@ class Transformer(SequenceToSequence):
             ),
         }
 
+    def grow_cache(self, cache, max_length):
+        self_attention = tuple(
+            cell.self_attention.grow_cache(self_cache, max_length)
+            for cell, self_cache in zip(
+                self.decoder_cells, cache["self_attention"]
+            )
+        )
+        return {**cache, "self_attention": self_attention}
+
     def decode_step(self, token_ids, cache, cache_update_index):
         """One step of decoding: the logits of the next token.
 

@@ -117,6 +117,19 @@ class AttentionScore(keras.layers.Layer):
         """
         raise NotImplementedError
 
+    def grow_cache(self, cache, max_length):
+        """A cache of positions with room for more of them.
+
+        Args:
+            cache: What `init_cache` or the last update gave.
+            max_length: Most positions, no fewer than there were, an integer
+                or a scalar tensor.
+
+        Returns:
+            A tuple of tensors `(batch, ...)`.
+        """
+        raise NotImplementedError
+
     def update_cache(self, cache, key_heads, value_heads, index):
         """The cache with one more position.
 

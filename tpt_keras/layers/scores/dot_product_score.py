@@ -49,6 +49,9 @@ class DotProductScore(AttentionScore):
             for size in (self.key_dim, self.value_dim)
         )
 
+    def grow_cache(self, cache, max_length):
+        return tuple(with_room(past, max_length) for past in cache)
+
     def update_cache(self, cache, key_heads, value_heads, index):
         return tuple(
             write_position(past, heads, index)
@@ -153,3 +156,9 @@ def write_position(cache, heads, index):
     return ops.scatter_update(
         cache, places, ops.reshape(heads, (-1, heads.shape[-1]))
     )
+
+
+def with_room(cache, max_length):
+    """A cache `(batch, num_heads, length, dim)` of another length."""
+    room = max_length - ops.shape(cache)[2]
+    return ops.pad(cache, ((0, 0), (0, 0), (0, room), (0, 0)))

@@ -2,6 +2,7 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.scores.attention_score import AttentionScore
+from tpt_keras.layers.scores.dot_product_score import with_room
 from tpt_keras.layers.scores.dot_product_score import write_position
 
 
@@ -150,6 +151,11 @@ class MultiLinearScore(AttentionScore):
             )
             for shape in (*shapes, (self.key_dim, filler_dim))
         )
+
+    def grow_cache(self, cache, max_length):
+        keys, values, contracted = cache
+        keys, values = (with_room(past, max_length) for past in (keys, values))
+        return keys, values, contracted
 
     def update_cache(self, cache, key_heads, value_heads, index):
         keys, values, contracted = cache

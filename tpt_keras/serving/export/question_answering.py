@@ -1,7 +1,8 @@
-import functools
-
 import tensorflow as tf
 
+from tpt_keras.serving.export.frozen import frozen
+from tpt_keras.serving.export.leaving_rows import LeavingRows
+from tpt_keras.serving.export.length_groups import encode_in_groups
 from tpt_keras.tokenizers.graph_tokenizer import OK
 from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
 
@@ -28,17 +29,45 @@ class QuestionAnswering(tf.Module):
         super().__init__(name="question_answering")
         if max_answer_length is None:
             max_answer_length = model.config.max_answer_length
-        self._search = functools.partial(
-            model.search,
+        self._model = model
+        self._options = {
             # A token is a character; an answer of that length needs no end.
-            max_length=max_answer_length,
-            beam_width=beam_width,
-            length_penalty=length_penalty,
-        )
+            "max_length": max_answer_length,
+            "beam_width": beam_width,
+            "length_penalty": length_penalty,
+        }
         self.tokenizer = GraphTokenizer(
             model.tokenizer, model.config.vocabulary_size
         )
         self._max_length = model.config.max_question_length
+        self._frozen_search = frozen(
+            self._search, [tf.TensorSpec((None, None), tf.int32)]
+        )
+
+    def _search(self, token_ids):
+        """The best answers, found without computing what nobody reads."""
+        lengths = tf.math.count_nonzero(
+            self._model.padding_mask(token_ids), axis=-1, dtype=tf.int32
+        )
+        order = tf.argsort(lengths, stable=True)
+        cache = encode_in_groups(
+            # Room for one token: the loop makes more.
+            lambda token_ids: self._model.init_cache(token_ids, max_length=1),
+            tf.gather(token_ids, order),
+            tf.gather(lengths, order),
+        )
+        found = self._model.search_from(
+            cache,
+            tf.size(order),
+            **self._options,
+            while_loop=LeavingRows(
+                self._model.grow_cache, self._options["beam_width"]
+            ),
+        )
+        places = tf.math.invert_permutation(order)
+        return {
+            name: tf.gather(values, places) for name, values in found.items()
+        }
 
     def answer(self, questions):
         """Answers questions.
@@ -76,7 +105,7 @@ class QuestionAnswering(tf.Module):
         token_ids, status = self.tokenizer.encode_questions(
             questions, self._max_length
         )
-        found = self._search(token_ids)
+        found = self._frozen_search(token_ids)
         answers = self.tokenizer.decode(found["token_ids"])
         is_ok = tf.equal(status, OK)[:, tf.newaxis]
         return {
