@@ -152,6 +152,4 @@ def _write(model, answering, path):
     module = tf.Module()
     module.weights = [weight.value for weight in model.variables]
     module.token_of_character = answering.tokenizer.token_of_character
-    # Gradients, which a frozen function has not, are for training.
-    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-    tf.saved_model.save(module, str(path), signatures, options)
+    tf.saved_model.save(module, str(path), signatures)

@@ -1,6 +1,6 @@
 import tensorflow as tf
 
-from tpt_keras.serving.export.frozen import frozen
+from tpt_keras.serving.export.frozen_weights import FrozenWeights
 from tpt_keras.serving.export.leaving_rows import LeavingRows
 from tpt_keras.serving.export.length_groups import encode_in_groups
 from tpt_keras.tokenizers.graph_tokenizer import OK
@@ -40,9 +40,7 @@ class QuestionAnswering(tf.Module):
             model.tokenizer, model.config.vocabulary_size
         )
         self._max_length = model.config.max_question_length
-        self._frozen_search = frozen(
-            self._search, [tf.TensorSpec((None, None), tf.int32)]
-        )
+        self._weights = FrozenWeights(model)
 
     def _search(self, token_ids):
         """The best answers, found without computing what nobody reads."""
@@ -105,7 +103,8 @@ class QuestionAnswering(tf.Module):
         token_ids, status = self.tokenizer.encode_questions(
             questions, self._max_length
         )
-        found = self._frozen_search(token_ids)
+        with self._weights:
+            found = self._search(token_ids)
         answers = self.tokenizer.decode(found["token_ids"])
         is_ok = tf.equal(status, OK)[:, tf.newaxis]
         return {
