@@ -1,6 +1,7 @@
 import dataclasses
 
 import keras
+import numpy as np
 from keras import ops
 
 from tpt_keras.decoding.beam_search import beam_search
@@ -14,6 +15,9 @@ from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.trained_presets import TRAINED_PRESETS
 from tpt_keras.models.trained_presets import trained_preset
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+
+# Lengths of questions are multiples of it where every length is compiled for.
+_LENGTH_STEP = 16
 
 
 class SequenceToSequence(keras.Model):
@@ -343,15 +347,28 @@ class SequenceToSequence(keras.Model):
         if isinstance(questions, str):
             raise TypeError("`questions` must be a list of strings.")
         check_positive_integer("batch_size", batch_size)
-        answers = []
-        for start in range(0, len(questions), batch_size):
-            token_ids = self.tokenizer.encode_questions(
-                questions[start : start + batch_size],
+        questions = list(questions)
+        # Questions of like length together, or most of a batch is padding.
+        order = sorted(
+            range(len(questions)), key=lambda i: len(str(questions[i]))
+        )
+        batches = [
+            order[start : start + batch_size]
+            for start in range(0, len(questions), batch_size)
+        ]
+        # All of them before any is answered: one of them may be refused.
+        encoded = [
+            self.tokenizer.encode_questions(
+                [questions[place] for place in places],
                 max_length=self.config.max_question_length,
             )
-            answers += map(
-                self.tokenizer.decode, self._generate_compiled(token_ids)
-            )
+            for places in batches
+        ]
+        answers = [""] * len(questions)
+        for places, token_ids in zip(batches, encoded):
+            rows = self._generate_compiled(token_ids)
+            for place, row in zip(places, rows):
+                answers[place] = self.tokenizer.decode(row)
         return answers
 
     def _generate_compiled(self, token_ids):
@@ -363,6 +380,14 @@ class SequenceToSequence(keras.Model):
             # Kept as a bound method: Keras would track the generator itself,
             # which holds this model, as one of this model's layers.
             self._predict_generator = _Generator(self).predict_on_batch
+        if keras.backend.backend() == "jax":
+            # XLA compiles for every length: there are to be few.
+            room = -token_ids.shape[1] % _LENGTH_STEP
+            token_ids = np.pad(
+                token_ids,
+                ((0, 0), (0, room)),
+                constant_values=self.tokenizer.pad_id,
+            )
         return self._predict_generator(token_ids)
 
     def export(

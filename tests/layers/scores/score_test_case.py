@@ -13,9 +13,12 @@ class ScoreTestCase(LayerTestCase):
         """Position after position, and all at once under a causal mask."""
         expected, _ = score(queries, keys, values, use_causal_mask=True)
         batch_size, length, num_heads, _ = queries.shape
-        cache = score.init_cache(batch_size, max_length)
-        for index in range(length):
+        # Room for two positions at first, and more when they are there.
+        rooms = [2 if index < 2 else max_length for index in range(length)]
+        cache = score.init_cache(batch_size, rooms[0])
+        for index, room in enumerate(rooms):
             step = slice(index, index + 1)
+            cache = score.grow_cache(cache, room)
             cache = score.update_cache(
                 cache, keys[:, step], values[:, step], ops.array(index)
             )
@@ -24,7 +27,7 @@ class ScoreTestCase(LayerTestCase):
             )
             if score.has_weights:
                 self.assertEqual(
-                    weights.shape, (batch_size, num_heads, 1, max_length)
+                    weights.shape, (batch_size, num_heads, 1, room)
                 )
             self.assert_all_close(
                 filler, expected[:, step], tolerance, tolerance

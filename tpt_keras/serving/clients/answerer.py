@@ -35,10 +35,14 @@ class Answerer(abc.ABC):
             else question
             for question in questions
         ]
-        answers = []
+        # Questions of like length together, or most of a batch is padding.
+        order = sorted(range(len(questions)), key=lambda i: len(questions[i]))
+        answers = [None] * len(questions)
         for start in range(0, len(questions), self.max_batch_size):
-            batch = questions[start : start + self.max_batch_size]
-            answers += self._answer_batch(batch)
+            places = order[start : start + self.max_batch_size]
+            batch = [questions[place] for place in places]
+            for place, answer in zip(places, self._answer_batch(batch)):
+                answers[place] = answer
         return answers
 
     @abc.abstractmethod

@@ -36,8 +36,10 @@ class LeavingRows:
             a cache.
         """
         (state,) = loop_vars
-        # Of a tensor, so that the caches' static length is unknown at once.
-        room = tf.minimum(tf.size(state["is_ended"]) * 0 + FIRST_ROOM, maximum_iterations)
+        # A tensor, or the caches would be known to stay as long as that.
+        room = tf.compat.v1.placeholder_with_default(
+            min(FIRST_ROOM, maximum_iterations), ()
+        )
         state["cache"] = self._grow_cache(state["cache"], room)
 
         def has_steps(state, room, rows, results):
@@ -45,7 +47,11 @@ class LeavingRows:
 
         def take_steps(state, room, rows, results):
             (state,) = tf.while_loop(
-                lambda state: is_going_on(state) & (state["index"] < room) & self._most_go_on(state),
+                lambda state: (
+                    is_going_on(state)
+                    & (state["index"] < room)
+                    & self._most_go_on(state)
+                ),
                 advance,
                 (state,),
             )
@@ -57,7 +63,10 @@ class LeavingRows:
             }
             kept = self._rows_that_go_on(state)
             state, rows = tf.nest.map_structure(
-                lambda values: tf.gather(values, kept) if values.shape.rank else values, (state, rows)
+                lambda values: (
+                    tf.gather(values, kept) if values.shape.rank else values
+                ),
+                (state, rows),
             )
             room = tf.where(
                 state["index"] < room,

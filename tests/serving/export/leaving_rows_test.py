@@ -1,0 +1,91 @@
+"""Rows that leave a search, beside one that they stay in."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.decoding.toy_language import ToyLanguage
+from tpt_keras.decoding import beam_search
+from tpt_keras.decoding import greedy_search
+from tpt_keras.serving.export.leaving_rows import FIRST_ROOM
+from tpt_keras.serving.export.leaving_rows import LeavingRows
+
+
+class Counted:
+    """A language that counts rows, and what its cache has room for.
+
+    The tokens in its cache are `(rows, room)`, as keys and values would be.
+    """
+
+    def __init__(self, **kwargs):
+        self.language = ToyLanguage(max_length=20, **kwargs)
+        self.num_rows = []
+        self.rooms = []
+
+    def cache(self, beam_width, room):
+        cache = self.language.cache(beam_width)
+        return {**cache, "tokens": cache["tokens"][:, :room]}
+
+    def grow_cache(self, cache, max_length):
+        room = max_length - tf.shape(cache["tokens"])[1]
+        tokens = tf.pad(
+            cache["tokens"], [(0, 0), (0, room)], constant_values=-1
+        )
+        return {**cache, "tokens": tokens}
+
+    def step(self, token_ids, cache, index):
+        self.num_rows.append(len(token_ids))
+        room = cache["tokens"].shape[1]
+        self.rooms.append(room)
+        cache = self.grow_cache(cache, self.language.max_length)
+        logits, changed = self.language.step(token_ids, cache, index)
+        return logits, {"tokens": changed["tokens"][:, :room]}
+
+    def search(self, beam_width, while_loop=None, room=20):
+        arguments = {
+            **self.language.arguments(),
+            "step": self.step,
+            "cache": self.cache(beam_width, room),
+            "while_loop": while_loop,
+        }
+        if beam_width == 1:
+            return dict(
+                zip(("token_ids", "log_probs"), greedy_search(**arguments))
+            )
+        return beam_search(
+            **arguments, beam_width=beam_width, length_penalty=0.6
+        )
+
+
+@pytest.mark.parametrize("beam_width", [1, 3])
+@pytest.mark.parametrize(
+    ("num_rows", "end_bias"), [(9, 1.0), (9, 3.0), (9, -20.0), (1, 1.0)]
+)
+def test_finds_the_same_with_fewer_rows(num_rows, end_bias, beam_width):
+    language = Counted(num_rows=num_rows, end_bias=end_bias)
+    expected = language.search(beam_width)
+    num_steps, counted = len(language.num_rows), sum(language.num_rows)
+    language.num_rows.clear()
+    language.rooms.clear()
+    loop = LeavingRows(language.grow_cache, beam_width)
+    found = language.search(beam_width, loop, room=1)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-6)
+    assert len(language.num_rows) == num_steps
+    # None leaves too late, and none that goes on.
+    ended = num_rows > 1 and end_bias > 0.0
+    assert (sum(language.num_rows) < counted) == ended
+    assert language.num_rows == sorted(language.num_rows, reverse=True)
+    assert set(language.rooms) <= {FIRST_ROOM, 2 * FIRST_ROOM, 20}
+    assert all(
+        index < room <= max(FIRST_ROOM, 2 * index)
+        for index, room in enumerate(language.rooms)
+    )
+
+
+def test_no_rows():
+    language = Counted(num_rows=0)
+    loop = LeavingRows(language.grow_cache)
+    found = language.search(1, loop, room=1)
+    assert found["token_ids"].shape == (0, 20)
+    assert language.num_rows == []
