@@ -106,11 +106,11 @@ def choose_problems():
     check_names("--dataset", [dataset], DATASETS)
     splits = list(dict.fromkeys(FLAGS.splits))
     check_names("--splits name", splits, {TRAIN, *DATASETS[dataset]})
-    modules = of_trainings("modules", select_modules(FLAGS.modules) or None)
+    modules = of_trainings("modules", list(select_modules(FLAGS.modules)))
     return {
         "dataset": dataset,
         "data_dir": of_trainings("data_dir", FLAGS.data_dir),
-        "modules": sorted(modules),
+        "modules": modules,
         "splits": splits,
         "examples": FLAGS.examples,
     }
@@ -118,16 +118,18 @@ def choose_problems():
 
 def of_trainings(name, given, default=None):
     """What a flag says, or otherwise the models' trainings all together."""
-    if given is not None:
+    if given:
         return given
     found = []
     for model_dir in FLAGS.model_dirs:
         value = read_training(model_dir).get(name, default)
-        if value is None:
+        if not value:
             raise UsageError(
                 f"The model {model_dir!r} does not tell the {name} of its "
                 f"training: name --{name}."
             )
+        if isinstance(value, list):
+            value = sorted(value)
         if value not in found:
             found.append(value)
     if len(found) > 1:

@@ -30,6 +30,19 @@ def test_a_line_of_json_each(tmp_path):
     assert second["answer"] is None
 
 
+def test_a_larger_sample_stays(tmp_path):
+    folder = PredictionFolder(tmp_path, {"fingerprint": "1"})
+    other = Prediction("What is 1 + 2?", "3", "4", -2.0)
+    for predictions, kept in (
+        (PREDICTIONS, PREDICTIONS),
+        (PREDICTIONS[1:], PREDICTIONS),
+        ([*PREDICTIONS, other], [*PREDICTIONS, other]),
+        ([Prediction("other data", "1", "1", 0.0)], None),
+    ):
+        folder.write("train", "a__b", predictions)
+        assert folder.read("train", "a__b") == (kept or predictions)
+
+
 def test_another_models(tmp_path):
     PredictionFolder(tmp_path, {"fingerprint": "1"}).write(
         "train", "a__b", PREDICTIONS

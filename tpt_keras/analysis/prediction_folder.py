@@ -50,11 +50,15 @@ class PredictionFolder:
     def write(self, split, module, predictions):
         """Keeps the predictions of a module's problems, in place of others.
 
+        Where they are all there, among more of a larger sample, these stay.
+
         Args:
             split: Name of the split.
             module: Name of the module.
             predictions: List of `Prediction`s.
         """
+        if set(predictions) <= set(self.read(split, module)):
+            return
         if not self._is_of_this_model():
             shutil.rmtree(self._path, ignore_errors=True)
             self._path.mkdir(parents=True)
