@@ -197,7 +197,7 @@ def answer(model, samples, path):
 
         def tell():
             progress.set_description(
-                f"{model['name']}, {num_done} of {len(samples)} modules"
+                f"{model['name']}, {num_done} of {len(samples)} modules' splits"
             )
 
         def keep(key, predictions):
