@@ -68,6 +68,7 @@ setuptools.setup(
         "numpy>=2.0",
         "requests>=2.32",
         "scikit-learn>=1.5",
+        "scipy>=1.13",
         "sympy>=1.12",
         "tensorboard>=2.18",
         "tensorflow>=2.18",
@@ -77,7 +78,7 @@ setuptools.setup(
     ],
     extras_require={
         "test": TEST,
-        # Draws the page of attention.
+        # Draws the pages of attention and of accuracy.
         "analysis": ["plotly>=6.0"],
         "beam": ["apache-beam"],
         "benchmarks": ["keras-hub"],

@@ -17,7 +17,14 @@ from tpt_keras.models import TransformerConfig
 PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 MODULES = sorted(
     ".".join(("tpt_keras", *path.relative_to(PACKAGE).with_suffix("").parts))
-    for folder in ("layers", "models", "decoding", "tokenizers")
+    for folder in (
+        "analysis",
+        "layers",
+        "models",
+        "decoding",
+        "tokenizers",
+        "visualization",
+    )
     for path in (PACKAGE / folder).rglob("*.py")
     if ">>>" in path.read_text()
 )

@@ -123,6 +123,8 @@ def test_the_analysis_asks_by_public_names():
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.endswith("__")
+        # What is an object's own.
+        and not (isinstance(node.value, ast.Name) and node.value.id == "self")
     ]
     assert not private
 

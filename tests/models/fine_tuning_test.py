@@ -167,14 +167,14 @@ def test_answers_follow_the_layers(model):
         return [answer[:3] for answer in model.solve(QUESTIONS)] == ["777"] * 2
 
     assert not answers_sevens()
-    generator = model._predict_generator
+    generator = model._search_compiled
     # Where the weights alone are others, nothing is compiled anew.
     bias = model.decoder_cells[0].output_layer_norm.beta
     bias.assign(seven)
     assert answers_sevens()
     bias.assign(0.0 * seven)
     assert not answers_sevens()
-    assert model._predict_generator is generator
+    assert model._search_compiled is generator
     # Adapters that map whatever the feed-forward holds to sevens.
     layer = model.decoder_cells[0].feed_forward.output_dense
     layer.enable_lora(1, a_initializer="ones")

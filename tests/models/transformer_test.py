@@ -655,10 +655,10 @@ class SolveTest(LayerTestCase):
         model = make_model()
         with mock.patch.object(
             Transformer,
-            "generate",
+            "search",
             autospec=True,
-            side_effect=Transformer.generate,
-        ) as generate:
+            side_effect=Transformer.search,
+        ) as search:
             for questions, expected_shapes in (
                 # As asked first, then of any size, then of any length, too.
                 (["1"], [(1, 3)]),
@@ -668,12 +668,11 @@ class SolveTest(LayerTestCase):
                 (["33+21+0+1"], []),
                 (["3+3", "2+0", "1"], []),
             ):
-                generate.reset_mock()
+                search.reset_mock()
                 answers = model.solve(questions)
                 self.assertLen(answers, len(questions))
                 shapes = [
-                    tuple(call.args[1].shape)
-                    for call in generate.call_args_list
+                    tuple(call.args[1].shape) for call in search.call_args_list
                 ]
                 self.assertEqual(shapes, expected_shapes)
 

@@ -4,6 +4,11 @@ import shutil
 
 import pytest
 
+from tests.visualization.accuracy_table_test import REPORT
+from tests.visualization.accuracy_table_test import RESULT
+from tpt_keras.analysis.predictions import Prediction
+from tpt_keras.visualization.accuracy_page import MAX_WRONG
+from tpt_keras.visualization.accuracy_page import write_accuracy_page
 from tpt_keras.visualization.attention_maps import ATTENTIONS
 from tpt_keras.visualization.attention_maps import write_attention_page
 from tpt_keras.visualization.role_squares import write_role_page
@@ -160,4 +165,62 @@ def test_roles(browser, tmp_path):
         square.value_of_css_property("background-color") for square in squares
     ]
     assert colors[0] == colors[2] != colors[1]
+    assert_alone(browser)
+
+
+def test_accuracy(browser, tmp_path):
+    from selenium.webdriver.support.ui import Select
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    modules = ["numbers__gcd", "numbers__lcm"]
+    row = {"accuracy": 0.5, "low": 0.4, "high": 0.7, "right": 5, "examples": 10}
+    split = {**RESULT, "of_modules": dict.fromkeys(modules, row)}
+    model = {
+        **REPORT["models"][0],
+        "splits": {"train": split, "extrapolate": split},
+    }
+    wrong = [
+        Prediction("b", "1", "2", -0.5),
+        Prediction("a</script>", "3", "4", -0.125),
+        Prediction("c", "5", unread="too long"),
+    ]
+    predictions = {
+        "mine": {
+            ("train", modules[0]): [Prediction("d", "1", "1", -0.1), *wrong],
+            ("extrapolate", modules[0]): wrong[:1],
+            ("extrapolate", modules[1]): wrong[:1] * (MAX_WRONG + 1),
+        }
+    }
+    path = tmp_path / "report.html"
+    write_accuracy_page({**REPORT, "models": [model]}, predictions, path)
+    browser.get(path.as_uri())
+
+    def texts(selector):
+        return [
+            each.text
+            for each in browser.find_elements("css selector", selector)
+        ]
+
+    assert texts("#table .published td:first-child") == [
+        "theirs (published: a paper)"
+    ]
+    assert len(texts("#bars .point")) == 2
+    summaries = "#wrong summary"
+    assert texts(summaries) == ["numbers__gcd: 3 of 4 wrong"]
+    find(browser, summaries).click()
+    questions = "#wrong td:first-child"
+    WebDriverWait(browser, 5).until(
+        lambda browser: texts(questions) == ["b", "a</script>", "c"]
+    )
+    assert texts("#wrong td:nth-child(3)") == ["2", "4", "too long"]
+    head = browser.find_elements("css selector", "#wrong th")
+    head[0].click()
+    assert texts(questions) == ["a</script>", "b", "c"]
+    head[3].click()
+    assert texts(questions) == ["a</script>", "b", "c"]
+    assert texts("#wrong td:nth-child(4)") == ["-0.13", "-0.50", ""]
+    Select(find(browser, "#split")).select_by_visible_text("extrapolate")
+    first, second = texts(summaries)
+    assert first == "numbers__gcd: 1 of 1 wrong"
+    assert second.startswith("numbers__lcm: 201 of 201 wrong; the first 200")
     assert_alone(browser)

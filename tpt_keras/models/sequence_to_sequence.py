@@ -366,29 +366,45 @@ class SequenceToSequence(keras.Model):
         ]
         answers = [""] * len(questions)
         for places, token_ids in zip(batches, encoded):
-            rows = self._generate_compiled(token_ids)
+            rows = self.search_on_batch(token_ids)["token_ids"][:, 0]
             for place, row in zip(places, rows):
                 answers[place] = self.tokenizer.decode(row)
         return answers
 
-    def _generate_compiled(self, token_ids):
-        """`generate` as a compiled function of arrays, on every backend."""
+    def search_on_batch(self, encoder_token_ids, max_length=None):
+        """Greedy `search` as a compiled function, on every backend.
+
+        It is compiled once; on JAX once for every number of rows and some
+        lengths, to which questions are padded.
+
+        Args:
+            encoder_token_ids: Integer array `(batch, source_length)`.
+            max_length: See `search`.
+
+        Returns:
+            What `search` returns, as NumPy arrays.
+        """
         # LoRA and quantization exchange variables under what was compiled.
-        variables = tuple(map(id, self.variables))
-        if variables != getattr(self, "_generator_variables", None):
-            self._generator_variables = variables
-            # Kept as a bound method: Keras would track the generator itself,
+        compiled_for = max_length, *map(id, self.variables)
+        if compiled_for != getattr(self, "_searcher_compiled_for", None):
+            self._searcher_compiled_for = compiled_for
+            # Kept as a bound method: Keras would track the searcher itself,
             # which holds this model, as one of this model's layers.
-            self._predict_generator = _Generator(self).predict_on_batch
+            self._search_compiled = _Searcher(self, max_length).predict_on_batch
         if keras.backend.backend() == "jax":
-            # XLA compiles for every length: there are to be few.
-            room = -token_ids.shape[1] % _LENGTH_STEP
-            token_ids = np.pad(
-                token_ids,
-                ((0, 0), (0, room)),
-                constant_values=self.tokenizer.pad_id,
-            )
-        return self._predict_generator(token_ids)
+            encoder_token_ids = self._padded_to_step(encoder_token_ids)
+        return self._search_compiled(encoder_token_ids)
+
+    def _padded_to_step(self, token_ids):
+        """Questions of one of few lengths, for XLA compiles for every one."""
+        length = token_ids.shape[1]
+        longest = max(length, self.config.max_question_length + 2)
+        room = min(-length % _LENGTH_STEP, longest - length)
+        return np.pad(
+            token_ids,
+            ((0, 0), (0, room)),
+            constant_values=self.tokenizer.pad_id,
+        )
 
     def export(
         self,
@@ -444,14 +460,15 @@ class SequenceToSequence(keras.Model):
         return cls(**config)
 
 
-class _Generator(keras.Model):
-    """`SequenceToSequence.generate` as a model, for Keras to compile it."""
+class _Searcher(keras.Model):
+    """`SequenceToSequence.search` as a model, for Keras to compile it."""
 
-    def __init__(self, solver):
-        super().__init__(name="generator", dtype=solver.dtype_policy)
+    def __init__(self, solver, max_length):
+        super().__init__(name="searcher", dtype=solver.dtype_policy)
         self.solver = solver
+        self._max_length = max_length
         # XLA would compile anew for every length of question.
         self.compile(jit_compile=keras.backend.backend() == "jax")
 
     def call(self, encoder_token_ids):
-        return self.solver.generate(encoder_token_ids)
+        return self.solver.search(encoder_token_ids, self._max_length)

@@ -3,7 +3,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from tpt_keras.errors import UsageError
+from tpt_keras.visualization.page import plotly_library
 from tpt_keras.visualization.page import write_page
 
 # What they are called, and in which text their targets and sources are.
@@ -79,13 +79,7 @@ def write_attention_page(problems, shown, path):
     Raises:
         UsageError: If plotly is not installed.
     """
-    try:
-        from plotly.offline import get_plotlyjs
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "The page of attention is drawn with plotly, which is not "
-            "installed. Install it with: pip install 'tpt_keras[analysis]'"
-        ) from error
+    library = plotly_library()
     steps = [index / _STEPS for index in range(_STEPS + 1)]
     data = {
         "problems": problems,
@@ -98,4 +92,4 @@ def write_attention_page(problems, shown, path):
             for step in steps
         ],
     }
-    write_page("attention", data, path, get_plotlyjs())
+    write_page("attention", data, path, library)

@@ -1,6 +1,7 @@
 import json
 import pathlib
 
+from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
 
 _PAGES = pathlib.Path(__file__).parent / "pages"
@@ -21,3 +22,19 @@ def write_page(name, data, path, library=""):
     text = text.replace("__DATA__", values).replace("__LIBRARY__", library)
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def plotly_library():
+    """The JavaScript of plotly, for `write_page`.
+
+    Raises:
+        UsageError: If plotly is not installed.
+    """
+    try:
+        from plotly.offline import get_plotlyjs
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "The page is drawn with plotly, which is not installed. Install "
+            "it with: pip install 'tpt_keras[analysis]'"
+        ) from error
+    return get_plotlyjs()
