@@ -1,5 +1,7 @@
 """Real problems to time things with."""
 
+import random
+
 
 def middling_problems(count):
     """Problems of all modules, of middling and similar lengths.
@@ -10,19 +12,37 @@ def middling_problems(count):
     Returns:
         List of questions and list of answers.
     """
-    from tpt_keras.data_generators.mathematics_modules import MODULES
-    from tpt_keras.data_generators.problem_shards import draw_shard
-
     # Several times as many as are wanted, to take the middle of.
-    per_module = max(6, count // 20)
-    problems = [
-        problem
-        for module in MODULES
-        for problem in draw_shard(
-            module, "train_medium", 0, 0, count=per_module
-        ).problems
-    ]
+    problems = _draw("train_medium", max(6, count // 20))
     problems.sort(key=lambda problem: len(problem[0]))
     middle = (len(problems) - count) // 2
     questions, answers = zip(*problems[middle : middle + count])
     return list(questions), list(answers)
+
+
+def mixed_problems(count):
+    """Problems of all modules, in random order, as they may be asked.
+
+    Args:
+        count: How many.
+
+    Returns:
+        List of questions and list of answers.
+    """
+    problems = _draw("interpolate", max(5, -(-count // 56)))
+    random.Random(0).shuffle(problems)
+    questions, answers = zip(*problems[:count])
+    return list(questions), list(answers)
+
+
+def _draw(split, per_module):
+    from tpt_keras.data_generators.mathematics_modules import MODULES
+    from tpt_keras.data_generators.problem_shards import draw_shard
+
+    return [
+        problem
+        for module in MODULES
+        for problem in draw_shard(
+            module, split, 0, 0, count=per_module
+        ).problems
+    ]

@@ -1,4 +1,4 @@
-"""Times decoding: cached, not cached, exported.
+r"""Times decoding: cached, not cached, exported.
 
     python -m experiments.benchmarks.decoding
 
@@ -13,10 +13,17 @@ On the JAX backend, which has no SavedModel here, with `--noexport`:
 
     KERAS_BACKEND=jax python -m experiments.benchmarks.decoding --noexport
 
-The weights are random: what a model has learned changes when its answers end,
-for all ways of decoding alike.
+The weights are random, so that answers run to the limit: the worst case. With
+a trained model, questions of all modules in random order, whose answers end:
+
+    python -m experiments.benchmarks.decoding \
+        --weights=saved_models/tp_transformer_mathematics --repeats=3
+
+Answers a second of its exports in each precision, and of the model in float32
+decoded as the released code does it, all in turn.
 """
 
+import functools
 import json
 import pathlib
 import tempfile
@@ -30,11 +37,18 @@ from .. import _cli
 from ._compiled import compiled
 from ._compiled import matrix_product
 from ._problems import middling_problems
+from ._problems import mixed_problems
 from ._timing import interleaved_medians
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("preset", "tp_transformer", "Name of the model's preset.")
+flags.DEFINE_string("weights", None, "Folder of a trained model, see above.")
+flags.DEFINE_integer(
+    "questions",
+    256,
+    "Questions to the trained model; an eighth of them one by one.",
+)
 flags.DEFINE_list("batch_sizes", ["1", "64"], "Questions in a batch.")
 flags.DEFINE_list("precisions", ["float32", "bfloat16"], "Dtypes.")
 flags.DEFINE_integer("repeats", 5, "Timed calls of each way.")
@@ -55,14 +69,22 @@ flags.DEFINE_string("output", None, "JSON file for the results.")
 def main():
     import keras
 
-    from tpt_keras.models import Transformer
-
     check_backend(keras.backend.backend())
     if FLAGS.threads:
         import tensorflow as tf
 
         tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
         tf.config.threading.set_inter_op_parallelism_threads(FLAGS.threads)
+    results = time_trained_model() if FLAGS.weights else time_random_weights()
+    if FLAGS.output:
+        pathlib.Path(FLAGS.output).write_text(json.dumps(results, indent=2))
+
+
+def time_random_weights():
+    import keras
+
+    from tpt_keras.models import Transformer
+
     questions, _ = middling_problems(max(map(int, FLAGS.batch_sizes)))
     results = []
     for precision in FLAGS.precisions:
@@ -83,15 +105,96 @@ def main():
                 report(result)
             if version:
                 results.append(time_first_answer(version, questions[0]))
-    if FLAGS.output:
-        pathlib.Path(FLAGS.output).write_text(json.dumps(results, indent=2))
+    return results
+
+
+def time_trained_model():
+    """Answers a second of a trained model's exports, to mixed questions."""
+    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.same_model import same_model
+
+    model = same_model(load_model(FLAGS.weights), "float32")
+    again = all_again_decoder(model)
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        versions = {
+            precision: export_model(model, precision, f"{folder}/{precision}")
+            for precision in FLAGS.precisions
+        }
+        for batch_size in map(int, FLAGS.batch_sizes):
+            count = FLAGS.questions // (8 if batch_size == 1 else 1)
+            questions, targets = mixed_problems(count)
+            batches = [
+                questions[start : start + batch_size]
+                for start in range(0, count, batch_size)
+            ]
+            ways = {
+                "all_again": lambda batches=batches: [
+                    model.tokenizer.decode(row)
+                    for batch in batches
+                    for row in again(model.tokenizer.encode_batch(batch))
+                ]
+            } | {
+                precision: functools.partial(
+                    saved_model_texts, version, batches
+                )
+                for precision, version in versions.items()
+            }
+            results.append(time_ways(ways, targets, batch_size))
+        results += [
+            {"precision": precision, **time_first_answer(version, questions[0])}
+            for precision, version in versions.items()
+        ]
+    return results
+
+
+def time_ways(ways, targets, batch_size):
+    """Answers a second of ways to answer the same questions, and how many."""
+    answers = {name: way() for name, way in ways.items()}
+    medians = interleaved_medians(ways, FLAGS.repeats, warmup=0)
+    result = {"batch_size": batch_size, "questions": len(targets)}
+    print(f"\nbatch {batch_size}, {len(targets)} mixed questions:")
+    for name in ways:
+        rate = len(targets) / medians[name]
+        times = rate * medians["all_again"] / len(targets)
+        same = sum(map(str.__eq__, answers[name], answers["all_again"]))
+        right = sum(map(str.__eq__, answers[name], targets))
+        result[name] = {"rate": rate, "same": same, "right": right}
+        print(
+            f"  {name}: {rate:.1f} answers/s, {times:.1f} times, "
+            f"{same} answers the same, {right} right",
+            flush=True,
+        )
+    return result
+
+
+@functools.cache
+def loaded_signature(version):
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(str(version))
+    # With it, for the signature alone does not keep the variables.
+    return loaded, loaded.signatures["serving_default"]
+
+
+def saved_model_texts(version, batches):
+    import tensorflow as tf
+
+    _, signature = loaded_signature(version)
+    return [
+        answer.decode()
+        for batch in batches
+        for answer in signature(questions=tf.constant(batch))["answers"].numpy()
+    ]
 
 
 def check_backend(backend):
-    if backend != "tensorflow" and (FLAGS.export or FLAGS.threads):
+    if backend != "tensorflow" and (
+        FLAGS.export or FLAGS.threads or FLAGS.weights
+    ):
         raise UsageError(
-            "--export and --threads are for TensorFlow; with "
-            f"KERAS_BACKEND={backend}, say --noexport and leave out --threads."
+            "--export, --threads and --weights are for TensorFlow; with "
+            f"KERAS_BACKEND={backend}, say --noexport and leave out the others."
         )
 
 
@@ -194,16 +297,9 @@ def all_again_decoder(model):
 def saved_model_answers(version, questions):
     import tensorflow as tf
 
-    loaded = tf.saved_model.load(str(version))
-    signature = loaded.signatures["serving_default"]
+    _, signature = loaded_signature(version)
     questions = tf.constant(questions)
-
-    def answer():
-        # `loaded` is kept alive here, with the variables.
-        assert loaded is not None
-        return signature(questions=questions)["answers"].numpy()
-
-    return answer
+    return lambda: signature(questions=questions)["answers"].numpy()
 
 
 def check_same(answers, others):

@@ -46,8 +46,8 @@ def test_batches_by_length_and_answers_in_order(model):
     assert [each.is_right for each in predictions] == [0, 1, 0, 0, 0]
     token_ids = [model.tokenizer.token_ids[each] for each in "abcde"]
     assert [-each.log_prob for each in predictions] == token_ids
-    # The two short ones together, padded to few lengths and all of one size.
-    assert model.shapes == [(2, 16), (2, 32), (2, 42)]
+    # The two short ones together, and all of one size.
+    assert model.shapes == [(2, 5), (2, 22), (2, 40)]
     assert sum(counts) == 5
 
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_read_is_wrong(model):
     ]
     assert [each.answer for each in predictions] == [None, None, None, "7"]
     assert not any(each.is_right for each in predictions)
-    assert model.shapes == [(1, 16)]
+    assert model.shapes == [(1, 3)]
 
 
 def samples(count):
@@ -79,7 +79,7 @@ def test_samples_are_answered_together(model):
     found = predict_samples(
         lambda: model, both, lambda key: [], 8, len_of, kept.__setitem__
     )
-    assert model.shapes == [(7, 16)]
+    assert model.shapes == [(7, 4)]
     assert kept == found
     assert {key: len(of_key) for key, of_key in found.items()} == {
         "a": 2,
@@ -137,4 +137,4 @@ def test_other_problems_are_not_known(model):
         lambda *_: None,
     )
     assert [each.answer for each in found["a"]] == ["a", "x"]
-    assert model.shapes == [(1, 16)]
+    assert model.shapes == [(1, 4)]

@@ -647,6 +647,41 @@ class SolveTest(LayerTestCase):
         for answer in answers:
             self.assertLessEqual(len(answer), 6)
 
+    def test_answers_questions_of_like_length_together(self):
+        model = make_model()
+        with mock.patch.object(
+            model, "search_on_batch", side_effect=model.search_on_batch
+        ) as search:
+            model.solve(["1+1+1", "1", "1+1+1+1", "2"], batch_size=2)
+        shapes = [call.args[0].shape for call in search.call_args_list]
+        self.assertEqual(shapes, [(2, 3), (2, 9)])
+
+    def test_refuses_a_question_before_it_answers_others(self):
+        model = make_model()
+        with (
+            mock.patch.object(model, "search_on_batch") as search,
+            self.assertRaisesRegex(UsageError, "13 characters"),
+        ):
+            model.solve(["1", "1" * 13], batch_size=1)
+        search.assert_not_called()
+
+    @unittest.skipIf(
+        keras.backend.backend() != "jax", "Elsewhere any length is taken."
+    )
+    def test_is_compiled_for_few_lengths(self):
+        model = make_model()
+        with mock.patch.object(
+            Transformer,
+            "search",
+            autospec=True,
+            side_effect=Transformer.search,
+        ) as search:
+            for question in ("1", "1+1+1", "1+1+1+1+1+1+"):
+                model.solve([question])
+        # The longest question with its start and its end.
+        shapes = [tuple(call.args[1].shape) for call in search.call_args_list]
+        self.assertEqual(shapes, [(1, 14)])
+
     @unittest.skipIf(
         keras.backend.backend() != "tensorflow",
         "Elsewhere every shape is compiled.",
