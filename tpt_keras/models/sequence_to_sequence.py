@@ -31,7 +31,8 @@ class SequenceToSequence(keras.Model):
     - `init_cache` and `decode_step`, which give the same logits token by
       token. What a step changes of the cache, the entries that
       `changing_caches` names, is carried from step to step; all tensors in
-      the cache are `(batch, ...)`, for beams repeat and choose among rows.
+      the cache are `(batch, ...)`, for beams repeat and choose among rows;
+    - `grow_cache`, where there is room for so many tokens in the cache.
 
     It makes its weights when it is made, and is registered with Keras, so
     that it can be loaded.
