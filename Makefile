@@ -9,8 +9,10 @@ EXPORTED := $(DEMO_MODEL)/.exported
 SOLVER := saved_models/tp_transformer_mathematics
 # Of six areas, modules whose problems are generated in seconds.
 SOLVER_MODULES := algebra__linear_1d,arithmetic__mul,calculus__differentiate,comparison__closest,measurement__conversion,numbers__gcd
-# A file of tests stays on one worker, which makes its fixtures once.
-PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
+# A file of tests stays on one worker, which makes its fixtures once. The slow
+# tests wait for processes a third of their time: three workers on two cores.
+WORKERS := 2
+PYTEST = $(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PURE_TESTS := tests/layers tests/analysis tests/models tests/decoding tests/checkpoints
 # Trainings that are to end on JAX as on TensorFlow.
 JAX_TRAINING_TESTS := $(addprefix tests/training/,jax_distribution_test.py \
@@ -21,9 +23,10 @@ JAX_TRAINING_TESTS := $(addprefix tests/training/,jax_distribution_test.py \
 
 setup: $(VENV)/.installed
 
+# What is imported is compiled then: most of what is installed never is.
 $(VENV)/.installed: setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) pip install --editable ".[test,beam]" --constraint constraints.txt
+	$(RUN) pip install --no-compile --editable ".[test,beam]" --constraint constraints.txt
 	touch $@
 
 # Everything that a finished step left is kept: run again, it goes on.
@@ -51,6 +54,7 @@ demo: setup
 # one by one in all combinations.
 test: CHOICE := not slow
 test-slow: CHOICE := slow and not exhaustive
+test-slow: WORKERS := 3
 test-exhaustive: CHOICE := exhaustive
 test test-slow test-exhaustive: setup
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "$(CHOICE)" tests
