@@ -101,8 +101,28 @@ def answers_of(model, token_ids):
     """Function that returns when the questions are answered."""
     from keras import ops
 
-    generate = compiled(model.generate, [((None, None), "int32")], model)
+    max_length = model.config.max_answer_length
+
+    def generate(token_ids):
+        found = model.search_from(
+            model.init_cache(token_ids, max_length),
+            ops.shape(token_ids)[0],
+            max_length,
+            while_loop=to_the_limit,
+        )
+        return found["token_ids"]
+
+    generate = compiled(generate, [((None, None), "int32")], model)
     return lambda: ops.convert_to_numpy(generate(token_ids))
+
+
+def to_the_limit(is_going_on, advance, loop_vars, maximum_iterations):
+    """Runs all steps of a search, whether its rows have ended or not."""
+    from keras import ops
+
+    return ops.while_loop(
+        lambda state: state["index"] < maximum_iterations, advance, loop_vars
+    )
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class LeavingRows:
         room = tf.compat.v1.placeholder_with_default(
             min(FIRST_ROOM, maximum_iterations), ()
         )
-        state["cache"] = self._grow_cache(state["cache"], room)
+        state = self._grown(state, room)
 
         def has_steps(state, room, rows, results):
             return is_going_on(state) & (state["index"] < maximum_iterations)
@@ -73,8 +73,7 @@ class LeavingRows:
                 room,
                 tf.minimum(2 * room, maximum_iterations),
             )
-            state["cache"] = self._grow_cache(state["cache"], room)
-            return state, room, rows, results
+            return self._grown(state, room), room, rows, results
 
         results = {
             name: values
@@ -86,6 +85,9 @@ class LeavingRows:
             has_steps, take_steps, (state, room, rows, results)
         )
         return (results,)
+
+    def _grown(self, state, room):
+        return {**state, "cache": self._grow_cache(state["cache"], room)}
 
     def _questions_that_go_on(self, state):
         is_ended = tf.reshape(state["is_ended"], (-1, self._beam_width))
