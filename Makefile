@@ -9,10 +9,8 @@ EXPORTED := $(DEMO_MODEL)/.exported
 SOLVER := saved_models/tp_transformer_mathematics
 # Of six areas, modules whose problems are generated in seconds.
 SOLVER_MODULES := algebra__linear_1d,arithmetic__mul,calculus__differentiate,comparison__closest,measurement__conversion,numbers__gcd
-# A file of tests stays on one worker, which makes its fixtures once. The slow
-# tests wait for processes a third of their time: three workers on two cores.
-WORKERS := 2
-PYTEST = $(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A file of tests stays on one worker, which makes its fixtures once.
+PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 PURE_TESTS := tests/layers tests/analysis tests/models tests/decoding tests/checkpoints
 # Trainings that are to end on JAX as on TensorFlow.
 JAX_TRAINING_TESTS := $(addprefix tests/training/,jax_distribution_test.py \
@@ -51,10 +49,9 @@ demo: setup
 
 # What one runs all day, and the rest: processes that are killed, several
 # workers, whole chains of commands. What is exhaustive takes what others try
-# one by one in all combinations.
+# one by one in all combinations, and tries the benchmarks.
 test: CHOICE := not slow
 test-slow: CHOICE := slow and not exhaustive
-test-slow: WORKERS := 3
 test-exhaustive: CHOICE := exhaustive
 test test-slow test-exhaustive: setup
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "$(CHOICE)" tests

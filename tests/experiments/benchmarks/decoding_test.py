@@ -9,6 +9,7 @@ QUESTIONS = ["What is 1 + 1?", "Solve 2*x = 4 for x.", "7"]
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_measures_what_it_says(run, tiny_config, tmp_path, monkeypatch):
     monkeypatch.setitem(PRESETS, "tp_transformer_tiny", tiny_config)
     # Drawing problems of all modules takes a minute.
@@ -38,6 +39,7 @@ def test_measures_what_it_says(run, tiny_config, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_trained_models_real_answers(
     run, trained_model_dir, tmp_path, monkeypatch
 ):

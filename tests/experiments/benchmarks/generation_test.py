@@ -8,6 +8,7 @@ from tests.experiments.command import assert_refused
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.exhaustive,
     pytest.mark.skipif(
         not os.path.exists("/proc/self/status"), reason="looks into /proc"
     ),

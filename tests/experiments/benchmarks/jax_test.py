@@ -46,6 +46,7 @@ _cli.run(decoding.main)
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_train_step_and_decoding(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     path = tmp_path / "results.json"

@@ -6,6 +6,7 @@ from tpt_keras.models import XL_PRESETS
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_measures_what_it_says(run, tmp_path, monkeypatch):
     small = XL_PRESETS["transformer_xl_base"].replace(
         hidden_dim=16, intermediate_dim=16, num_heads=2, num_layers=2

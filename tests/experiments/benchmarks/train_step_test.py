@@ -58,6 +58,7 @@ def multiplications(operation):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "preset", ["tp_transformer_tiny", "tp_transformer_c", "transformer"]
 )
@@ -95,6 +96,7 @@ def test_step_flops_grow_with_the_batch(train_step):
 # The generator passes whole numbers as floats to Python's random.
 @pytest.mark.filterwarnings("ignore:non-integer arguments:DeprecationWarning")
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_real_batch(train_step):
     inputs, targets = train_step.real_batch(16)
     questions = inputs["encoder_token_ids"]
@@ -114,6 +116,7 @@ def test_real_batch(train_step):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("xla", [False, True])
 def test_preset_trainer(train_step, xla, tiny_config, monkeypatch):
     monkeypatch.setitem(PRESETS, "tp_transformer_tiny", tiny_config)

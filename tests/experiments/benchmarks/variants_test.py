@@ -10,6 +10,7 @@ ANSWERS = ["2", "2", "-7"]
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_measures_what_it_says(run, tiny_config, tmp_path, monkeypatch):
     for name, choices in (
         ("tp_transformer", {}),

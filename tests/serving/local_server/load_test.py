@@ -104,7 +104,7 @@ def _draw(chance):
 
 # Before the takeover and after it; in between they go on asking.
 @pytest.mark.parametrize(
-    "requests", [500, pytest.param(3300, marks=pytest.mark.exhaustive)]
+    "requests", [200, pytest.param(3300, marks=pytest.mark.exhaustive)]
 )
 @pytest.mark.slow
 def test_load(
