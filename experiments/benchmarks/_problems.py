@@ -29,7 +29,9 @@ def mixed_problems(count):
     Returns:
         List of questions and list of answers.
     """
-    problems = _draw("interpolate", max(5, -(-count // 56)))
+    from tpt_keras.data_generators.mathematics_modules import MODULES
+
+    problems = _draw("interpolate", max(5, -(-count // len(MODULES))))
     random.Random(0).shuffle(problems)
     questions, answers = zip(*problems[:count])
     return list(questions), list(answers)

@@ -122,7 +122,8 @@ def time_trained_model():
             for precision in FLAGS.precisions
         }
         for batch_size in map(int, FLAGS.batch_sizes):
-            count = FLAGS.questions // (8 if batch_size == 1 else 1)
+            # One at least.
+            count = -(-FLAGS.questions // (8 if batch_size == 1 else 1))
             questions, targets = mixed_problems(count)
             batches = [
                 questions[start : start + batch_size]
@@ -156,7 +157,7 @@ def time_ways(ways, targets, batch_size):
     print(f"\nbatch {batch_size}, {len(targets)} mixed questions:")
     for name in ways:
         rate = len(targets) / medians[name]
-        times = rate * medians["all_again"] / len(targets)
+        times = medians["all_again"] / medians[name]
         same = sum(map(str.__eq__, answers[name], answers["all_again"]))
         right = sum(map(str.__eq__, answers[name], targets))
         result[name] = {"rate": rate, "same": same, "right": right}

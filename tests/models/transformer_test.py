@@ -80,6 +80,13 @@ def uncached_greedy(model, encoder_token_ids, max_length):
     return ids[:, 1:]
 
 
+def traced_searches():
+    """A mock that is called, and searches, whenever a search is traced."""
+    return mock.patch.object(
+        Transformer, "search", autospec=True, side_effect=Transformer.search
+    )
+
+
 def uncached_beam_search(model, encoder_token_ids, max_length, **kwargs):
     """Beam search that computes everything anew at every step."""
 
@@ -670,12 +677,7 @@ class SolveTest(LayerTestCase):
     )
     def test_is_compiled_for_few_lengths(self):
         model = make_model()
-        with mock.patch.object(
-            Transformer,
-            "search",
-            autospec=True,
-            side_effect=Transformer.search,
-        ) as search:
+        with traced_searches() as search:
             for question in ("1", "1+1+1", "1+1+1+1+1+1+"):
                 model.solve([question])
         # The longest question with its start and its end.
@@ -688,12 +690,7 @@ class SolveTest(LayerTestCase):
     )
     def test_is_traced_at_most_three_times(self):
         model = make_model()
-        with mock.patch.object(
-            Transformer,
-            "search",
-            autospec=True,
-            side_effect=Transformer.search,
-        ) as search:
+        with traced_searches() as search:
             for questions, expected_shapes in (
                 # As asked first, then of any size, then of any length, too.
                 (["1"], [(1, 3)]),
