@@ -17,11 +17,14 @@ JAX_TRAINING_TESTS := $(addprefix tests/training/,jax_distribution_test.py \
 	jax_program_cache_test.py jax_programs_test.py kill_test.py \
 	replicas_test.py)
 
+# Some machines forbid it, and every process would compile for ten seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-slow test-exhaustive lint clean
 
 setup: $(VENV)/.installed
 
-# What is imported is compiled then: most of what is installed never is.
+# What is imported is compiled then, once: most of what is installed never is.
 $(VENV)/.installed: setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) pip install --no-compile --editable ".[test,beam]" --constraint constraints.txt
