@@ -77,6 +77,16 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_runtest_teardown(item, nextitem):
+    """Spares it what the tests of a file left, too.
+
+    Keras and keras-tuner collect all garbage again and again, which would take
+    a second each time where a thousand tests have left their graphs.
+    """
+    if nextitem is None or nextitem.path != item.path:
+        gc.freeze()
+
+
 @pytest.fixture(scope="module")
 def without_graphs():
     """TensorFlow traces nothing, which takes longer than a few steps.
