@@ -13,7 +13,7 @@ import unittest.mock
 
 import numpy as np
 
-from tpt_keras.models.transformer_config import TransformerConfig
+from tpt_keras.models import PRESETS
 from tpt_keras.training.distribution import make_strategy
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.finite_loss import NonFiniteLossError
@@ -27,7 +27,7 @@ def train_and_record(model, training, model_dir, options=None, strategy=None):
     """Trains and returns everything that is to be compared.
 
     Args:
-        model: Dict of the fields of a `TransformerConfig`.
+        model: Dict of a `preset` and of the fields to change of it.
         training: Dict of the fields of a `TrainingConfig`.
         model_dir: Folder of the training.
         options: Dict of the fields of a `RunOptions`.
@@ -37,8 +37,10 @@ def train_and_record(model, training, model_dir, options=None, strategy=None):
         Dict of arrays: `metrics/<name>`, one number for every row that has
         it, and `weights/<path>`.
     """
+    changes = dict(model)
+    preset = PRESETS[changes.pop("preset")]
     trained = train(
-        TransformerConfig(**model),
+        preset.replace(**changes),
         TrainingConfig(**training),
         model_dir,
         options=RunOptions(**(options or {})),

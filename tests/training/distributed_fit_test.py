@@ -15,7 +15,7 @@ from tests.conftest import MODULE
 from tests.training import processes
 from tests.training.distributed_driver import train_and_record
 from tests.training.processes import ForkedProcess
-from tests.training.replicas_test import MODEL
+from tests.training.replicas_test import SIMPLE_MODEL
 from tests.training.replicas_test import assert_same_training
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.metrics_log import read_metrics
@@ -60,7 +60,7 @@ class Workers:
 def training(place_value_data):
     """Arguments of `train_and_record`, all but the folder."""
     return {
-        "model": MODEL,
+        "model": SIMPLE_MODEL,
         "training": {**TRAINING, "data_dir": str(place_value_data)},
         "options": OPTIONS,
     }
@@ -149,7 +149,7 @@ def test_two_workers_learn_what_one_process_does(workers, training, tmp_path):
 @pytest.mark.parametrize("name", ["undisturbed", "rolled_back"])
 def test_workers_end_with_the_same_weights(workers, name):
     first, second = map(weights, workers.records(name))
-    assert len(first) > 10
+    assert len(first) > 4
     assert first.keys() == second.keys()
     for name, values in first.items():
         np.testing.assert_array_equal(second[name], values, err_msg=name)
@@ -189,7 +189,8 @@ def test_killed_workers_go_on_as_if_nothing_had_been(
 ):
     """The command itself, with one model folder for both."""
     model_dir = tmp_path / "model"
-    hparams = ",".join(f"{name}={value}" for name, value in MODEL.items())
+    hparams = dict(SIMPLE_MODEL)
+    preset = hparams.pop("preset")
     flags = [
         f"--{name}={','.join(value) if name == 'modules' else value}"
         for name, value in {**TRAINING, **OPTIONS}.items()
@@ -201,10 +202,10 @@ def test_killed_workers_go_on_as_if_nothing_had_been(
         pair = [
             ForkedProcess(
                 "experiments.train",
-                f"--hparams={hparams}",
+                f"--preset={preset}",
+                "--hparams=" + ",".join(f"{k}={v}" for k, v in hparams.items()),
                 f"--data_dir={place_value_data}",
                 f"--model_dir={model_dir}",
-                "--preset=tp_transformer",
                 *flags,
                 output=tmp_path / f"output_{attempt}_{index}",
                 environment=environment,

@@ -5,10 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tests.training import processes
-from tests.training.replicas_test import MODEL
 from tests.training.replicas_test import TRAINING
 from tpt_keras.errors import UsageError
-from tpt_keras.models.transformer_config import TransformerConfig
 from tpt_keras.training.distribution import is_chief
 from tpt_keras.training.distribution import make_strategy
 from tpt_keras.training.distribution import of_chief
@@ -159,11 +157,11 @@ class StandInStrategy:
 
 
 @pytest.fixture(scope="module")
-def batches(place_value_data):
+def batches(place_value_data, tiny_config):
     training = TrainingConfig(**TRAINING, data_dir=str(place_value_data))
-    return training_batches(
-        training_sources(training), TransformerConfig(**MODEL), training
-    )[0]
+    return training_batches(training_sources(training), tiny_config, training)[
+        0
+    ]
 
 
 def test_the_workers_parts_of_a_batch_are_the_batch(batches):

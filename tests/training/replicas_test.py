@@ -14,11 +14,14 @@ from tests.training.processes import ForkedProcess
 pytestmark = pytest.mark.slow
 
 MODEL = {
+    "preset": "tp_transformer",
     "hidden_dim": 16,
     "intermediate_dim": 32,
     "num_heads": 2,
     "num_layers": 1,
 }
+# Traced in less than half of the time.
+SIMPLE_MODEL = {"preset": "lstm", "hidden_dim": 16, "thinking_steps": 1}
 
 # Two replicas get 9 and 8 rows of a training batch; the last batch of the 18
 # validation problems, and of the 19 of a split, leaves them one and none, and
@@ -40,6 +43,7 @@ TRAINING = {
 # The 596 problems' last batch is a single one, for one replica, and one of its
 # micro-batches. Evaluations of one step are less than an execution of two.
 MICRO_BATCHES = {
+    "model": MODEL,
     "training": {
         "batch_size": 85,
         "validation_examples": 4,
@@ -59,7 +63,9 @@ ON_TWO = {
 }
 ON_ONE = {
     "plain": {},
-    "in micro-batches": {"training": MICRO_BATCHES["training"]},
+    "in micro-batches": {
+        name: MICRO_BATCHES[name] for name in ("model", "training")
+    },
 }
 if keras.backend.backend() != "tensorflow":
     # Every training compiles; this one has all there is.
@@ -72,7 +78,7 @@ if keras.backend.backend() != "tensorflow":
 def arguments(changes, data_dir, model_dir):
     """Arguments of `train_and_record`."""
     return {
-        "model": MODEL,
+        "model": changes.get("model", SIMPLE_MODEL),
         "training": {
             **TRAINING,
             **changes.get("training", {}),
@@ -140,7 +146,7 @@ def test_two_replicas_train_with_mixed_float16(on_two, on_one):
     for name, values in record.items():
         assert np.all(np.isfinite(values)), name
     losses = record["metrics/loss"]
-    assert losses[-1] < losses[0] - 1.0
+    assert losses[-1] < losses[0] - 0.1
     # No 1e-5 here: but neither another loss, nor one that is still scaled.
     for name in ("loss", "gradient_norm"):
         np.testing.assert_allclose(
