@@ -16,6 +16,7 @@ from tpt_keras.serving.clients.grpc_client import GrpcClient
 from tpt_keras.serving.clients.rest_client import RestClient
 from tpt_keras.serving.clients.serving_error import ServingError
 from tpt_keras.serving.local_server import LocalServer
+from tpt_keras.serving.local_server.batching import Batching
 
 CLIENTS = {"grpc": GrpcClient, "rest": RestClient}
 
@@ -28,7 +29,9 @@ def protocol(request):
 @pytest.fixture(scope="module")
 def toy_server(tmp_path_factory):
     folder = toy_model.save(tmp_path_factory.mktemp("toy"), 7, "a ")
-    with LocalServer(folder, port=0, rest_port=0, max_batch_size=3) as server:
+    with LocalServer(
+        folder, port=0, rest_port=0, batching=Batching(3)
+    ) as server:
         yield server
 
 

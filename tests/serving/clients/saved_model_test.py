@@ -10,6 +10,7 @@ from tests.serving import toy_model
 from tpt_keras.errors import UsageError
 from tpt_keras.serving.checksums import CHECKSUMS_ASSET
 from tpt_keras.serving.clients.saved_model import SavedModel
+from tpt_keras.serving.local_server.batching import Batching
 from tpt_keras.serving.local_server.served_model import ServedModel
 from tpt_keras.serving.versions import CONFIG_ASSET
 
@@ -72,7 +73,7 @@ def test_a_folder_whose_name_is_a_pattern(tmp_path, name):
     toy_model.save(folder, 1, "one ")
     [answer] = SavedModel(folder).answer(["x"])
     assert answer.answer == "one x"
-    assert ServedModel(folder / "1", max_batch_size=4).version == 1
+    assert ServedModel(folder / "1", Batching(4)).version == 1
 
 
 def test_any_file_damaged_or_missing(copy):

@@ -12,6 +12,7 @@ from tpt_keras.serving.clients.grpc_client import GrpcClient
 from tpt_keras.serving.clients.rest_client import RestClient
 from tpt_keras.serving.clients.serving_error import ServingError
 from tpt_keras.serving.local_server import LocalServer
+from tpt_keras.serving.local_server.batching import Batching
 
 QUESTIONS = [
     "What is the units digit of 23?",
@@ -99,7 +100,7 @@ def test_stopping_what_was_not_started(tmp_path):
 
 def test_a_smaller_batch_than_the_export_was_made_for(version):
     with LocalServer(
-        version.parent, port=0, rest_port=0, max_batch_size=32
+        version.parent, port=0, rest_port=0, batching=Batching(32)
     ) as server:
         for client in clients(server, max_batch_size=32):
             with client:

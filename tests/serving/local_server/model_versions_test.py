@@ -12,6 +12,7 @@ from tensorflow_serving.apis import model_pb2
 from tests.serving import toy_model
 from tpt_keras.errors import UsageError
 from tpt_keras.serving.local_server import model_versions
+from tpt_keras.serving.local_server.batching import Batching
 from tpt_keras.serving.local_server.model_versions import ModelVersions
 from tpt_keras.serving.local_server.request_error import RequestError
 
@@ -25,7 +26,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def versions(folder):
-    return ModelVersions("toy", folder, max_batch_size=4)
+    return ModelVersions("toy", folder, Batching(4))
 
 
 def model_spec(version=None):
@@ -190,10 +191,10 @@ def test_looking_goes_on(versions, folder, monkeypatch):
 def test_nothing_to_serve(tmp_path):
     for folder in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(UsageError, match="tpt_keras export"):
-            ModelVersions("toy", folder, max_batch_size=4)
+            ModelVersions("toy", folder, Batching(4))
     (tmp_path / "1").mkdir()
     with pytest.raises(UsageError, match=r"saved_model\.pb"):
-        ModelVersions("toy", tmp_path, max_batch_size=4)
+        ModelVersions("toy", tmp_path, Batching(4))
     toy_model.save(tmp_path / "2", 5)
     with pytest.raises(UsageError, match="folder of the versions"):
-        ModelVersions("toy", tmp_path / "2" / "5", max_batch_size=4)
+        ModelVersions("toy", tmp_path / "2" / "5", Batching(4))

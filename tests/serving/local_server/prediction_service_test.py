@@ -12,13 +12,16 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 from tests.bounded import bounded
 from tests.serving import toy_model
 from tpt_keras.serving.local_server import LocalServer
+from tpt_keras.serving.local_server.batching import Batching
 
 
 @pytest.fixture(scope="module")
 def channel(tmp_path_factory):
     folder = toy_model.save(tmp_path_factory.mktemp("toy"), 7, "a ")
     with (
-        LocalServer(folder, port=0, rest_port=0, max_batch_size=4) as server,
+        LocalServer(
+            folder, port=0, rest_port=0, batching=Batching(4)
+        ) as server,
         grpc.insecure_channel(server.address) as channel,
     ):
         yield channel

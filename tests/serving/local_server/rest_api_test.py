@@ -10,6 +10,7 @@ from werkzeug.test import Client
 
 from tests.serving import toy_model
 from tpt_keras.serving.local_server import LocalServer
+from tpt_keras.serving.local_server.batching import Batching
 from tpt_keras.serving.local_server.model_versions import ModelVersions
 from tpt_keras.serving.local_server.rest_api import RestApi
 
@@ -21,7 +22,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def url(folder):
-    with LocalServer(folder, port=0, rest_port=0, max_batch_size=4) as server:
+    with LocalServer(
+        folder, port=0, rest_port=0, batching=Batching(4)
+    ) as server:
         yield f"http://{server.rest_address}"
 
 
@@ -217,7 +220,7 @@ def test_metadata(url):
 @pytest.fixture(scope="module")
 def web(folder):
     """The application without its server, which hides no exception."""
-    return Client(RestApi(ModelVersions("solver", folder, max_batch_size=4)))
+    return Client(RestApi(ModelVersions("solver", folder, Batching(4))))
 
 
 KEYS = st.sampled_from(

@@ -9,6 +9,7 @@ import pytest
 from tests.serving import toy_model
 from tests.serving.served import Served
 from tpt_keras.errors import UsageError
+from tpt_keras.serving.local_server.batching import Batching
 from tpt_keras.serving.local_server.request_error import RequestError
 from tpt_keras.serving.local_server.served_model import ServedModel
 
@@ -18,9 +19,7 @@ def toys(tmp_path):
     """Two models that differ in nothing but what they say."""
     for name in "ab":
         toy_model.save(tmp_path / name, 1, f"{name} ")
-    return [
-        ServedModel(tmp_path / name / "1", max_batch_size=16) for name in "ab"
-    ]
+    return [ServedModel(tmp_path / name / "1", Batching(16)) for name in "ab"]
 
 
 def ask(model, questions, signature_name=""):
@@ -58,7 +57,7 @@ def test_what_cannot_be_batched_is_not(toys):
 @pytest.mark.slow
 def test_an_exported_model(version):
     """With its warm-up requests, and every signature that it has."""
-    model = ServedModel(version, max_batch_size=64)
+    model = ServedModel(version, Batching(64))
     assert model.version == 1
     questions = ["What is 1 + 1?", "x" * 161, "2"]
     outputs = ask(model, questions)
@@ -78,7 +77,7 @@ def test_an_exported_model(version):
 
 def test_warm_up_requests_larger_than_a_batch(version):
     """Nobody could make them here: they are left out."""
-    model = ServedModel(version, max_batch_size=32)
+    model = ServedModel(version, Batching(32))
     assert ask(model, ["1"] * 32)["status"].tolist() == [b"OK"] * 32
 
 
@@ -89,4 +88,4 @@ def test_a_version_that_is_not_what_was_exported(version, tmp_path):
         file.seek(1000)
         file.write(b"x")
     with pytest.raises(UsageError, match=r"'saved_model\.pb' is not what"):
-        ServedModel(path, max_batch_size=64)
+        ServedModel(path, Batching(64))

@@ -7,11 +7,13 @@ from werkzeug.serving import WSGIRequestHandler
 from werkzeug.serving import make_server
 
 from tpt_keras.errors import UsageError
+from tpt_keras.serving.local_server.batching import Batching
 from tpt_keras.serving.local_server.model_versions import ModelVersions
 from tpt_keras.serving.local_server.prediction_service import PredictionService
 from tpt_keras.serving.local_server.rest_api import RestApi
 
 _HOST = "127.0.0.1"
+_BATCHING = Batching()
 
 
 class LocalServer:
@@ -26,7 +28,7 @@ class LocalServer:
         model_name: The name to ask for the model by.
         port: Port for gRPC; 0 for any that is free.
         rest_port: Port for REST; 0 for any that is free.
-        max_batch_size: Most questions of a request.
+        batching: How requests become batches; a `Batching`.
         poll_seconds: Time between two looks for a new version.
 
     Raises:
@@ -46,11 +48,11 @@ class LocalServer:
         model_name="solver",
         port=8500,
         rest_port=8501,
-        max_batch_size=64,
+        batching=_BATCHING,
         poll_seconds=1.0,
     ):
         self._poll_seconds = poll_seconds
-        self._versions = ModelVersions(model_name, saved_model, max_batch_size)
+        self._versions = ModelVersions(model_name, saved_model, batching)
         self._grpc_server = grpc.server(
             concurrent.futures.ThreadPoolExecutor(max_workers=64),
             # Or two servers could share a port, and each get some requests.

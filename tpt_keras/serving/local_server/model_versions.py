@@ -24,16 +24,16 @@ class ModelVersions:
     Args:
         name: The model's name.
         folder: Folder of its versions.
-        max_batch_size: Most rows of a request.
+        batching: A `Batching`.
 
     Raises:
         UsageError: If there is no version, or it cannot be loaded.
     """
 
-    def __init__(self, name, folder, max_batch_size):
+    def __init__(self, name, folder, batching):
         self.name = name
         self._folder = pathlib.Path(folder)
-        self._max_batch_size = max_batch_size
+        self._batching = batching
         self._current = None
         self._statuses = {}
         self._stopped = threading.Event()
@@ -57,7 +57,7 @@ class ModelVersions:
         is_new = number not in self._statuses
         self._report(number, "LOADING")
         try:
-            model = ServedModel(paths[number], self._max_batch_size)
+            model = ServedModel(paths[number], self._batching)
         except Exception as error:
             # Anything: there is no end to what a file can be broken by.
             reason = " ".join(str(error).split())[:1000]

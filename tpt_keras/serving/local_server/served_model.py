@@ -1,5 +1,4 @@
 import pathlib
-import uuid
 
 import grpc
 import tensorflow as tf
@@ -24,28 +23,28 @@ class ServedModel:
 
     Args:
         path: A SavedModel, whose folder's name is its version's number.
-        max_batch_size: Most rows of a request, and of a batch.
+        batching: A `Batching`.
 
     Raises:
         UsageError: If its files are not what was exported. A damaged one that
             was exported without checksums raises nearly anything.
     """
 
-    def __init__(self, path, max_batch_size):
+    def __init__(self, path, batching):
         path = pathlib.Path(path)
         check_checksums(path)
         self.version = int(path.name)
         # The signatures alone do not keep the variables alive.
         self._loaded = tf.saved_model.load(str(plain_path(path)))
         self._functions = {
-            name: _batched(signature, max_batch_size)
+            name: batching.batched(signature)
             for name, signature in self._loaded.signatures.items()
         }
         saved_model = saved_model_pb2.SavedModel.FromString(
             (path / "saved_model.pb").read_bytes()
         )
         self.signature_defs = dict(saved_model.meta_graphs[0].signature_def)
-        self._warm_up(path / WARMUP_ASSET, max_batch_size)
+        self._warm_up(path / WARMUP_ASSET, batching.max_batch_size)
 
     def _warm_up(self, path, max_batch_size):
         """Replays the requests that came with the model, as TF Serving does.
@@ -119,42 +118,6 @@ class ServedModel:
                 _CODES[error.error_code], message.rpartition("\n")[2]
             ) from None
         return {name: output.numpy() for name, output in outputs.items()}
-
-
-def _batched(signature, max_batch_size):
-    """A signature whose calls of the same time are one batch, if they can be.
-
-    They cannot where rows of different requests differ in length.
-    """
-    specs = signature.structured_input_signature[1]
-    names = sorted(signature.structured_outputs)
-    outputs = signature.structured_outputs.values()
-    if any(spec.shape.rank != 1 for spec in specs.values()) or any(
-        output.shape.rank in (0, None) or output.shape[0] is not None
-        for output in outputs
-    ):
-        return signature
-
-    @tf.nondifferentiable_batch_function(
-        # One batch at a time: TensorFlow itself uses all cores for it.
-        num_batch_threads=1,
-        max_batch_size=max_batch_size,
-        batch_timeout_micros=2000,
-        max_enqueued_batches=1_000_000,
-        enable_large_batch_splitting=False,
-    )
-    def run_batch(*inputs):
-        outputs = signature(**dict(zip(specs, inputs)))
-        return [outputs[name] for name in names]
-
-    @tf.function(input_signature=list(specs.values()))
-    def run(*inputs):
-        # Batches are told apart by name, across models and versions.
-        with tf.name_scope(f"batch_{uuid.uuid4().hex}"):
-            return dict(zip(names, run_batch(*inputs)))
-
-    concrete = run.get_concrete_function()
-    return lambda **inputs: concrete(*(inputs[name] for name in specs))
 
 
 def _check_inputs(inputs, specs):

@@ -1,0 +1,63 @@
+"""A server with threads of its own to measure."""
+
+import contextlib
+import multiprocessing
+
+from tpt_keras.errors import UsageError
+
+
+@contextlib.contextmanager
+def served(saved_model, setting):
+    """Serves in a process of its own, for TensorFlow's threads are a process's.
+
+    Args:
+        saved_model: Folder of a model's versions.
+        setting: Dict of `num_batch_threads`, `intra_op`, `inter_op` and
+            `padding`.
+
+    Yields:
+        The address for gRPC.
+
+    Raises:
+        UsageError: If it cannot be served.
+    """
+    spawning = multiprocessing.get_context("spawn")
+    here, there = spawning.Pipe()
+    process = spawning.Process(
+        target=_serve, args=(saved_model, setting, there)
+    )
+    process.start()
+    # Held here, it would never end.
+    there.close()
+    try:
+        yield here.recv()
+    except EOFError:
+        raise UsageError(
+            f"{saved_model!r} could not be served: see above."
+        ) from None
+    finally:
+        here.close()
+        process.join()
+
+
+def _serve(saved_model, setting, connection):
+    """Serves until nobody holds the connection's other end."""
+    import tensorflow as tf
+
+    from tpt_keras.serving import LocalServer
+    from tpt_keras.serving.export.warmup import ALLOWED_BATCH_SIZES
+    from tpt_keras.serving.local_server.batching import Batching
+
+    tf.config.threading.set_intra_op_parallelism_threads(setting["intra_op"])
+    tf.config.threading.set_inter_op_parallelism_threads(setting["inter_op"])
+    is_padded = setting["padding"] == "powers"
+    batching = Batching(
+        num_batch_threads=setting["num_batch_threads"],
+        allowed_batch_sizes=ALLOWED_BATCH_SIZES if is_padded else (),
+    )
+    with LocalServer(
+        saved_model, port=0, rest_port=0, batching=batching
+    ) as server:
+        connection.send(server.address)
+        with contextlib.suppress(EOFError):
+            connection.recv()
