@@ -68,16 +68,19 @@ def _draw_others():
 def _show_answers(playground, question, right_answer):
     with st.spinner("Answering; the first answers take longer"):
         answers = playground.answers(question)
-    st.subheader(_plain(question))
-    for answer, probability in answers:
-        # A bar takes no more than the whole.
-        st.progress(
-            min(probability, 1.0), f"**{_plain(answer)}** {probability:.2%}"
-        )
-    if right_answer is not None:
-        st.caption(f"The right answer: {_plain(right_answer)}")
-    attention, roles = st.tabs(["Attention", "Roles"])
+    left, right = st.columns([1, 3], gap="medium")
+    with left:
+        st.markdown(f"**{_plain(question)}**")
+        for answer, probability in answers:
+            # A sum of logarithms may be rounded to more than the whole.
+            st.progress(
+                min(probability, 1.0),
+                f"**{_plain(answer)}** {probability * 100:.3g}%",
+            )
+        if right_answer is not None:
+            st.caption(f"The right answer: {_plain(right_answer)}")
     best_answer, _ = answers[0]
+    attention, roles = right.tabs(["Attention", "Roles"])
     with attention, _told_in_a_line(st.info):
         _show_attention(playground, question, best_answer)
     with roles, _told_in_a_line(st.info):
