@@ -10,6 +10,8 @@ TINY = {
     "intermediate_dim": 16,
     "num_heads": 2,
     "num_layers": 2,
+    # Steps take most of the time.
+    "max_answer_length": 3,
 }
 
 

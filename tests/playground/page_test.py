@@ -107,10 +107,15 @@ def test_questions_that_are_none(open_page, playground):
 @pytest.mark.parametrize(
     ("preset", "fields", "attention", "roles"),
     [
-        ("lstm", {"hidden_dim": 8}, "SimpleLSTM", "SimpleLSTM"),
+        (
+            "lstm",
+            {"hidden_dim": 8, "max_answer_length": 3},
+            "SimpleLSTM",
+            "SimpleLSTM",
+        ),
         (
             "tp_transformer_multi_linear",
-            {**TINY, "binding": "none"},
+            {**TINY, "num_layers": 1, "binding": "none"},
             "'multi_linear' of this model has no attention weights",
             "'none' of this model has no roles",
         ),

@@ -66,10 +66,6 @@ class PlaygroundServer:
         )
 
     def run(self):
-        """Serves until `stop` is called or a signal ends it."""
+        """Serves until a signal ends it, which then goes its usual way."""
         with self._listener:
             self._server.run(sockets=[self._listener])
-
-    def stop(self):
-        """Lets `run`, in another thread, end."""
-        self._server.should_exit = True
