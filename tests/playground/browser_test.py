@@ -53,7 +53,7 @@ def ask(browser, address):
     bars = find_all(browser, "[data-testid=stProgress]")
     assert len(bars) == 3
     best_answer, probability = bars[0].text.rsplit(maxsplit=1)
-    assert probability.endswith("%")
+    assert probability.endswith("%)")
     browser.switch_to.frame(find(browser, "iframe"))
     wait_until(browser, lambda: find(browser, "#matrix .heatmaplayer"), 60)
     assert find(browser, "#text").text.startswith(QUESTION)

@@ -75,7 +75,7 @@ def _show_answers(playground, question, right_answer):
             # A sum of logarithms may be rounded to more than the whole.
             st.progress(
                 min(probability, 1.0),
-                f"**{_plain(answer)}** {probability * 100:.3g}%",
+                f"{_plain(answer) or '(nothing)'} ({probability * 100:.3g}%)",
             )
         if right_answer is not None:
             st.caption(f"The right answer: {_plain(right_answer)}")

@@ -5,7 +5,7 @@ from tpt_keras.analysis.clusters import cluster
 from tpt_keras.analysis.clusters import describe_clusters
 from tpt_keras.visualization.role_squares import role_page
 
-_MOST_CLUSTERS = 8
+_MOST_CLUSTERS = 6
 
 
 def question_roles(model, question):
