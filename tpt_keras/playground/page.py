@@ -22,7 +22,7 @@ def main():
     with st.form("ask", border=False):
         st.text_input("Question", key="question")
         st.form_submit_button("Ask", on_click=_ask_what_was_typed)
-    with st.sidebar:
+    with st.sidebar, _told_in_a_line(st.error):
         _show_examples(playground)
     if "asked" in st.session_state:
         with _told_in_a_line(st.error):

@@ -9,9 +9,9 @@ from tpt_keras.playground.question_roles import question_roles
 from tpt_keras.playground.trained_modules import trained_modules
 
 _EXAMPLES = 3
-# Calls of each kind whose results are kept: the page asks again for what it
-# shows whenever something is clicked.
-_KEPT = 16
+# Results of each kind that are kept, for the page asks again for all that it
+# shows whenever something is clicked. An attention's are up to 50 MB.
+_KEPT = 4
 
 
 class Playground:
@@ -57,8 +57,14 @@ def _draw_examples(module, number):
 
 
 def _kept(lock, function, *args, **kwargs):
-    """A function with its first arguments, called once at a time, that keeps
-    its last results."""
+    """A function that is called once at a time and keeps its last results.
+
+    Args:
+        lock: The lock of all that takes its turn with it.
+        function: The function.
+        *args: Its first arguments.
+        **kwargs: More of them.
+    """
     kept = functools.lru_cache(_KEPT)(
         functools.partial(function, *args, **kwargs)
     )
