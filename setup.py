@@ -10,10 +10,13 @@ VERSION = re.search(
     r'__version__ = "(.+?)"', (HERE / "tpt_keras" / "__init__.py").read_text()
 ).group(1)
 
+# A page to ask a model, whose attention is drawn with plotly.
+PLAYGROUND = ["plotly>=6.0", "streamlit>=1.67"]
+
 TEST = [
+    *PLAYGROUND,
     "hypothesis",
     "jax",
-    "plotly>=6.0",
     "pytest",
     "pytest-xdist",
     "pyyaml",
@@ -82,6 +85,7 @@ setuptools.setup(
         "analysis": ["plotly>=6.0"],
         "beam": ["apache-beam"],
         "benchmarks": ["keras-hub"],
+        "playground": PLAYGROUND,
         # Writes checkpoints for the released code; reading needs nothing.
         "torch": ["torch>=2.4"],
         "dev": [*TEST, "pre-commit"],

@@ -88,6 +88,22 @@ def check_positive_integer(name, value):
         )
 
 
+def port_taken(port, flag):
+    """The `UsageError` of a server whose port cannot be used.
+
+    Args:
+        port: The port's number.
+        flag: The flag that another one is given with: `"--port"`.
+
+    Returns:
+        A `UsageError`, to be raised.
+    """
+    return UsageError(
+        f"The port {port} cannot be used: another program may have it. Choose "
+        f"another with {flag}, or 0 for any that is free."
+    )
+
+
 def disk_fault(error):
     """What the system said, where an error comes from a disk or a path.
 

@@ -708,6 +708,19 @@ class SolveTest(LayerTestCase):
                 ]
                 self.assertEqual(shapes, expected_shapes)
 
+    def test_searches_several_compiled(self):
+        model = make_model()
+        questions = model.tokenizer.encode_questions(["1+2"])
+        found = model.search_on_batch(questions, beam_width=3)
+        expected = model.search(questions, beam_width=3)
+        for name, values in expected.items():
+            np.testing.assert_allclose(
+                found[name], ops.convert_to_numpy(values), atol=1e-5
+            )
+        # As it is compiled for another width.
+        best = model.search_on_batch(questions)
+        self.assertEqual(best["scores"].shape, (1, 1))
+
     @parameterized.named_parameters(
         ("empty", ["1+1", ""], "empty"),
         ("too_long", ["1" * 13], "13 characters.*at most 12"),

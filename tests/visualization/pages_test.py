@@ -1,9 +1,12 @@
 """The pages in a browser that has no network."""
 
-import shutil
-
 import pytest
 
+from tests.browser import MARKS
+from tests.browser import find
+from tests.browser import find_all
+from tests.browser import open_browser
+from tests.browser import wait_until
 from tests.visualization.accuracy_table_test import REPORT
 from tests.visualization.accuracy_table_test import RESULT
 from tpt_keras.analysis.predictions import Prediction
@@ -13,33 +16,13 @@ from tpt_keras.visualization.attention_maps import ATTENTIONS
 from tpt_keras.visualization.attention_maps import write_attention_page
 from tpt_keras.visualization.role_squares import write_role_page
 
-BROWSER, DRIVER = map(shutil.which, ("chromium", "chromedriver"))
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (BROWSER and DRIVER),
-        reason="needs Debian's packages chromium and chromium-driver",
-    ),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
 def browser():
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--window-size=1200,900",
-        "--host-resolver-rules=MAP * ~NOTFOUND",
-    ):
-        options.add_argument(argument)
-    service = webdriver.ChromeService(DRIVER)
-    browser = webdriver.Chrome(options=options, service=service)
-    yield browser
-    browser.quit()
+    with open_browser() as browser:
+        yield browser
 
 
 def hover(browser, element, x=0, y=0):
@@ -48,10 +31,6 @@ def hover(browser, element, x=0, y=0):
 
     chain = ActionChains(browser)
     chain.move_to_element_with_offset(element, x, y).perform()
-
-
-def find(browser, selector):
-    return browser.find_element("css selector", selector)
 
 
 def assert_alone(browser):
@@ -74,7 +53,6 @@ def weights(num_targets, num_sources, layer, head):
 
 def test_attention(browser, tmp_path):
     from selenium.webdriver.support.ui import Select
-    from selenium.webdriver.support.ui import WebDriverWait
 
     problems = [
         {
@@ -115,8 +93,9 @@ def test_attention(browser, tmp_path):
         ]
         hover(browser, find(browser, "#text"))
         hover(browser, drawn, *map(round, places))
-        WebDriverWait(browser, 5).until(
-            lambda browser: find(browser, "#matrix .hovertext").text == expected
+        wait_until(
+            browser,
+            lambda: find(browser, "#matrix .hovertext").text == expected,
         )
 
     # What was chosen, and characters that are markup.
@@ -146,7 +125,7 @@ def test_roles(browser, tmp_path):
     write_role_page(texts, labels, clusters, "A title", "A summary", path)
     browser.get(path.as_uri())
     assert browser.title == "A title"
-    squares = browser.find_elements("css selector", "#problems .square")
+    squares = find_all(browser, "#problems .square")
     assert [square.text for square in squares] == list("<b<b<")
     hover(browser, squares[3])
     told = "Character 1 of problem 2, b: cluster 1, 2 cells: b 2"
@@ -170,7 +149,6 @@ def test_roles(browser, tmp_path):
 
 def test_accuracy(browser, tmp_path):
     from selenium.webdriver.support.ui import Select
-    from selenium.webdriver.support.ui import WebDriverWait
 
     modules = ["numbers__gcd", "numbers__lcm"]
     row = {"accuracy": 0.5, "low": 0.4, "high": 0.7, "right": 5, "examples": 10}
@@ -196,10 +174,7 @@ def test_accuracy(browser, tmp_path):
     browser.get(path.as_uri())
 
     def texts(selector):
-        return [
-            each.text
-            for each in browser.find_elements("css selector", selector)
-        ]
+        return [each.text for each in find_all(browser, selector)]
 
     assert texts("#table .published td:first-child") == [
         "theirs (published: a paper)"
@@ -209,11 +184,9 @@ def test_accuracy(browser, tmp_path):
     assert texts(summaries) == ["numbers__gcd: 3 of 4 wrong"]
     find(browser, summaries).click()
     questions = "#wrong td:first-child"
-    WebDriverWait(browser, 5).until(
-        lambda browser: texts(questions) == ["b", "a</script>", "c"]
-    )
+    wait_until(browser, lambda: texts(questions) == ["b", "a</script>", "c"])
     assert texts("#wrong td:nth-child(3)") == ["2", "4", "too long"]
-    head = browser.find_elements("css selector", "#wrong th")
+    head = find_all(browser, "#wrong th")
     head[0].click()
     assert texts(questions) == ["a</script>", "b", "c"]
     head[3].click()

@@ -372,8 +372,8 @@ class SequenceToSequence(keras.Model):
                 answers[place] = self.tokenizer.decode(row)
         return answers
 
-    def search_on_batch(self, encoder_token_ids, max_length=None):
-        """Greedy `search` as a compiled function, on every backend.
+    def search_on_batch(self, encoder_token_ids, max_length=None, beam_width=1):
+        """`search` as a compiled function, on every backend.
 
         It is compiled once; on JAX once for every number of rows and some
         lengths, to which questions are padded.
@@ -381,17 +381,20 @@ class SequenceToSequence(keras.Model):
         Args:
             encoder_token_ids: Integer array `(batch, source_length)`.
             max_length: See `search`.
+            beam_width: See `search`.
 
         Returns:
             What `search` returns, as NumPy arrays.
         """
         # LoRA and quantization exchange variables under what was compiled.
-        compiled_for = max_length, *map(id, self.variables)
+        compiled_for = max_length, beam_width, *map(id, self.variables)
         if compiled_for != getattr(self, "_searcher_compiled_for", None):
             self._searcher_compiled_for = compiled_for
             # Kept as a bound method: Keras would track the searcher itself,
             # which holds this model, as one of this model's layers.
-            self._search_compiled = _Searcher(self, max_length).predict_on_batch
+            self._search_compiled = _Searcher(
+                self, max_length=max_length, beam_width=beam_width
+            ).predict_on_batch
         if keras.backend.backend() == "jax":
             encoder_token_ids = self._padded_to_step(encoder_token_ids)
         return self._search_compiled(encoder_token_ids)
@@ -464,12 +467,12 @@ class SequenceToSequence(keras.Model):
 class _Searcher(keras.Model):
     """`SequenceToSequence.search` as a model, for Keras to compile it."""
 
-    def __init__(self, solver, max_length):
+    def __init__(self, solver, **options):
         super().__init__(name="searcher", dtype=solver.dtype_policy)
         self.solver = solver
-        self._max_length = max_length
+        self._options = options
         # XLA would compile anew for every length of question.
         self.compile(jit_compile=keras.backend.backend() == "jax")
 
     def call(self, encoder_token_ids):
-        return self.solver.search(encoder_token_ids, self._max_length)
+        return self.solver.search(encoder_token_ids, **self._options)

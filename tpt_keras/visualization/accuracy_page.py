@@ -1,6 +1,7 @@
 from tpt_keras.visualization.accuracy_bars import bars_of_page
 from tpt_keras.visualization.accuracy_table import table_cells
 from tpt_keras.visualization.accuracy_table import table_notes
+from tpt_keras.visualization.page import page
 from tpt_keras.visualization.page import plotly_library
 from tpt_keras.visualization.page import write_page
 
@@ -42,7 +43,7 @@ def write_accuracy_page(report, predictions, path):
             for name, of_model in predictions.items()
         },
     }
-    write_page("accuracy", data, path, plotly_library())
+    write_page(page("accuracy", data, plotly_library()), path)
 
 
 def _wrong_by_split(predictions):

@@ -3,6 +3,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from tpt_keras.visualization.page import page
 from tpt_keras.visualization.page import plotly_library
 from tpt_keras.visualization.page import write_page
 
@@ -67,14 +68,16 @@ def draw_attention(weights, targets, sources, title, path):
     figure.savefig(path, dpi=110)
 
 
-def write_attention_page(problems, shown, path):
-    """Writes a page that shows the weights of every head on hovering.
+def attention_page(problems, shown):
+    """A page of HTML that shows the weights of every head on hovering.
 
     Args:
         problems: List of dicts, as `attention_weights` gives them.
         shown: Dict of the `attention`, and the indices of `layer` and `head`,
             to be shown first.
-        path: HTML file to write.
+
+    Returns:
+        The page's text.
 
     Raises:
         UsageError: If plotly is not installed.
@@ -92,4 +95,18 @@ def write_attention_page(problems, shown, path):
             for step in steps
         ],
     }
-    write_page("attention", data, path, library)
+    return page("attention", data, library)
+
+
+def write_attention_page(problems, shown, path):
+    """Writes what `attention_page` gives.
+
+    Args:
+        problems: See `attention_page`.
+        shown: See there.
+        path: HTML file to write.
+
+    Raises:
+        UsageError: See there.
+    """
+    write_page(attention_page(problems, shown), path)

@@ -4,6 +4,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from numpy import full
 
+from tpt_keras.visualization.page import page
 from tpt_keras.visualization.page import write_page
 
 # The saturated ones first, for the largest clusters.
@@ -111,8 +112,8 @@ def _colors(count):
     return colors
 
 
-def write_role_page(texts, labels, clusters, title, summary, path):
-    """Writes what `draw_role_squares` draws as a page to hover over.
+def role_page(texts, labels, clusters, title, summary):
+    """What `draw_role_squares` draws, as a page of HTML to hover over.
 
     Args:
         texts: List of strings.
@@ -120,7 +121,9 @@ def write_role_page(texts, labels, clusters, title, summary, path):
         clusters: See there; with the `contexts` too.
         title: The page's title.
         summary: A text below it.
-        path: HTML file to write.
+
+    Returns:
+        The page's text.
     """
     data = {
         "title": title,
@@ -130,4 +133,18 @@ def write_role_page(texts, labels, clusters, title, summary, path):
         "clusters": clusters,
         "colors": _colors(len(clusters)),
     }
-    write_page("roles", data, path)
+    return page("roles", data)
+
+
+def write_role_page(texts, labels, clusters, title, summary, path):
+    """Writes what `role_page` gives.
+
+    Args:
+        texts: See `draw_role_squares`.
+        labels: See there.
+        clusters: See `role_page`.
+        title: See there.
+        summary: See there.
+        path: HTML file to write.
+    """
+    write_page(role_page(texts, labels, clusters, title, summary), path)

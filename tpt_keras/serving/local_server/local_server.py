@@ -6,7 +6,7 @@ import grpc
 from werkzeug.serving import WSGIRequestHandler
 from werkzeug.serving import make_server
 
-from tpt_keras.errors import UsageError
+from tpt_keras.errors import port_taken
 from tpt_keras.serving.local_server.batching import Batching
 from tpt_keras.serving.local_server.model_versions import ModelVersions
 from tpt_keras.serving.local_server.prediction_service import PredictionService
@@ -70,7 +70,7 @@ class LocalServer:
             port = self._grpc_server.add_insecure_port(f"{_HOST}:{port}")
         except RuntimeError:
             self._rest_server.server_close()
-            raise _port_taken(port, "--port") from None
+            raise port_taken(port, "--port") from None
         self.address = f"{_HOST}:{port}"
         self.rest_address = f"{_HOST}:{self._rest_server.port}"
 
@@ -116,7 +116,7 @@ def _make_rest_server(port, app):
     try:
         listener = socket.create_server((_HOST, port), backlog=128)
     except OSError:
-        raise _port_taken(port, "--rest_port") from None
+        raise port_taken(port, "--rest_port") from None
     with listener:
         server = make_server(
             _HOST,
@@ -129,10 +129,3 @@ def _make_rest_server(port, app):
     # Closing it waits for those that are being answered.
     server.daemon_threads = False
     return server
-
-
-def _port_taken(port, flag):
-    return UsageError(
-        f"The port {port} cannot be used: another program may have it. Choose "
-        f"another with {flag}, or 0 for any that is free."
-    )

@@ -1,0 +1,1 @@
+"""A page to ask a trained model, and to look inside it."""
