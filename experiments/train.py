@@ -17,6 +17,7 @@ from tpt_keras.training.training_config import TrainingConfig
 
 from . import _cli
 from . import _config_flags
+from . import _devices
 
 FLAGS = flags.FLAGS
 
@@ -32,15 +33,9 @@ flags.DEFINE_list(
 flags.DEFINE_string("model_dir", None, "Folder for everything that is left.")
 _config_flags.define(TrainingConfig, leave_out=("modules",))
 _config_flags.define(RunOptions)
-flags.DEFINE_string(
-    "distribution",
-    None,
+_devices.define(
     "none, mirrored or multi_worker_mirrored (with TF_CONFIG). Default: "
     "mirrored where there is more than one GPU.",
-)
-flags.DEFINE_integer("num_gpus", None, "GPUs to use. Default: all.")
-flags.DEFINE_integer(
-    "logical_cpus", None, "Devices to cut the CPU into, to try --distribution."
 )
 
 
@@ -49,12 +44,7 @@ def main():
         raise UsageError("--model_dir is missing: where shall the model go?")
     if not FLAGS.modules and not FLAGS.text_file:
         raise UsageError("--modules is missing: what shall be learned?")
-    from tpt_keras.training.distribution import make_strategy
-
-    # Before anything else is asked of TensorFlow: it fixes the devices.
-    strategy = make_strategy(
-        FLAGS.distribution, FLAGS.num_gpus, FLAGS.logical_cpus
-    )
+    strategy = _devices.strategy()
     from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.models import PRESETS
     from tpt_keras.models import XL_PRESETS

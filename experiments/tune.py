@@ -16,6 +16,7 @@ from tpt_keras.tuning.search_space import SearchSpace
 
 from . import _cli
 from . import _config_flags
+from . import _devices
 
 FLAGS = flags.FLAGS
 # Of a training: what is named otherwise, is searched, or is of one model only.
@@ -50,15 +51,9 @@ flags.DEFINE_string("tuning_dir", None, "Folder for everything that is left.")
 _config_flags.define(SearchSpace)
 _config_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
 _config_flags.define(RunOptions)
-flags.DEFINE_string(
-    "distribution",
-    None,
+_devices.define(
     "none or mirrored: of each training. Default: mirrored where there is "
     "more than one GPU.",
-)
-flags.DEFINE_integer("num_gpus", None, "GPUs to use. Default: all.")
-flags.DEFINE_integer(
-    "logical_cpus", None, "Devices to cut the CPU into, to try --distribution."
 )
 
 
@@ -68,14 +63,10 @@ def main():
     if not FLAGS.modules:
         raise UsageError("--modules is missing: what shall be learned?")
     from tpt_keras.errors import check_names
-    from tpt_keras.training.distribution import make_strategy
 
     if FLAGS.distribution:
         check_names("distribution", [FLAGS.distribution], ("none", "mirrored"))
-    # Before anything else is asked of TensorFlow: it fixes the devices.
-    strategy = make_strategy(
-        FLAGS.distribution, FLAGS.num_gpus, FLAGS.logical_cpus
-    )
+    strategy = _devices.strategy()
     from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.tuning.tune import tune
 

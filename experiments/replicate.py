@@ -1,0 +1,190 @@
+r"""Trains the paper's models, scaled down, with several seeds.
+
+    python -m experiments.replicate --flagfile=replicate.cfg \
+        --modules=numbers__place_value,numbers__round_number \
+        --replication_dir=models/replication
+
+Leaves a model's folder for each model and seed; the paper's Table 1 of them,
+replication.md, and in numbers, replication.json; curves.png; and what
+`experiments.report` leaves of all of them, report.html. All of that after
+every seed, so that what was ended early is a table of fewer seeds. Started
+again, it goes on.
+"""
+
+import dataclasses
+import json
+import pathlib
+
+from absl import flags
+
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
+from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.training_config import TrainingConfig
+
+from . import _cli
+from . import _config_flags
+from . import _devices
+from ._report import write_report
+
+FLAGS = flags.FLAGS
+# Of a training: what is named otherwise, or is of one training only.
+NOT_FLAGS = (
+    "modules",
+    "seed",
+    "init_from",
+    "text_file",
+    "segment_length",
+)
+METRIC = "val_sequence_accuracy"
+SPLITS = ("interpolate", "extrapolate")
+
+flags.DEFINE_list(
+    "variants", [], "Presets to train. Default: the paper's four."
+)
+flags.DEFINE_float("scale", 0.25, "Share of the paper's widths.")
+flags.DEFINE_integer("num_layers", 2, "Number of layers; the paper's has 6.")
+flags.DEFINE_integer("num_heads", 4, "Number of heads; the paper's has 8.")
+flags.DEFINE_integer("seeds", 3, "How often to train each: seeds 0, 1, ...")
+flags.DEFINE_list(
+    "modules", [], "Names of modules, patterns (numbers__*), or all."
+)
+flags.DEFINE_integer(
+    "examples", 200, "Problems of each module and split for the table, at most."
+)
+flags.DEFINE_string(
+    "replication_dir", None, "Folder for everything that is left."
+)
+_config_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
+_config_flags.define(RunOptions)
+_devices.define(
+    "none or mirrored: of each training. Default: mirrored where there is "
+    "more than one GPU.",
+)
+
+
+def main():
+    check_flags()
+    strategy = _devices.strategy()
+    from tpt_keras.data_generators.mathematics_modules import select_modules
+
+    configs = scaled_configs()
+    training = TrainingConfig(
+        modules=select_modules(FLAGS.modules),
+        **_config_flags.values(TrainingConfig, NOT_FLAGS),
+    )
+    options = RunOptions(**_config_flags.values(RunOptions))
+    folder = pathlib.Path(FLAGS.replication_dir)
+    for seed in range(FLAGS.seeds):
+        for number, (name, config) in enumerate(configs.items(), 1):
+            place = seed * len(configs) + number
+            total = FLAGS.seeds * len(configs)
+            print(f"{name}, seed {seed} ({place} of {total})", flush=True)
+            train_one(
+                name,
+                config,
+                dataclasses.replace(training, seed=seed),
+                model_dir(folder, name, seed),
+                options,
+                strategy,
+            )
+        write_tables(folder, list(configs), seed + 1, training)
+    print(folder / "replication.md")
+
+
+def check_flags():
+    """Refuses what makes no sense before anything is loaded."""
+    from tpt_keras.visualization.page import plotly_library
+
+    if not FLAGS.replication_dir:
+        raise UsageError(
+            "--replication_dir is missing: where shall the models go?"
+        )
+    if not FLAGS.modules:
+        raise UsageError("--modules is missing: what shall be learned?")
+    if FLAGS.distribution:
+        check_names("distribution", [FLAGS.distribution], ("none", "mirrored"))
+    for name in ("scale", "seeds", "examples"):
+        if FLAGS[name].value <= 0:
+            raise UsageError(f"--{name} must be positive.")
+    plotly_library()  # or the tables could not be written
+
+
+def scaled_configs():
+    """Dict of the presets' names to their scaled configurations."""
+    from tpt_keras.analysis.replication import ROWS
+    from tpt_keras.analysis.replication import scaled_config
+
+    names = FLAGS.variants or ROWS
+    check_names("--variants name", names, ROWS)
+    return {
+        name: scaled_config(
+            name, FLAGS.scale, FLAGS.num_layers, FLAGS.num_heads
+        )
+        for name in names
+    }
+
+
+def train_one(name, config, training, path, options, strategy):
+    """Trains, goes on, or does nothing if it is finished."""
+    import keras
+
+    from tpt_keras.training.train import train
+
+    train(
+        config, training, path, preset=name, options=options, strategy=strategy
+    )
+    # Of twelve trainings only one is to be in memory.
+    keras.utils.clear_session(free_memory=True)
+
+
+def model_dir(folder, name, seed):
+    return folder / f"{name}-{seed}"
+
+
+def write_tables(folder, names, seeds, training):
+    """Writes what the trainings of the seeds so far came to."""
+    from tpt_keras.analysis.replication import mean_rows
+    from tpt_keras.analysis.replication import replication_rows
+    from tpt_keras.files import whole_file
+    from tpt_keras.training.metrics_log import read_metrics
+    from tpt_keras.visualization.comparison import draw_comparison
+    from tpt_keras.visualization.replication_table import replication_table
+
+    folders = {
+        name: [model_dir(folder, name, seed) for seed in range(seeds)]
+        for name in names
+    }
+    problems = {
+        "dataset": training.dataset,
+        "data_dir": training.data_dir,
+        "modules": list(training.modules),
+        "splits": list(SPLITS),
+        "examples": FLAGS.examples,
+    }
+    report = write_report(
+        folder / "report.html",
+        [str(path) for paths in folders.values() for path in paths],
+        problems,
+    )
+    models = {model["model_dir"]: model for model in report["models"]}
+    rows = replication_rows(
+        {
+            name: [models[str(path)] for path in paths]
+            for name, paths in folders.items()
+        }
+    )
+    with whole_file(folder / "replication.json") as partial:
+        partial.write_text(json.dumps(rows, indent=2))
+    with whole_file(folder / "replication.md") as partial:
+        partial.write_text(replication_table(rows, SPLITS), encoding="utf-8")
+    curves = {
+        name: mean_rows([read_metrics(path) for path in paths], METRIC)
+        for name, paths in folders.items()
+    }
+    with whole_file(folder / "curves.png") as partial:
+        draw_comparison({f"mean of {seeds} seeds": curves}, partial, METRIC)
+
+
+if __name__ == "__main__":
+    _cli.run(main, goes_on=True)

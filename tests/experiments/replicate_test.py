@@ -1,0 +1,94 @@
+import json
+
+import pytest
+
+from tests.conftest import MODULE
+from tests.experiments.command import assert_refused
+from tpt_keras.training import train as training_module
+from tpt_keras.training.metrics_log import read_metrics
+
+TINY = (
+    "--variants=transformer,tp_transformer_c",
+    "--scale=0.03125",
+    "--num_layers=1",
+    "--num_heads=2",
+    "--train_steps=2",
+    "--warmup_steps=0",
+    "--steps_per_checkpoint=2",
+    "--steps_per_evaluation=2",
+    "--validation_examples=20",
+    "--batch_size=16",
+    "--examples=10",
+)
+
+
+@pytest.fixture
+def replicate(run, place_value_data, tmp_path):
+    def replicate(*flags):
+        return run(
+            "replicate",
+            "--flagfile=replicate.cfg",
+            *TINY,
+            f"--modules={MODULE}",
+            f"--data_dir={place_value_data}",
+            f"--replication_dir={tmp_path / 'replication'}",
+            *flags,
+        )
+
+    return replicate
+
+
+@pytest.mark.slow
+def test_a_replication_that_gets_more_seeds(
+    replicate, tmp_path, without_graphs, monkeypatch
+):
+    folder = tmp_path / "replication"
+    result = replicate("--seeds=1")
+    assert result.status == 0, result.stderr
+    assert result.stdout.endswith(f"{folder / 'replication.md'}\n")
+    first, _ = rows = json.loads((folder / "replication.json").read_text())
+    assert [row["name"] for row in rows] == ["transformer", "tp_transformer_c"]
+    assert first["paper_weights"] == 44_187_648
+    assert rows[0]["weights"] > rows[1]["weights"]
+
+    # What is finished is not trained again.
+    trained = []
+    build = training_module.make_trainer
+
+    def make_trainer(*arguments):
+        trained.append(arguments)
+        return build(*arguments)
+
+    monkeypatch.setattr(training_module, "make_trainer", make_trainer)
+    result = replicate("--seeds=2")
+    assert result.status == 0, result.stderr
+    assert len(trained) == 2
+    assert "tp_transformer_c, seed 1 (4 of 4)" in result.stdout
+    losses = [
+        read_metrics(folder / f"transformer-{seed}")[-1]["loss"]
+        for seed in range(2)
+    ]
+    assert losses[0] != losses[1]
+    first, _ = json.loads((folder / "replication.json").read_text())
+    assert first["seeds"] == 2
+    for result in first["splits"].values():
+        assert result["lowest"] <= result["mean"] <= result["highest"]
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "TP-Transformer (published: " in (folder / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flag", "parts"),
+    [
+        ("--replication_dir=", ["--replication_dir"]),
+        ("--modules=", ["--modules"]),
+        ("--variants=lstm", ["--variants", "'lstm'", "tp_transformer_c"]),
+        ("--seeds=0", ["--seeds"]),
+        ("--scale=0", ["--scale"]),
+        ("--num_heads=7", ["7"]),
+        ("--distribution=some", ["distribution", "'some'"]),
+    ],
+)
+def test_refused(replicate, tmp_path, flag, parts):
+    assert_refused(replicate(flag), *parts)
+    assert not (tmp_path / "replication").exists()
