@@ -1,4 +1,4 @@
-r"""Times a served model under load, for settings of the server.
+r"""Times a server under load.
 
     python -m experiments.benchmarks.serving \
         --saved_model=saved_models/tp_transformer_mathematics

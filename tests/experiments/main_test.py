@@ -33,16 +33,23 @@ CONFIGS = {
     **dict.fromkeys(
         ("kept_variance", "quiz", "reconstruct", "roles"), (Problems,)
     ),
+    "replicate": (TrainingConfig, RunOptions),
     "train": (TrainingConfig, RunOptions),
     "tune": (SearchSpace, TrainingConfig, RunOptions),
 }
-NOT_FLAGS = (
-    "init_from",
-    "text_file",
-    "segment_length",
-    "train_minutes",
-    *SEARCHED,
-)
+# Which devices train.
+DEVICES = {"distribution", "num_gpus", "logical_cpus"}
+# What several trainings have of their own is no flag.
+NOT_FLAGS = {
+    "replicate": {"seed", "init_from", "text_file", "segment_length"},
+    "tune": {
+        "init_from",
+        "text_file",
+        "segment_length",
+        "train_minutes",
+        *SEARCHED,
+    },
+}
 
 
 @pytest.fixture
@@ -106,8 +113,9 @@ def test_help(run, name):
         for config_class in CONFIGS.get(name, ())
         for field in dataclasses.fields(config_class)
     }
-    # What a search decides is no flag of it.
-    assert shown == defined - set(NOT_FLAGS if name == "tune" else ())
+    if TrainingConfig in CONFIGS.get(name, ()):
+        defined |= DEVICES
+    assert shown == defined - NOT_FLAGS.get(name, set())
     assert max(map(len, lines)) <= 80
 
 
