@@ -1,4 +1,4 @@
-r"""Trains the paper's models, scaled down, with several seeds.
+r"""Trains the paper's models, scaled down.
 
     python -m experiments.replicate --flagfile=replicate.cfg \
         --modules=numbers__place_value,numbers__round_number \
