@@ -58,7 +58,8 @@ def _list():
             "",
             *(f"  {name:{width}}  {does}" for name, does in commands.items()),
             "",
-            f"Flagfiles that come along: {', '.join(_cli.flagfiles())}",
+            "Flagfiles that come along:",
+            f"  {', '.join(_cli.flagfiles())}",
         ]
     )
 
