@@ -20,7 +20,7 @@ JAX_TRAINING_TESTS := $(addprefix tests/training/,jax_distribution_test.py \
 # Some machines forbid it, and every process would compile for ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-exhaustive lint clean
+.PHONY: setup demo test test-slow test-both test-exhaustive lint clean
 
 setup: $(VENV)/.installed
 
@@ -51,12 +51,14 @@ demo: setup
 	@echo "Learning curves: $(DEMO_MODEL)/learning_curves.png"
 
 # What one runs all day, and the rest: processes that are killed, several
-# workers, whole chains of commands. What is exhaustive takes what others try
-# one by one in all combinations, and tries the benchmarks.
+# workers, whole chains of commands. Both at once import and make fixtures
+# once. What is exhaustive takes what others try one by one in all
+# combinations, and tries the benchmarks.
 test: CHOICE := not slow
 test-slow: CHOICE := slow and not exhaustive
+test-both: CHOICE := not exhaustive
 test-exhaustive: CHOICE := exhaustive
-test test-slow test-exhaustive: setup
+test test-slow test-both test-exhaustive: setup
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "$(CHOICE)" tests
 	KERAS_BACKEND=jax $(PYTEST) -m "$(CHOICE)" $(PURE_TESTS) \
 		$(JAX_TRAINING_TESTS)

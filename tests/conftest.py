@@ -155,6 +155,17 @@ def tiny_config():
 
 
 @pytest.fixture(scope="session")
+def simple_config():
+    """One that takes less than half as long to trace.
+
+    For what a training does whatever it trains.
+    """
+    from tpt_keras.models import PRESETS
+
+    return PRESETS["lstm"].replace(hidden_dim=16, thinking_steps=1)
+
+
+@pytest.fixture(scope="session")
 def tiny_training(place_value_data):
     """The configuration of a training of two intervals of two steps."""
     from tpt_keras.training.training_config import TrainingConfig

@@ -78,9 +78,9 @@ def assert_whole_checkpoint(model_dir, step, data_step):
 
 
 @pytest.mark.slow
-def test_stops_at_once(tmp_path, tiny_config, tiny_training, poison):
+def test_stops_at_once(tmp_path, simple_config, tiny_training, poison):
     """In the middle of an interval, and just before a checkpoint is due."""
-    arguments = (tiny_config, tiny_training, tmp_path, None, STOP)
+    arguments = (simple_config, tiny_training, tmp_path, None, STOP)
     for step in (3, 4):
         poison(step, times=1)
         with pytest.raises(NonFiniteLossError) as caught:
@@ -116,7 +116,7 @@ def test_stops_at_once(tmp_path, tiny_config, tiny_training, poison):
     ],
 )
 def test_an_absurd_learning_rate(
-    tmp_path, tiny_config, tiny_training, steps_per_checkpoint, message
+    tmp_path, simple_config, tiny_training, steps_per_checkpoint, message
 ):
     training = dataclasses.replace(
         tiny_training,
@@ -124,17 +124,17 @@ def test_an_absurd_learning_rate(
         steps_per_checkpoint=steps_per_checkpoint,
     )
     with pytest.raises(NonFiniteLossError, match=message):
-        train(tiny_config, training, tmp_path, options=STOP)
+        train(simple_config, training, tmp_path, options=STOP)
     assert_whole_checkpoint(tmp_path, step=0, data_step=0)
     assert read_metrics(tmp_path) == []
 
 
 @pytest.mark.slow
 def test_gives_up_when_rollbacks_do_not_help_and_goes_on_when_they_do(
-    tmp_path, tiny_config, tiny_training, poison, first_batches, capsys
+    tmp_path, simple_config, tiny_training, poison, first_batches, capsys
 ):
     poison(step=3)
-    arguments = (tiny_config, tiny_training, tmp_path, None, ROLLBACK)
+    arguments = (simple_config, tiny_training, tmp_path, None, ROLLBACK)
     with pytest.raises(
         NonFiniteLossError,
         match=rf"step 3 .*{MAX_ROLLBACKS} rollbacks to step 2 did not help",

@@ -9,7 +9,7 @@ from tpt_keras.training.train import train
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_whatever_steps_per_execution(
-    tmp_path, tiny_config, tiny_training
+    tmp_path, simple_config, tiny_training
 ):
     models, metrics = [], []
     for steps in (1, 2):
@@ -18,7 +18,7 @@ def test_the_same_seed_gives_the_same_whatever_steps_per_execution(
         folder = tmp_path / str(steps)
         models.append(
             train(
-                tiny_config.replace(dropout=0.1),
+                simple_config.replace(dropout=0.1),
                 tiny_training,
                 folder,
                 options=RunOptions(

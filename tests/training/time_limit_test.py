@@ -58,13 +58,13 @@ def training(tiny_training):
     )
 
 
-def test_ends_with_its_time(clock, tiny_config, training, tmp_path, capfd):
+def test_ends_with_its_time(clock, simple_config, training, tmp_path, capfd):
     """Killed, it has the time that is left when it is started again."""
 
     def train_again(**kwargs):
         clock.now += 1000  # which is nobody's
         return train(
-            tiny_config,
+            simple_config,
             training,
             tmp_path,
             options=OPTIONS,
@@ -89,7 +89,7 @@ def test_ends_with_its_time(clock, tiny_config, training, tmp_path, capfd):
     assert "nothing to do" in capfd.readouterr().out
 
 
-def test_a_warm_up_goes_by_steps(clock, tiny_config, training, tmp_path):
+def test_a_warm_up_goes_by_steps(clock, simple_config, training, tmp_path):
     rates = []
     watch = keras.callbacks.LambdaCallback(
         on_train_batch_begin=lambda batch, logs: rates.append(
@@ -100,7 +100,7 @@ def test_a_warm_up_goes_by_steps(clock, tiny_config, training, tmp_path):
         training, warmup_steps=4, schedule="constant", train_minutes=1.0
     )
     train(
-        tiny_config,
+        simple_config,
         training,
         tmp_path,
         options=OPTIONS,

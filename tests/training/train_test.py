@@ -332,7 +332,7 @@ def test_goes_on_whenever_it_was_killed(
 
 
 @pytest.fixture(scope="module")
-def uneven(tmp_path_factory, tiny_config, tiny_training):
+def uneven(tmp_path_factory, simple_config, tiny_training):
     """The folder of a training whose numbers of steps do not divide."""
     model_dir = tmp_path_factory.mktemp("uneven") / "model"
     training = dataclasses.replace(
@@ -346,7 +346,7 @@ def uneven(tmp_path_factory, tiny_config, tiny_training):
     options = RunOptions(
         evaluation_examples=0, keep_checkpoints=2, profile_steps=(2, 3)
     )
-    train(tiny_config, training, model_dir, options=options)
+    train(simple_config, training, model_dir, options=options)
     return model_dir, training
 
 
@@ -431,9 +431,9 @@ def assert_stopped_at_step_8(model_dir, weights, printed):
 
 @pytest.mark.slow
 def test_stops_without_improvement_and_keeps_the_best(
-    tmp_path, tiny_config, long_training, judged, capsys
+    tmp_path, simple_config, long_training, judged, capsys
 ):
-    arguments = (tiny_config, long_training, tmp_path, None, PATIENCE)
+    arguments = (simple_config, long_training, tmp_path, None, PATIENCE)
     model = train(*arguments).model
     assert_stopped_at_step_8(tmp_path, judged, capsys.readouterr().out)
     assert sorted(judged) == [2, 4, 6, 8]
@@ -444,9 +444,9 @@ def test_stops_without_improvement_and_keeps_the_best(
 
 @pytest.mark.slow
 def test_stops_at_the_same_step_when_killed_between(
-    tmp_path, tiny_config, long_training, judged, capsys, monkeypatch
+    tmp_path, simple_config, long_training, judged, capsys, monkeypatch
 ):
-    arguments = (tiny_config, long_training, tmp_path, None, PATIENCE)
+    arguments = (simple_config, long_training, tmp_path, None, PATIENCE)
 
     def die_in_step(step):
         def die(self, batch, logs=None):
@@ -479,7 +479,7 @@ def test_stops_at_the_same_step_when_killed_between(
 
 
 def test_every_option_reaches_the_trainer(
-    tmp_path, tiny_config, tiny_training, monkeypatch
+    tmp_path, simple_config, tiny_training, monkeypatch
 ):
     class CompiledError(Exception):
         """What ends the training when there is nothing more to see."""
@@ -500,7 +500,7 @@ def test_every_option_reaches_the_trainer(
         gradient_accumulation_steps=4, jit_compile=True, steps_per_execution=2
     )
     with pytest.raises(CompiledError):
-        train(tiny_config, training, tmp_path, options=options)
+        train(simple_config, training, tmp_path, options=options)
 
 
 @pytest.mark.parametrize(
@@ -513,14 +513,14 @@ def test_every_option_reaches_the_trainer(
     ],
 )
 def test_steps_per_execution_must_divide(
-    tmp_path, tiny_config, tiny_training, steps, train_steps
+    tmp_path, simple_config, tiny_training, steps, train_steps
 ):
     training = dataclasses.replace(tiny_training, train_steps=train_steps)
     with pytest.raises(
         UsageError, match=f"{train_steps} train_steps.* 2 steps.* {steps} steps"
     ):
         train(
-            tiny_config,
+            simple_config,
             training,
             tmp_path / "model",
             options=RunOptions(steps_per_execution=steps),
@@ -541,9 +541,9 @@ def test_rematerialized_dropout_is_refused(
     assert not (tmp_path / "model").exists()
 
 
-def test_validation_problems_are_never_trained_on(tiny_config, tiny_training):
+def test_validation_problems_are_never_trained_on(simple_config, tiny_training):
     training, validation = training_batches(
-        training_sources(tiny_training), tiny_config, tiny_training
+        training_sources(tiny_training), simple_config, tiny_training
     )
     seen = all_problems(training, num_epochs=2)
     unseen = all_problems(validation)
@@ -555,17 +555,17 @@ def test_validation_problems_are_never_trained_on(tiny_config, tiny_training):
 
 
 def test_validation_problems_are_of_every_difficulty(
-    tiny_config, tiny_training
+    simple_config, tiny_training
 ):
     training = dataclasses.replace(tiny_training, validation_examples=100)
     _, validation = training_batches(
-        training_sources(training), tiny_config, training
+        training_sources(training), simple_config, training
     )
     lengths = [len(question) for question, _ in all_problems(validation)]
     everything = [
         len(question)
         for batches in training_batches(
-            training_sources(training), tiny_config, training
+            training_sources(training), simple_config, training
         )
         for question, _ in all_problems(batches)
     ]
@@ -574,7 +574,7 @@ def test_validation_problems_are_of_every_difficulty(
     assert np.std(everything) > 1.0
 
 
-def test_the_validation_set_is_the_seeds(tiny_config, tiny_training):
+def test_the_validation_set_is_the_seeds(simple_config, tiny_training):
     sets = []
     for seed in (0, 0, 1):
         training = dataclasses.replace(tiny_training, seed=seed)
@@ -582,7 +582,7 @@ def test_the_validation_set_is_the_seeds(tiny_config, tiny_training):
             set(
                 all_problems(
                     training_batches(
-                        training_sources(training), tiny_config, training
+                        training_sources(training), simple_config, training
                     )[1]
                 )
             )
@@ -592,20 +592,20 @@ def test_the_validation_set_is_the_seeds(tiny_config, tiny_training):
 
 
 @pytest.mark.parametrize("apart", [600, 1000])
-def test_too_few_problems(tiny_config, tiny_training, apart):
+def test_too_few_problems(simple_config, tiny_training, apart):
     training = dataclasses.replace(tiny_training, validation_examples=apart)
     with pytest.raises(UsageError, match=f"600.*{apart}"):
-        training_batches(training_sources(training), tiny_config, training)
+        training_batches(training_sources(training), simple_config, training)
 
 
 def test_a_missing_data_folder_leaves_no_model_folder(
-    tmp_path, tiny_config, tiny_training
+    tmp_path, simple_config, tiny_training
 ):
     training = dataclasses.replace(
         tiny_training, data_dir=str(tmp_path / "nothing")
     )
     with pytest.raises(UsageError, match="no data folder"):
-        train(tiny_config, training, tmp_path / "model")
+        train(simple_config, training, tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -631,11 +631,11 @@ class Stop(keras.callbacks.Callback):
 
 @pytest.mark.parametrize(("batch", "step"), [(None, 4), (0, 3)])
 def test_a_callback_stops_a_training(
-    tmp_path, tiny_config, tiny_training, capsys, batch, step
+    tmp_path, simple_config, tiny_training, capsys, batch, step
 ):
     training = dataclasses.replace(tiny_training, train_steps=10)
     options = RunOptions(evaluation_examples=0)
-    arguments = (tiny_config, training, tmp_path, None, options)
+    arguments = (simple_config, training, tmp_path, None, options)
     result = train(*arguments, callbacks=[Stop(batch)])
     assert f"Stopped at step {step} by a" in capsys.readouterr().out
     assert [row["step"] for row in result.history] == [2, step]
