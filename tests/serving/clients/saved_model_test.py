@@ -24,10 +24,10 @@ def copy(version, tmp_path):
     return shutil.copytree(version, tmp_path / "model" / "1")
 
 
-def error_of(path):
+def error_of(path, questions=QUESTIONS):
     """The one line that is said of a damaged model, or nothing."""
     try:
-        SavedModel(path).answer(QUESTIONS)
+        SavedModel(path).answer(questions)
     except UsageError as error:
         message = str(error)
         assert "\n" not in message
@@ -158,3 +158,13 @@ def test_a_model_of_another_program(tmp_path, kind):
     signatures = None if kind == "no signature" else module.call
     tf.saved_model.save(module, str(tmp_path / "1"), signatures)
     assert "another program's" in error_of(tmp_path / "1")
+
+
+def test_another_programs_model_that_leaves_answers_out(tmp_path):
+    @tf.function(input_signature=[toy_model.QUESTIONS])
+    def answer(questions):
+        first = questions[:1]
+        return {"answers": first, "log_probs": tf.zeros(1), "status": first}
+
+    tf.saved_model.save(tf.Module(), str(tmp_path / "1"), answer)
+    assert "ValueError: 1 of 2 answers" in error_of(tmp_path / "1", ["1", "2"])

@@ -43,3 +43,14 @@ def test_equals_encoding_all_at_once_but_for_the_padding(num_rows):
     ]
     expected = [group.max() for group in groups for _ in group]
     np.testing.assert_array_equal(encoded["width"], expected)
+
+
+def test_an_axis_of_something_else_is_refused():
+    def encode(token_ids):
+        return tf.zeros([tf.shape(token_ids)[0], tf.size(token_ids)])
+
+    encode_all = tf.function(
+        lambda ids, lengths: encode_in_groups(encode, ids, lengths)
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Axis 1 of what"):
+        encode_all(np.ones((2, 3), np.int32), np.array([3, 3], np.int32))

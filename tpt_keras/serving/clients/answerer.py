@@ -41,7 +41,8 @@ class Answerer(abc.ABC):
         for start in range(0, len(questions), self.max_batch_size):
             places = order[start : start + self.max_batch_size]
             batch = [questions[place] for place in places]
-            for place, answer in zip(places, self._answer_batch(batch)):
+            found = self._answer_batch(batch)
+            for place, answer in zip(places, found, strict=True):
                 answers[place] = answer
         return answers
 

@@ -55,6 +55,10 @@ class SavedModel(Answerer):
                 outputs[name].numpy().tolist()
                 for name in ("answers", "log_probs", "status")
             ]
+            if len(columns[0]) != len(questions):
+                raise ValueError(
+                    f"{len(columns[0])} of {len(questions)} answers"
+                )
             return [
                 Answer(answer.decode(), finite_or_none(x), status.decode())
                 for answer, x, status in zip(*columns, strict=True)

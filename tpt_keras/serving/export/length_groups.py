@@ -9,8 +9,8 @@ def encode_in_groups(encode, token_ids, lengths):
 
     Args:
         encode: Function of token ids `(rows, length)` to tensors `(rows, ...)`,
-            nested in any way. An axis whose size TensorFlow does not know is
-            one of source positions.
+            nested in any way. An axis whose size TensorFlow does not know has
+            to be one of source positions.
         token_ids: Tensor `(batch, source_length)`, sorted by length.
         lengths: Tensor `(batch,)`, how many tokens of each row are no padding.
 
@@ -33,7 +33,7 @@ def encode_in_groups(encode, token_ids, lengths):
         length = tf.maximum(tf.reduce_max(lengths[rows]), 0)
         encoded = tf.nest.flatten(encode(token_ids[rows, :length]))
         arrays = [
-            array.write(index, _padded(values, spec, source_length - length))
+            array.write(index, _padded(values, spec, length, source_length))
             for array, values, spec in zip(arrays, encoded, specs)
         ]
         return index + 1, arrays
@@ -52,10 +52,24 @@ def encode_in_groups(encode, token_ids, lengths):
     return tf.nest.pack_sequence_as(encode.structured_outputs, encoded)
 
 
-def _padded(values, spec, room):
+def _padded(values, spec, length, source_length):
     """Values with zeros behind the source positions."""
-    paddings = [
-        (0, room if size is None and axis else 0)
-        for axis, size in enumerate(spec.shape)
+    axes = [
+        axis for axis, size in enumerate(spec.shape) if axis and size is None
     ]
-    return tf.pad(values, paddings)
+    # Of another axis the zeros would be wrong, and nobody would notice.
+    checks = [
+        tf.debugging.assert_equal(
+            tf.shape(values)[axis],
+            length,
+            f"Axis {axis} of what `encode` returns is of unknown size, and is "
+            "none of source positions. Let its shape be known.",
+        )
+        for axis in axes
+    ]
+    paddings = [
+        (0, source_length - length if axis in axes else 0)
+        for axis in range(spec.shape.rank)
+    ]
+    with tf.control_dependencies(checks):
+        return tf.pad(values, paddings)
