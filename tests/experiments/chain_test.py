@@ -149,7 +149,8 @@ def check_quiz(export_dir, data_dir):
     [
         path
         for path in sorted((ROOT / "experiments" / "configs").glob("*.cfg"))
-        if path.stem != "tune"  # which is not for this command
+        # Those of this command.
+        if path.stem not in ("replicate", "tune")
     ],
     ids=lambda path: path.stem,
 )
