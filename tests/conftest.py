@@ -51,16 +51,21 @@ LONGEST = (
 )
 
 
+# What JAX compiles for so long that it is not for all day there.
+SLOW_ON_JAX = ("analysis/", "checkpoints/", "models/trained_presets_test.py")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Begins with what takes longest, or one process ends with it alone."""
     order = {path: place for place, path in enumerate(LONGEST)}
     root = pathlib.Path(__file__).parent
-
-    def place(item):
-        path = item.path.relative_to(root).as_posix()
-        return order.get(path, len(order))
-
-    items.sort(key=place)
+    paths = {item: item.path.relative_to(root).as_posix() for item in items}
+    if os.environ.get("KERAS_BACKEND") == "jax":
+        for item, path in paths.items():
+            if path.startswith(SLOW_ON_JAX):
+                item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: order.get(paths[item], len(order)))
 
 
 def pytest_collection_finish():
