@@ -45,7 +45,7 @@ def _serve(saved_model, setting, connection):
     import tensorflow as tf
 
     from tpt_keras.serving import LocalServer
-    from tpt_keras.serving.export.warmup import ALLOWED_BATCH_SIZES
+    from tpt_keras.serving.export.warmup import WARMUP_BATCH_SIZES
     from tpt_keras.serving.local_server.batching import Batching
 
     tf.config.threading.set_intra_op_parallelism_threads(setting["intra_op"])
@@ -53,7 +53,7 @@ def _serve(saved_model, setting, connection):
     is_padded = setting["padding"] == "powers"
     batching = Batching(
         num_batch_threads=setting["num_batch_threads"],
-        allowed_batch_sizes=ALLOWED_BATCH_SIZES if is_padded else (),
+        allowed_batch_sizes=WARMUP_BATCH_SIZES if is_padded else (),
     )
     with LocalServer(
         saved_model, port=0, rest_port=0, batching=batching

@@ -12,7 +12,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 import tpt_keras.serving
-from tpt_keras.serving.export.warmup import ALLOWED_BATCH_SIZES
+from tpt_keras.serving.export.warmup import WARMUP_BATCH_SIZES
 
 FOLDER = pathlib.Path(tpt_keras.serving.__file__).parent / "config"
 NAME = "solver"
@@ -111,12 +111,9 @@ def test_the_simple_reader_reads_as_protobuf_does():
 
 def test_batching():
     batching = read_text_proto("batching.config")
-    assert batching.pop("allowed_batch_sizes") == list(ALLOWED_BATCH_SIZES)
     # It would pad token ids with the start symbol.
     assert batching.pop("pad_variable_length_inputs") == [False]
-    # As TF Serving demands.
-    assert sorted(set(ALLOWED_BATCH_SIZES)) == list(ALLOWED_BATCH_SIZES)
-    assert batching["max_batch_size"] == [{"value": [ALLOWED_BATCH_SIZES[-1]]}]
+    assert batching["max_batch_size"] == [{"value": [max(WARMUP_BATCH_SIZES)]}]
     # Nothing else but these: an unknown name would stop the server.
     assert set(batching) == {
         "max_batch_size",
@@ -159,6 +156,8 @@ def test_every_server_reads_files_that_are_there(
     ):
         flags = dict(argument.split("=") for argument in arguments)
         assert flags.pop("--enable_batching") == "true"
+        # A processor has a batch of its own.
+        assert flags.pop("--tensorflow_intra_op_parallelism") == "1"
         assert flags == {
             flag: f"/config/{name}" for flag, name in expected.items()
         }

@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from tpt_keras.serving.export.warmup import ALLOWED_BATCH_SIZES
+from tpt_keras.serving.export.warmup import WARMUP_BATCH_SIZES
 from tpt_keras.serving.export.warmup import write_warmup_requests
 
 
@@ -31,7 +31,7 @@ def test_every_batch_size_is_answered(request, kind):
     version = request.getfixturevalue(kind)
     served = request.getfixturevalue(kind.replace("version", "served"))
     requests = read_requests(version)
-    assert batch_sizes(requests) == list(ALLOWED_BATCH_SIZES)
+    assert batch_sizes(requests) == list(WARMUP_BATCH_SIZES)
     for warmup in requests:
         # Of whatever model and version it lies with.
         assert warmup.model_spec.name == ""
@@ -57,6 +57,6 @@ def test_written_again_it_is_the_same(tmp_path):
     (tmp_path / "assets.extra").mkdir()
     for _ in range(2):
         write_warmup_requests(str(tmp_path))
-        assert len(read_requests(tmp_path)) == len(ALLOWED_BATCH_SIZES)
+        assert len(read_requests(tmp_path)) == len(WARMUP_BATCH_SIZES)
         # The server refuses more.
-        assert len(ALLOWED_BATCH_SIZES) <= 1000
+        assert len(WARMUP_BATCH_SIZES) <= 1000

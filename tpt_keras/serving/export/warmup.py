@@ -6,13 +6,13 @@ import tensorflow as tf
 
 from tpt_keras.serving.versions import WARMUP_ASSET
 
-# As in config/batching.config: the server pads a batch to one of these.
-ALLOWED_BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
+# Up to the max_batch_size of config/batching.config.
+WARMUP_BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 _QUESTION = "Let z(k) = -3*k + 5. What is the tens digit of z(-31)?"
 
 
 def write_warmup_requests(folder):
-    """Writes a request of every batch size that a server batches to.
+    """Writes requests of small and large batches.
 
     TF Serving replays them when it loads a version, so that no user waits for
     what is done only once.
@@ -25,7 +25,7 @@ def write_warmup_requests(folder):
 
     path = str(pathlib.Path(folder) / WARMUP_ASSET)
     with tf.io.TFRecordWriter(path) as writer:
-        for batch_size in ALLOWED_BATCH_SIZES:
+        for batch_size in WARMUP_BATCH_SIZES:
             request = predict_pb2.PredictRequest()
             request.model_spec.signature_name = "serving_default"
             request.inputs["questions"].CopyFrom(
