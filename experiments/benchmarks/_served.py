@@ -30,18 +30,17 @@ def served(saved_model, setting):
     # Held here, it would never end.
     there.close()
     try:
-        yield here.recv()
-    except EOFError:
-        raise UsageError(
-            f"{saved_model!r} could not be served: see above."
-        ) from None
+        address = here.recv()
+        if isinstance(address, UsageError):
+            raise address
+        yield address
     finally:
         here.close()
         process.join()
 
 
 def _serve(saved_model, setting, connection):
-    """Serves until nobody holds the connection's other end."""
+    """Serves until nobody holds the other end, or sends why it cannot."""
     import tensorflow as tf
 
     from tpt_keras.serving import LocalServer
@@ -55,9 +54,12 @@ def _serve(saved_model, setting, connection):
         num_batch_threads=setting["num_batch_threads"],
         allowed_batch_sizes=WARMUP_BATCH_SIZES if is_padded else (),
     )
-    with LocalServer(
-        saved_model, port=0, rest_port=0, batching=batching
-    ) as server:
-        connection.send(server.address)
-        with contextlib.suppress(EOFError):
-            connection.recv()
+    try:
+        with LocalServer(
+            saved_model, port=0, rest_port=0, batching=batching
+        ) as server:
+            connection.send(server.address)
+            with contextlib.suppress(EOFError):
+                connection.recv()
+    except UsageError as error:
+        connection.send(error)

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from experiments.benchmarks import _problems
+from tests.experiments.command import assert_refused
 
 
 @pytest.mark.slow
@@ -34,3 +35,25 @@ def test_answers_a_second_and_waits(run, saved_model, tmp_path, monkeypatch):
     for row in rows:
         assert row["rate"] > 0
         assert 0 < row["p50"] <= row["p95"] <= row["p99"] < 2000
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_folder_without_a_model(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(_problems, "mixed_problems", lambda count: (["1"], []))
+    result = run(
+        "benchmarks.serving",
+        f"--saved_model={tmp_path / 'nothing'}",
+        "--intra_op=1",
+        "--num_batch_threads=1",
+    )
+    assert result.status == 2
+    # TensorFlow has said something of the machine before.
+    assert str(tmp_path / "nothing") in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
+
+
+def test_refused(run):
+    assert_refused(run("benchmarks.serving"), "--saved_model")
+    refused = run("benchmarks.serving", "--saved_model=x", "--paddings=some")
+    assert_refused(refused, "--paddings", "powers")
