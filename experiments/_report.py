@@ -53,20 +53,12 @@ def write_report(page, model_dirs, problems, best=False, batch_size=64):
     return write(page, models, predictions, problems)
 
 
-def read_training(model_dir):
-    """What a model's folder tells of its training; a model alone tells none."""
-    from tpt_keras.training import model_folder
-
-    if not (pathlib.Path(model_dir) / model_folder.CONFIG_FILE).exists():
-        return {}
-    return model_folder.read_config(model_dir).get("training", {})
-
-
 def describe_models(model_dirs, best):
     """A dict for every model; what cannot be loaded is refused here."""
     from tpt_keras.analysis.prediction_folder import model_fingerprint
     from tpt_keras.models.load_model import load_model
     from tpt_keras.training.evaluation_log import saved_step
+    from tpt_keras.training.model_folder import read_training
 
     described = []
     folders = list(dict.fromkeys(model_dirs))

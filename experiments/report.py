@@ -19,7 +19,6 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 
 from . import _cli
-from ._report import read_training
 from ._report import write_report
 
 FLAGS = flags.FLAGS
@@ -99,6 +98,8 @@ def choose_problems():
 
 def of_trainings(name, given, default=None):
     """What a flag says, or otherwise the models' trainings all together."""
+    from tpt_keras.training.model_folder import read_training
+
     if given:
         return given
     found = []

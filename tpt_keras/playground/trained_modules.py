@@ -1,8 +1,5 @@
-import pathlib
-
 from tpt_keras.data_generators.mathematics_modules import MODULES
-from tpt_keras.training.model_folder import CONFIG_FILE
-from tpt_keras.training.model_folder import read_config
+from tpt_keras.training.model_folder import read_training
 
 
 def trained_modules(model_dir):
@@ -18,9 +15,5 @@ def trained_modules(model_dir):
     Raises:
         UsageError: If the folder's configuration is damaged.
     """
-    if not (pathlib.Path(model_dir) / CONFIG_FILE).exists():
-        return ()
-    training = read_config(model_dir).get("training", {})
-    return tuple(
-        module for module in training.get("modules", ()) if module in MODULES
-    )
+    modules = read_training(model_dir).get("modules", ())
+    return tuple(module for module in modules if module in MODULES)

@@ -133,6 +133,24 @@ def read_config(model_dir):
     return config
 
 
+def read_training(model_dir):
+    """What a model's folder tells of its training.
+
+    Args:
+        model_dir: The folder.
+
+    Returns:
+        Dict of the fields of a `TrainingConfig`; empty for a folder that does
+        not tell: a converted checkpoint's, or that of a model alone.
+
+    Raises:
+        UsageError: If its configuration is damaged.
+    """
+    if not (pathlib.Path(model_dir) / CONFIG_FILE).exists():
+        return {}
+    return read_config(model_dir).get("training", {})
+
+
 def save_finished_model(model, model_dir, config):
     """Saves a model, under its final name only when it is whole.
 
