@@ -58,7 +58,7 @@ ON_TWO = {
     "plain": {},
     "in micro-batches": MICRO_BATCHES,
     "mixed_float16": {
-        "training": {"precision": "mixed_float16", "train_steps": 4}
+        "training": {"precision": "mixed_float16", "learning_rate": 0.1}
     },
 }
 ON_ONE = {
@@ -146,7 +146,7 @@ def test_two_replicas_train_with_mixed_float16(on_two, on_one):
     for name, values in record.items():
         assert np.all(np.isfinite(values)), name
     losses = record["metrics/loss"]
-    assert losses[-1] < losses[0] - 0.1
+    assert losses[-1] < losses[0] - 1.0
     # No 1e-5 here: but neither another loss, nor one that is still scaled.
     for name in ("loss", "gradient_norm"):
         np.testing.assert_allclose(
