@@ -112,14 +112,12 @@ def padding_and_order():
     if len(set(lengths)) > 1:
         print(f"  modules hold {min(lengths)} to {max(lengths)} problems")
     for batch_size in map(int, FLAGS.batch_sizes):
-        recorder = _Recorder(mixture)
-        grid = LengthGrid.chosen(
-            *make_batches(mixture, batch_size).sample_lengths(), LIMITS
-        )
+        batches = make_batches(mixture, batch_size)
+        # For which the first problems are read.
+        grid = LengthGrid(batches.length_pairs, LIMITS)
+        batches.source = recorder = _Recorder(mixture)
         padding, cells, cells_of_few = np.zeros((3, 2))
-        for inputs, targets in make_batches(recorder, batch_size).iterate(
-            num_epochs=1
-        ):
+        for inputs, targets in batches.iterate(num_epochs=1):
             source = inputs["encoder_token_ids"]
             lengths = grid.pair(source.shape[1], targets.shape[1])
             cells_of_few += np.array(lengths) * len(targets)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tests.data_generators.list_source import ListSource
 from tests.data_generators.list_source import numbered_source
 from tpt_keras.data_generators import problem_batches
+from tpt_keras.data_generators.length_pairs import choose_length_pairs
+from tpt_keras.data_generators.length_pairs import fitting_pair
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_batches import similar_length_batches
 from tpt_keras.data_generators.problem_mixture import ProblemMixture
@@ -124,8 +126,9 @@ def test_start_step_reads_nothing_before(monkeypatch):
         lambda indices: read.append(len(indices)) or source_read(indices),
     )
     next(batches.iterate(start_step=100 * 10**6 + 70))
-    # One window: the second of an epoch of 100 batches.
-    assert read == [(100 - 64) * 10]
+    # What tells the lengths, and one window: the second of an epoch of 100
+    # batches.
+    assert sorted(read) == [(100 - 64) * 10, 1000]
 
 
 @pytest.mark.usefixtures("small_windows")
@@ -275,18 +278,20 @@ def test_no_problems():
         ProblemBatches(ListSource([]), TOKENIZER, 8)
 
 
+LENGTHS = st.tuples(st.integers(2, 162), st.integers(1, 31))
+
+
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 160), st.integers(0, 30)),
-        min_size=1,
-        max_size=300,
-    ),
+    st.lists(LENGTHS, min_size=1, max_size=300),
+    st.lists(LENGTHS, min_size=1, max_size=6),
     st.integers(1, 12),
 )
-def test_batches_of_similar_lengths_are_a_partition(lengths, batch_size):
-    questions, answers = np.array(lengths).T
+def test_batches_of_similar_lengths_are_a_partition(lengths, pairs, batch_size):
     batches = similar_length_batches(
-        questions, answers, batch_size, np.random.default_rng(0)
+        np.array(lengths),
+        np.array(sorted(pairs, key=sum)),
+        batch_size,
+        np.random.default_rng(0),
     )
     assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
     sizes = sorted(map(len, batches))
@@ -294,23 +299,32 @@ def test_batches_of_similar_lengths_are_a_partition(lengths, batch_size):
     assert sizes[1:] == [batch_size] * (len(sizes) - 1)
 
 
-def padding(lengths, batches):
-    cells = sum(len(rows) * lengths[rows].max() for rows in batches)
-    return 1 - lengths.sum() / cells
+def padding(lengths, batches, pairs=None):
+    cells = 0
+    for rows in batches:
+        longest = lengths[rows].max(axis=0)
+        if pairs is not None:
+            longest = pairs[fitting_pair(longest[None], pairs)][0]
+        cells += len(rows) * longest
+    return 1 - lengths.sum(axis=0) / cells
 
 
 @pytest.mark.parametrize("batch_size", [16, 64])
 def test_batches_of_similar_lengths_pad_less(batch_size):
     rng = np.random.default_rng(0)
     count = problem_batches.WINDOW_BATCHES * batch_size
-    questions = rng.integers(10, 161, count)
-    answers = 1 + rng.geometric(0.3, count).clip(0, 29)
+    sources = rng.integers(12, 163, count)
+    targets = 2 + rng.geometric(0.3, count).clip(0, 29)
+    lengths = np.stack([sources, targets], axis=-1)
+    pairs = choose_length_pairs(lengths)
     random_batches = rng.permutation(count).reshape(-1, batch_size)
-    batches = similar_length_batches(questions, answers, batch_size, rng)
-    assert padding(questions, random_batches) > 0.4
-    assert padding(questions, batches) < 0.15
-    assert padding(answers, random_batches) > 0.5
-    assert padding(answers, batches) < 0.25
+    batches = similar_length_batches(lengths, pairs, batch_size, rng)
+    assert np.all(padding(lengths, random_batches) > (0.4, 0.5))
+    assert np.all(padding(lengths, batches) < (0.15, 0.25))
+    # Padded to the few pairs, too, nearly as little as each problem by itself.
+    cells = pairs[fitting_pair(lengths, pairs)].sum(axis=0)
+    least = 1 - lengths.sum(axis=0) / cells
+    assert np.all(padding(lengths, batches, pairs) < least + 0.05)
 
 
 def test_batches_mix_modules():
@@ -376,6 +390,7 @@ def test_its_own_error_is_raised():
 def test_a_window_is_read_once(monkeypatch):
     monkeypatch.setattr(problem_batches, "WINDOW_BATCHES", 4)
     batches = ProblemBatches(numbered_source(80), TOKENIZER, 5)
+    assert len(batches.length_pairs)
     read = []
     source_read = batches.source.read
     monkeypatch.setattr(
@@ -397,25 +412,23 @@ def test_a_window_is_read_once(monkeypatch):
     assert read == [20] * 2
 
 
-@pytest.mark.usefixtures("small_windows")
-@pytest.mark.parametrize(("sampled", "batches_sampled"), [(1, 3), (100, 5)])
-def test_the_lengths_of_the_first_batches(
-    monkeypatch, sampled, batches_sampled
-):
-    """Of whole windows, and of no more than an epoch."""
+@pytest.mark.parametrize(("sampled", "count"), [(3, 3), (100, 17)])
+def test_the_lengths_of_the_first_problems(monkeypatch, sampled, count):
     monkeypatch.setattr(problem_batches, "SAMPLED_PROBLEMS", sampled)
     batches = ProblemBatches(numbered_source(17), TOKENIZER, 4)
-    expected = []
-    for inputs, targets in batches.iterate(num_epochs=1):
-        parts = inputs["encoder_token_ids"], targets
-        expected.append(
-            [
-                (ids.shape[1], np.mean(np.sum(ids != TOKENIZER.pad_id, axis=1)))
-                for ids in parts
-            ]
-        )
-    longest, tokens = batches.sample_lengths()
-    assert longest.shape == tokens.shape == (batches_sampled, 2)
-    np.testing.assert_allclose(
-        np.stack([longest, tokens], axis=-1), expected[:batches_sampled]
+    read = []
+    source_read = batches.source.read
+    monkeypatch.setattr(
+        batches.source,
+        "read",
+        lambda indices: read.append(indices) or source_read(indices),
     )
+    longest = batches.length_pairs[-1]
+    (indices,) = read
+    assert len(indices) == count
+    questions, answers = source_read(indices)
+    for texts, symbols, length, step in (
+        (questions, 2, longest[0], 8),
+        (answers, 1, longest[1], 4),
+    ):
+        assert 0 <= length - max(map(len, texts)) - symbols < step

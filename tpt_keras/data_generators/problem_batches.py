@@ -2,6 +2,8 @@ import functools
 
 import numpy as np
 
+from tpt_keras.data_generators.length_pairs import choose_length_pairs
+from tpt_keras.data_generators.length_pairs import fitting_pair
 from tpt_keras.data_generators.numbered_batches import NumberedBatches
 from tpt_keras.data_generators.permutation import permute
 from tpt_keras.errors import UsageError
@@ -10,8 +12,7 @@ from tpt_keras.errors import UsageError
 # memory and more time until the first is there.
 WINDOW_BATCHES = 128
 
-# Problems that tell which lengths batches have: read in about half a second,
-# where a window is not larger.
+# Problems that tell which lengths there are: read in about half a second.
 SAMPLED_PROBLEMS = 2**16
 
 # How much longer a question may pass for when batches are sorted out.
@@ -72,7 +73,7 @@ class ProblemBatches(NumberedBatches):
         def part(number):
             step, place = divmod(number, len(shards))
             epoch, first, row = self._place(step)
-            _, _, batches, encode = read_window(epoch, first)
+            _, batches, encode = read_window(epoch, first)
             return encode(batches[row][shards[place] :: num_shards])
 
         return part
@@ -93,44 +94,50 @@ class ProblemBatches(NumberedBatches):
             Integer array `(batch,)`.
         """
         epoch, first, row = self._place(step)
-        indices, _, batches, _ = self._window(epoch, first)
+        indices, batches, _ = self._window(epoch, first)
         return indices[batches[row]]
 
-    def sample_lengths(self):
-        """Lengths of the first batches, without making them.
+    @functools.cached_property
+    def length_pairs(self):
+        """Few pairs of a source and a target length that batches are made for.
+
+        Chosen for the first problems of the order; see `choose_length_pairs`.
+        """
+        positions = np.arange(min(SAMPLED_PROBLEMS, len(self)))
+        _, _, _, lengths = self._read(0, positions)
+        return choose_length_pairs(lengths)
+
+    def _read(self, epoch, positions):
+        """What is at some places of an epoch's order.
 
         Returns:
-            Two arrays `(batches, 2)`: the source and the target length, and how
-            much of it is no padding, as a mean over the rows.
+            Indices of problems, the questions, the answers, and integers
+            `(problems, 2)`, the lengths of source and target.
         """
-        end = min(-(-SAMPLED_PROBLEMS // self.batch_size), self.steps_per_epoch)
-        rows = [
-            lengths[rows]
-            for first in range(0, end, WINDOW_BATCHES)
-            for _, lengths, batches, _ in [self._window(0, first)]
-            for rows in batches
+        indices = permute(positions, len(self), (self.seed, epoch))
+        questions, answers = self.source.read(indices)
+        # With the start and the end symbol, of which a target lacks one.
+        lengths = [
+            np.fromiter(map(len, texts), "int32") + symbols
+            for texts, symbols in ((questions, 2), (answers, 1))
         ]
-        longest = np.array([lengths.max(axis=0) for lengths in rows])
-        return longest, np.array([lengths.mean(axis=0) for lengths in rows])
+        return indices, questions, answers, np.stack(lengths, axis=-1)
 
     def _window(self, epoch, first):
         """The window that starts with batch `first`.
 
         Returns:
-            The indices of its problems, their source and target lengths, the
-            rows of its batches, and what encodes rows.
+            The indices of its problems, the rows of its batches, and what
+            encodes rows.
         """
         positions = np.arange(
             first * self.batch_size,
             min((first + WINDOW_BATCHES) * self.batch_size, len(self)),
         )
-        indices = permute(positions, len(self), (self.seed, epoch))
-        questions, answers = self.source.read(indices)
-        question_lengths = np.fromiter(map(len, questions), "int32")
-        answer_lengths = np.fromiter(map(len, answers), "int32")
+        indices, questions, answers, lengths = self._read(epoch, positions)
         rng = np.random.default_rng((self.seed, epoch, first))
         batches = similar_length_batches(
-            question_lengths, answer_lengths, self.batch_size, rng
+            lengths, self.length_pairs, self.batch_size, rng
         )
         rng.shuffle(batches)
 
@@ -144,9 +151,7 @@ class ProblemBatches(NumberedBatches):
                 target[:, 1:],
             )
 
-        # With the start and the end symbol, of which a target lacks one.
-        lengths = np.stack([question_lengths + 2, answer_lengths + 1], axis=-1)
-        return indices, lengths, batches, encode
+        return indices, batches, encode
 
     def _encode(self, texts):
         """Padded token ids of UTF-8, start and end symbol included."""
@@ -155,34 +160,53 @@ class ProblemBatches(NumberedBatches):
         )
 
 
-def similar_length_batches(question_lengths, answer_lengths, batch_size, rng):
-    """Cuts problems into batches whose lengths are similar.
+def similar_length_batches(lengths, pairs, batch_size, rng):
+    """Cuts problems into batches of similar lengths, most of which fit a pair.
+
+    Every pair has the problems that fit no smaller one. What is left over of
+    them, for it makes no batch, goes to the next pair that it fits.
 
     Similar and not equal: lengths tell problems apart (a place value question
     of some length has a number of so many digits), and a gradient of a batch
     of one kind alone is a poor one.
 
     Args:
-        question_lengths: Array `(count,)`.
-        answer_lengths: Array `(count,)`.
+        lengths: Integer array `(problems, 2)`, of sources and targets.
+        pairs: See `choose_length_pairs`.
         batch_size: Number of problems in a batch.
         rng: NumPy's generator of the noise.
 
     Returns:
         List of arrays of indices, of which one may be smaller.
     """
-    noise = rng.uniform(1.0, 1.0 + LENGTH_NOISE, len(question_lengths))
-    order = np.argsort(question_lengths * noise, kind="stable")
-    num_batches = -(-len(order) // batch_size)
-    # A wide strip lets answers be sorted out, a narrow one keeps questions
+    noise = rng.uniform(1.0, 1.0 + LENGTH_NOISE, len(lengths))
+    order = np.argsort(lengths[:, 0] * noise, kind="stable")
+    waiting = fitting_pair(lengths, pairs)
+    batches = []
+    for place in range(len(pairs)):
+        rows = order[waiting[order] == place]
+        if place < len(pairs) - 1:
+            left = rows[len(rows) - len(rows) % batch_size :]
+            waiting[left] = (
+                place + 1 + fitting_pair(lengths[left], pairs[place + 1 :])
+            )
+            rows = rows[: len(rows) - len(left)]
+        batches += _batches_of_pair(rows, lengths[:, 1], batch_size)
+    return batches
+
+
+def _batches_of_pair(rows, target_lengths, batch_size):
+    """Cuts rows in the order of their sources into batches."""
+    num_batches = -(-len(rows) // batch_size)
+    # A wide strip lets targets be sorted out, a narrow one keeps sources
     # together: measured, ten batches keep the padding of both low.
     strip = batch_size * (10 if num_batches > 10 else 1)
     batches = []
-    for start in range(0, len(order), strip):
-        rows = order[start : start + strip]
-        rows = rows[np.argsort(answer_lengths[rows], kind="stable")]
+    for start in range(0, len(rows), strip):
+        part = rows[start : start + strip]
+        part = part[np.argsort(target_lengths[part], kind="stable")]
         batches += [
-            rows[first : first + batch_size]
-            for first in range(0, len(rows), batch_size)
+            part[first : first + batch_size]
+            for first in range(0, len(part), batch_size)
         ]
     return batches

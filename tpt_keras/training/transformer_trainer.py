@@ -36,15 +36,15 @@ class TransformerTrainer(Trainer):
         )
 
     def _choose_shapes(self, batches):
-        self._grid = LengthGrid.chosen(
-            *batches.sample_lengths(), self._grid.limits
-        )
+        self._grid = LengthGrid(batches.length_pairs, self._grid.limits)
 
     def _of_known_shapes(self, rows, make_array, batches=None):
         pairs = self._grid.pairs
         if batches is not None:
-            lengths, _ = batches.sample_lengths()
-            pairs = sorted({self._grid.pair(*pair) for pair in lengths})
+            # Whatever is no longer than the longest fits one no larger.
+            longest = map(min, batches.length_pairs[-1], self._grid.limits)
+            last = self._grid.pair(*longest)
+            pairs = [*(pair for pair in pairs if sum(pair) < sum(last)), last]
 
         def make_batch(source_length, target_length):
             source, target = (
