@@ -26,8 +26,10 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 # in the next run.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # XLA's older way to make code for the CPU takes half the time of its newer one.
+# TensorFlow would not start with a flag that it does not know.
+JAX_XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false"
 if os.environ.get("KERAS_BACKEND") == "jax":
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+    os.environ.setdefault("XLA_FLAGS", JAX_XLA_FLAGS)
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR",
     str(pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"),
@@ -38,16 +40,29 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 MODULE = "numbers__place_value"
 
 
-# The files that take longest: a minute of the processor and more.
+# The files that take longest: twenty seconds of the processor and more.
 LONGEST = (
     "training/distributed_fit_test.py",
     "tuning/kill_test.py",
-    "training/distribution_test.py",
+    "training/replicas_test.py",
     "training/kill_test.py",
+    "training/without_tensorflow_test.py",
+    "models/transformer_test.py",
     "training/transformer_trainer_test.py",
-    "serving/local_server/load_test.py",
+    "training/finite_loss_test.py",
     "experiments/chain_test.py",
+    "serving/local_server/served_model_test.py",
+    "experiments/interruption_test.py",
+    "experiments/serve_and_query_test.py",
+    "serving/local_server/load_test.py",
     "training/train_test.py",
+    "serving/export/export_test.py",
+    "models/variants_test.py",
+    "training/full_disk_test.py",
+    "checkpoints/training_test.py",
+    "data_generators/function_dataset_test.py",
+    "docs_test.py",
+    "experiments/replicate_test.py",
 )
 
 

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests.conftest import JAX_XLA_FLAGS
 from tests.conftest import MODULE
 from tests.training.trained_without_tensorflow import QUESTION
 from tpt_keras.models import Transformer
@@ -91,7 +92,11 @@ def on_jax(tmp_path_factory, training):
             "tests.training.trained_without_tensorflow",
             *(f"--{name}={value}" for name, value in flags.items()),
         ],
-        env={**os.environ, "KERAS_BACKEND": "jax"},
+        env={
+            **os.environ,
+            "KERAS_BACKEND": "jax",
+            "XLA_FLAGS": JAX_XLA_FLAGS,
+        },
         check=True,
         stdout=subprocess.PIPE,
         text=True,
