@@ -89,7 +89,8 @@ def test_some_of_the_problems(trainer, place_value_data):
     assert (few["examples"], all_["examples"]) == (17, 60)
     assert few == pytest.approx(same, rel=1e-5)
     assert few["loss"] != pytest.approx(all_["loss"], rel=1e-3)
-    assert beyond == all_
+    # The same problems; the last bit depends on the threads.
+    assert beyond == pytest.approx(all_, rel=1e-6)
 
 
 @pytest.mark.parametrize(
