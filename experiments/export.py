@@ -27,8 +27,8 @@ flags.DEFINE_float(
 flags.DEFINE_string(
     "precision",
     "float32",
-    "Keras dtype policy to compute with: float32, or bfloat16, whose weights "
-    "are of two bytes.",
+    "Computes in float32, or in bfloat16, whose weights are of two bytes; with "
+    "int8 weights are kept in one byte and made float32 when they are loaded.",
 )
 
 

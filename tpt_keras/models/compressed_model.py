@@ -98,7 +98,7 @@ class CompressedModel:
         }
         arrays = {}
         for variable in model.weights:
-            name = _name(variable)
+            name = weight_name(variable)
             values = np.asarray(ops.convert_to_numpy(variable))
             if not np.isfinite(values).all():
                 raise UsageError(
@@ -175,7 +175,9 @@ class CompressedModel:
             UsageError: If the model has other weights; with the names of the
                 missing, unknown and misshapen ones.
         """
-        variables = {_name(variable): variable for variable in model.weights}
+        variables = {
+            weight_name(variable): variable for variable in model.weights
+        }
         held = {name for name in self.arrays if not name.endswith(SCALE)}
         misshapen = [
             f"{name} {self.arrays[name].shape} instead of "
@@ -205,7 +207,8 @@ class CompressedModel:
             variable.assign(values)
 
 
-def _name(variable):
+def weight_name(variable):
+    """A weight's name in the file: its path behind the model's name."""
     return variable.path.partition("/")[2]
 
 

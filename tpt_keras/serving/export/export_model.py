@@ -1,3 +1,4 @@
+import contextlib
 import json
 import math
 import pathlib
@@ -14,13 +15,14 @@ from tpt_keras.models.same_model import same_model
 from tpt_keras.models.stored_config import to_stored
 from tpt_keras.serving.checksums import write_checksums
 from tpt_keras.serving.export.check_graph import check_graph
+from tpt_keras.serving.export.int8_weights import Int8Weights
 from tpt_keras.serving.export.question_answering import QuestionAnswering
 from tpt_keras.serving.export.warmup import write_warmup_requests
 from tpt_keras.serving.versions import CONFIG_ASSET
 from tpt_keras.serving.versions import LAST_VERSION
 from tpt_keras.serving.versions import version_paths
 
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("float32", "bfloat16", "int8")
 
 
 def export(
@@ -51,8 +53,10 @@ def export(
         beam_width: Number of answers to follow; `1` is greedy search.
         length_penalty: How much longer answers are preferred, see
             `beam_search`.
-        precision: Dtype policy to compute with, one of `PRECISIONS`; as
-            none of them is mixed, the weights have that dtype too.
+        precision: One of `PRECISIONS`. `"float32"` and `"bfloat16"` are what
+            is computed with and what the weights are; with `"int8"` these are
+            kept as int8, with a scale for each output column, and made
+            float32 when the version is loaded.
 
     Returns:
         Path of the new version.
@@ -80,15 +84,17 @@ def export(
             f"length_penalty must be a finite number. Received: "
             f"{length_penalty}"
         )
-    if not model.compute_dtype == model.variable_dtype == precision:
-        model = same_model(model, precision)
+    dtype = "float32" if precision == "int8" else precision
+    if not model.compute_dtype == model.variable_dtype == dtype:
+        model = same_model(model, dtype)
+    weights = Int8Weights(model) if precision == "int8" else None
     answering = QuestionAnswering(
-        model, max_answer_length, beam_width, length_penalty
+        model, max_answer_length, beam_width, length_penalty, weights
     )
     export_dir = pathlib.Path(export_dir)
     try:
         with folder_lock(export_dir, "exports"):
-            return _write_version(model, answering, export_dir)
+            return _write_version(model, answering, weights, export_dir)
     except PermissionError:
         raise  # no room would help
     except Exception as error:
@@ -103,7 +109,7 @@ def export(
         ) from error
 
 
-def _write_version(model, answering, export_dir):
+def _write_version(model, answering, weights, export_dir):
     number = max(version_paths(export_dir), default=0) + 1
     if number > LAST_VERSION:
         raise UsageError(
@@ -112,7 +118,7 @@ def _write_version(model, answering, export_dir):
         )
     version = export_dir / str(number)
     with whole_folder(version) as partial:
-        _write(model, answering, partial)
+        _write(model, answering, weights, partial)
         check_graph(partial)
         config_path = partial / CONFIG_ASSET
         config_path.parent.mkdir()
@@ -123,7 +129,7 @@ def _write_version(model, answering, export_dir):
     return version
 
 
-def _write(model, answering, path):
+def _write(model, answering, weights, path):
     # Not by Keras's `ExportArchive`: it is given functions, of which it traces
     # every one twice, and saves every weight under two names.
     questions = tf.TensorSpec((None,), tf.string, name="questions")
@@ -137,7 +143,8 @@ def _write(model, answering, path):
             "encoder_token_ids": encoder_token_ids,
             "decoder_token_ids": decoder_token_ids,
         }
-        return {"logits": model(inputs)}
+        with weights or contextlib.nullcontext():
+            return {"logits": model(inputs)}
 
     signatures = {
         name: tf.function(
@@ -150,6 +157,8 @@ def _write(model, answering, path):
         )
     }
     module = tf.Module()
-    module.weights = [weight.value for weight in model.variables]
+    module.weights = (
+        weights.saved if weights else [v.value for v in model.variables]
+    )
     module.token_of_character = answering.tokenizer.token_of_character
     tf.saved_model.save(module, str(path), signatures)

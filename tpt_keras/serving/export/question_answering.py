@@ -21,10 +21,17 @@ class QuestionAnswering(tf.Module):
         beam_width: Number of answers to follow; `1` is greedy search.
         length_penalty: How much longer answers are preferred, see
             `beam_search`.
+        weights: Scope that gives the model's weights. Defaults to
+            `FrozenWeights` of it.
     """
 
     def __init__(
-        self, model, max_answer_length=None, beam_width=1, length_penalty=0.0
+        self,
+        model,
+        max_answer_length=None,
+        beam_width=1,
+        length_penalty=0.0,
+        weights=None,
     ):
         super().__init__(name="question_answering")
         if max_answer_length is None:
@@ -40,7 +47,7 @@ class QuestionAnswering(tf.Module):
             model.tokenizer, model.config.vocabulary_size
         )
         self._max_length = model.config.max_question_length
-        self._weights = FrozenWeights(model)
+        self._weights = weights or FrozenWeights(model)
 
     def _search(self, token_ids):
         """The best answers, found without computing what nobody reads."""
