@@ -263,7 +263,7 @@ class TransformerXL(keras.Model):
             verbose: See there.
             input_signature: See there. Defaults to int32 token ids of any
                 length, and of any number of rows if the model keeps no memory
-                of them.
+                of them. JAX exports given sizes alone.
             **kwargs: See there.
         """
         if input_signature is None:
