@@ -13,6 +13,7 @@ again, it goes on.
 
 import dataclasses
 import json
+import math
 import pathlib
 
 from absl import flags
@@ -105,8 +106,8 @@ def check_flags():
     if FLAGS.distribution:
         check_names("distribution", [FLAGS.distribution], ("none", "mirrored"))
     for name in ("scale", "seeds", "examples"):
-        if FLAGS[name].value <= 0:
-            raise UsageError(f"--{name} must be positive.")
+        if not 0 < FLAGS[name].value < math.inf:
+            raise UsageError(f"--{name} must be positive and finite.")
     plotly_library()  # or the tables could not be written
 
 

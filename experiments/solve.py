@@ -11,11 +11,11 @@ or one that was not exported:
         --model_dir=saved_models/tp_transformer_mathematics \
         --question="Sort 3, -2, 15, 0."
 
-Prints a line for every question. Of an exported model's, it is empty for one
-that has no answer, which is named at the end, on standard error; a model that
-was not exported answers all or none.
+Prints a line for every question. It is empty for one that has no answer, which
+is named at the end, on standard error.
 """
 
+import dataclasses
 import os
 
 from absl import flags
@@ -40,21 +40,60 @@ def main():
             "--question is needed, and one of --saved_model and --model_dir."
         )
     if FLAGS.model_dir:
-        from tpt_keras.models.load_model import load_model
+        answers, config = ask_model(FLAGS.model_dir, FLAGS.question)
+    else:
+        from tpt_keras.serving import SavedModel
 
-        answers = load_model(FLAGS.model_dir).solve(FLAGS.question)
-        print("\n".join(answers))
-        return
-    from tpt_keras.serving import SavedModel
-
-    model = SavedModel(FLAGS.saved_model)
-    # As bytes, for what was typed may be no valid text.
-    answers = model.answer(list(map(os.fsencode, FLAGS.question)))
+        model = SavedModel(FLAGS.saved_model)
+        # As bytes, for what was typed may be no valid text.
+        answers = model.answer(list(map(os.fsencode, FLAGS.question)))
+        config = model.config
     print_answers(
         FLAGS.question,
         answers,
-        lambda question, status: _explain(question, status, model.config),
+        lambda question, status: _explain(question, status, config),
     )
+
+
+def ask_model(model_dir, questions):
+    """Asks a model that was not exported, with the statuses of one that was.
+
+    Args:
+        model_dir: The model's folder.
+        questions: List of strings.
+
+    Returns:
+        List of `Answer`s, and the dict of the model's hyperparameters.
+    """
+    from tpt_keras.models.load_model import load_model
+    from tpt_keras.serving import Answer
+
+    model = load_model(model_dir)
+    statuses = [_status(question, model) for question in questions]
+    found = iter(
+        model.solve(
+            [q for q, status in zip(questions, statuses) if status == "OK"]
+        )
+    )
+    answers = [
+        Answer(next(found) if status == "OK" else "", None, status)
+        for status in statuses
+    ]
+    return answers, dataclasses.asdict(model.config)
+
+
+def _status(question, model):
+    if not question:
+        return "EMPTY"
+    try:
+        question.encode()
+    except UnicodeEncodeError:
+        return "INVALID_UTF8"
+    if len(question) > model.config.max_question_length:
+        return "TOO_LONG"
+    if not set(question) <= set(model.config.vocabulary):
+        return "UNKNOWN_CHARACTER"
+    return "OK"
 
 
 def _explain(question, status, config):

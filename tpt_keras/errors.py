@@ -1,3 +1,5 @@
+import collections.abc
+import dataclasses
 import errno
 import numbers
 import os
@@ -22,6 +24,15 @@ _PATH_FAULTS = (
     errno.ENOENT,
     errno.ENOTDIR,
 )
+# What is taken for a value of a type; a bool counts as a number in Python.
+_TAKEN = {
+    bool: bool,
+    int: numbers.Integral,
+    float: numbers.Real,
+    str: str,
+    tuple: collections.abc.Iterable,
+    dict: collections.abc.Mapping,
+}
 # TensorFlow's names for where in a graph it was.
 _PLACES = re.compile(r"{{.*?}} | \[Op:\w+\]")
 
@@ -86,6 +97,27 @@ def check_positive_integer(name, value):
             f"{name} must be a positive integer. Received: {value!r} (of type "
             f"{type(value).__name__})."
         )
+
+
+def set_types(config):
+    """Makes the values of a configuration of its fields' types.
+
+    Args:
+        config: A dataclass that is being made.
+
+    Raises:
+        UsageError: If one is of a wrong type, with its name.
+    """
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        is_misplaced_bool = isinstance(value, bool) and field.type is not bool
+        if is_misplaced_bool or not isinstance(value, _TAKEN[field.type]):
+            raise UsageError(
+                f"{field.name} takes a value of type "
+                f"{field.type.__name__}. Received: {value!r} (of type "
+                f"{type(value).__name__})."
+            )
+        object.__setattr__(config, field.name, field.type(value))
 
 
 def port_taken(port, flag):

@@ -156,7 +156,16 @@ def plain_path(folder):
         character of patterns. The link is gone when the process ends.
     """
     folder = pathlib.Path(folder).absolute()
-    return _link(folder) if set("*?[\\") & set(str(folder)) else folder
+    return _link(folder) if is_pattern(folder) else folder
+
+
+def is_pattern(path):
+    """Whether a path has a character that TensorFlow's patterns have.
+
+    Args:
+        path: The path.
+    """
+    return not set("*?[\\").isdisjoint(str(path))
 
 
 @functools.cache

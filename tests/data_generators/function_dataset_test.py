@@ -86,7 +86,11 @@ def test_an_error_is_raised_and_nothing_stays_locked():
 
 
 @pytest.mark.slow
-def test_a_process_ends_whatever_it_holds():
+@pytest.mark.parametrize(
+    "count", [1, pytest.param(9, marks=pytest.mark.exhaustive)]
+)
+def test_a_process_ends_whatever_it_holds(count):
+    """Each time that it is tried: a hang would come in some of them."""
     names = [
         "one",
         "several",
@@ -95,9 +99,11 @@ def test_a_process_ends_whatever_it_holds():
         "distributed",
         "interrupted_fit",
     ]
-    result = run_python("-m", "tests.data_generators.held_iterators", 1, *names)
+    result = run_python(
+        "-m", "tests.data_generators.held_iterators", count, *names
+    )
     assert result.status == 0, result
-    expected = [f"{name} 0" for name in names]
+    expected = [f"{name} 0" for name in names for _ in range(count)]
     assert result.stdout.splitlines() == expected
     # What TensorFlow says of Python functions that are not there any more.
     assert "Python" not in result.stderr

@@ -180,6 +180,20 @@ def test_all_modules_that_are_missing_are_named(data_dir):
     )
 
 
+@pytest.mark.parametrize("name", ["a[1]", "b*", "c?", "d\\e"])
+def test_a_folder_whose_name_is_a_pattern(data_dir, tmp_path, name):
+    """In which TensorFlow Datasets finds nothing of what it wrote."""
+    folder = shutil.copytree(data_dir, tmp_path / name)
+    for access in (
+        lambda: dataset_builder(MODULE, folder),
+        lambda: problem_source(folder, MODULE, ["interpolate"]),
+        lambda: prepare_dataset(MODULE, folder, folder),
+    ):
+        with pytest.raises(UsageError, match=r"patterns.*--data_dir") as error:
+            access()
+        assert repr(str(folder)) in str(error.value)
+
+
 @pytest.fixture
 def copied_dir(data_dir, tmp_path):
     """A data folder that a test may damage."""

@@ -85,6 +85,8 @@ def test_a_replication_that_gets_more_seeds(
         ("--variants=lstm", ["--variants", "'lstm'", "tp_transformer_c"]),
         ("--seeds=0", ["--seeds"]),
         ("--scale=0", ["--scale"]),
+        ("--scale=nan", ["--scale"]),
+        ("--scale=inf", ["--scale"]),
         ("--num_heads=7", ["7"]),
         ("--distribution=some", ["distribution", "'some'"]),
     ],

@@ -13,19 +13,28 @@ from tpt_keras.serving.versions import CONFIG_ASSET
 GOOD = "--question=What is the tens digit of 31859?"
 
 
-def test_good_questions_among_others(run, saved_model, trained_model):
+@pytest.mark.parametrize("kind", ["saved_model", "model_dir"])
+def test_good_questions_among_others(
+    run, saved_model, trained_model_dir, trained_model, kind
+):
+    """Of an exported model, and of one that was not."""
+    path = {"saved_model": saved_model, "model_dir": trained_model_dir}[kind]
     result = run(
         "solve",
-        f"--saved_model={saved_model}",
+        f"--{kind}={path}",
         "--question=5 % 3",
         GOOD,
         "--question=",
         "--question=1",
+        f"--question={'1' * 161}",
+        "--question=\udcff",
     )
     assert result.status == 2
     answers = trained_model.solve([GOOD.partition("=")[2], "1"])
-    assert result.stdout == f"\n{answers[0]}\n\n{answers[1]}\n"
-    assert_error(result, "2 of 4", "'%'", "'5 % 3'", "'' is empty", "EMPTY")
+    assert result.stdout == f"\n{answers[0]}\n\n{answers[1]}\n\n\n"
+    assert_error(result, "4 of 6", "'%'", "'5 % 3'", "'' is empty", "EMPTY")
+    for part in ("161 characters; shorten it to 160", "INVALID_UTF8"):
+        assert part in result.stderr
 
 
 @pytest.fixture

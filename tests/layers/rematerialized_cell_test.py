@@ -1,3 +1,5 @@
+import functools
+
 import keras
 import numpy as np
 from absl.testing import parameterized
@@ -5,6 +7,8 @@ from absl.testing import parameterized
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.layers import DecoderCell
 from tpt_keras.layers import EncoderCell
+from tpt_keras.layers import FeedForward
+from tpt_keras.layers import TPMultiHeadAttention
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(2, 4, 8)).astype("float32")
@@ -13,16 +17,27 @@ TARGET = RNG.normal(size=(2, 4, 8)).astype("float32")
 MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], "bool")
 SOURCE_MASK = np.array([[1, 1, 1], [1, 0, 0]], "bool")
 
-ENCODER = (EncoderCell, {"inputs": X}, {"padding_mask": MASK})
+ENCODER = (
+    functools.partial(EncoderCell, 12, 2),
+    {"inputs": X},
+    {"padding_mask": MASK},
+)
 DECODER = (
-    DecoderCell,
+    functools.partial(DecoderCell, 12, 2),
     {"decoder_sequence": X, "encoder_sequence": SOURCE},
     {"decoder_padding_mask": MASK, "encoder_padding_mask": SOURCE_MASK},
 )
+# What cells are made of, for who rematerializes that.
+ATTENTION = (
+    functools.partial(TPMultiHeadAttention, 2, 4),
+    {"query": X, "value": SOURCE},
+    {"query_mask": MASK, "value_mask": SOURCE_MASK},
+)
+FEED_FORWARD = (functools.partial(FeedForward, 12), {"inputs": X}, {})
 
 
 class CellBehindMaps(keras.Model):
-    """A cell, and a map before each of its sequences.
+    """A cell or a part of one, and a map before each of its sequences.
 
     A map learns what the cell's gradient tells it, or nothing.
     """
@@ -56,15 +71,19 @@ class RematerializedCellTest(LayerTestCase):
         ("decoder_by_both", DECODER, 1, False),
         ("decoder_by_both_eagerly", DECODER, 1, True),
         ("decoder_by_keyword", DECODER, 0, False),
+        ("attention", ATTENTION, 2, False),
+        ("attention_by_both_eagerly", ATTENTION, 1, True),
+        ("feed_forward", FEED_FORWARD, 1, False),
+        ("feed_forward_by_keyword_eagerly", FEED_FORWARD, 0, True),
     )
     def test_the_same_output_and_gradients(
         self, case, num_positional, run_eagerly
     ):
         """However tensors are passed. Masks go by keyword."""
-        cell_class, inputs, masks = case
+        make_cell, inputs, masks = case
         with keras.RematScope(mode="list_of_layers", layer_names=["cell"]):
-            cell = cell_class(12, 2, name="cell")
-        cells = (cell, cell_class(12, 2, name="cell"))
+            cell = make_cell(name="cell")
+        cells = (cell, make_cell(name="cell"))
         models = []
         for each in cells:
             model = CellBehindMaps(each, inputs, num_positional, masks)

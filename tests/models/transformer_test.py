@@ -348,6 +348,10 @@ class TransformerTest(LayerTestCase):
             model.generate(floats["encoder_token_ids"], 3),
             model.generate(ids, 3),
         )
+        self.assert_all_equal(
+            model.search_on_batch(floats["encoder_token_ids"])["log_probs"],
+            model.search_on_batch(ids)["log_probs"],
+        )
 
     @pytest.mark.slow
     def test_trains(self):

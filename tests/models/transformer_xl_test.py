@@ -1,5 +1,6 @@
 import json
 import tempfile
+import unittest
 
 import keras
 import numpy as np
@@ -207,6 +208,31 @@ class TransformerXLTest(LayerTestCase):
         self.assertEqual(loaded.config, CONFIG)
         # The memory of its streams is saved with it.
         self.assert_all_equal(loaded(TOKEN_IDS), model(TOKEN_IDS))
+
+    @unittest.skipIf(
+        keras.backend.backend() != "tensorflow",
+        "Elsewhere lengths have to be given.",
+    )
+    @parameterized.parameters(None, 2)
+    def test_is_exported(self, batch_size):
+        import tensorflow as tf
+
+        model = make_model(batch_size, memory_length=8)
+        with tempfile.TemporaryDirectory() as folder:
+            # Never called.
+            model.export(folder, verbose=False)
+            loaded = tf.saved_model.load(folder)
+            for start in (0, 4):
+                segment = TOKEN_IDS[:, start : start + 4].astype("int32")
+                self.assert_all_close(loaded.serve(segment), model(segment))
+
+    def test_float_ids_are_not_rounded(self):
+        # bfloat16 has no odd number above 256.
+        model = TransformerXL(
+            CONFIG.replace(vocabulary_size=300), dtype="mixed_bfloat16"
+        )
+        ids = np.array([[1, 257, 299]], "int32")
+        self.assert_all_equal(model(ids.astype("float32")), model(ids))
 
     def test_what_makes_no_sense(self):
         for values, message in (

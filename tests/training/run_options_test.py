@@ -30,6 +30,14 @@ def test_what_must_not_be_negative(name):
     assert getattr(RunOptions(**{name: 0}), name) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("keep_checkpoints", "3"), ("jit_compile", 1)]
+)
+def test_what_is_of_a_wrong_type(name, value):
+    with pytest.raises(UsageError, match=f"{name} takes .*{value!r} "):
+        RunOptions(**{name: value})
+
+
 def test_unknown_on_nan():
     with pytest.raises(
         UsageError, match=r"on_nan 'ignore'\. Known.*: rollback, stop\."

@@ -312,6 +312,25 @@ def test_evaluation_is_the_mean_over_all_tokens(tiny_config):
         np.testing.assert_array_equal(weight.numpy(), value)
 
 
+def test_float_ids_are_not_rounded(tiny_config):
+    # bfloat16 has no odd number above 256.
+    special = tiny_config.vocabulary[:3]
+    vocabulary = (*special, *map(chr, range(1000, 1300)))
+    trainer = new_trainer(
+        tiny_config.replace(vocabulary=vocabulary),
+        dtype="mixed_bfloat16",
+        run_eagerly=True,
+    )
+    ids = np.array([[1, 259, 297, 2]], "int32")
+    batch = {"encoder_token_ids": ids, "decoder_token_ids": ids}, ids
+    floats = tf.nest.map_structure(lambda x: x.astype("float32"), batch)
+    losses = [
+        trainer.evaluate(*each, return_dict=True, verbose=0)["loss"]
+        for each in (batch, floats)
+    ]
+    assert losses[0] == losses[1]
+
+
 def test_an_epoch_sums_examples_and_tokens_and_averages_the_rest(tiny_config):
     batches = [random_batch(seed, rows) for seed, rows in ((0, 3), (1, 6))]
     # Nothing is learned, so that both steps have the same model.

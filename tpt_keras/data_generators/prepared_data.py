@@ -19,6 +19,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.errors import command
 from tpt_keras.files import folder_lock
+from tpt_keras.files import is_pattern
 
 # Every dataset's own name of a split; the stock one joins the difficulties and
 # has no extrapolation.
@@ -58,11 +59,18 @@ def dataset_builder(
         A builder of TensorFlow Datasets.
 
     Raises:
-        UsageError: If a name is unknown, or what describes the prepared
-            dataset is damaged.
+        UsageError: If a name is unknown, the folder's name is a pattern, or
+            what describes the prepared dataset is damaged.
     """
     check_names("module", [module], MODULES)
     check_names("dataset", [dataset], DATASETS)
+    if is_pattern(data_dir):
+        # tfds would write datasets there and find none.
+        raise UsageError(
+            f"The data folder {str(data_dir)!r} has a character of patterns "
+            "(*, ?, [ or \\), which TensorFlow Datasets takes for one: name "
+            "another with --data_dir."
+        )
     folder = pathlib.Path(data_dir) / dataset / module
     try:
         if dataset == "math_dataset":

@@ -2,10 +2,11 @@ import keras
 
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.projection import Projection
+from tpt_keras.layers.rematerializable import Rematerializable
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Rematerializable, keras.layers.Layer):
     """The feed-forward sub-layer of a cell (equation 5 of the paper).
 
     `FF(x) = W_g relu(W_f x + b_f) + b_g`, at every position alike.

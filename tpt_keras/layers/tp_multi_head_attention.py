@@ -8,11 +8,12 @@ from tpt_keras.layers.attention_masks import merge_masks
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.projection import Projection
+from tpt_keras.layers.rematerializable import Rematerializable
 from tpt_keras.layers.scores import make_score
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class TPMultiHeadAttention(keras.layers.Layer):
+class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
     """TP-Attention: multi-head attention that binds fillers to roles.
 
     A drop-in for `keras.layers.MultiHeadAttention`, all of whose arguments it

@@ -1,4 +1,3 @@
-import itertools
 import random
 
 import keras
@@ -6,10 +5,11 @@ from keras import ops
 
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.feed_forward import FeedForward
+from tpt_keras.layers.rematerializable import Rematerializable
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
 
 
-class TransformerCell(keras.layers.Layer):
+class TransformerCell(Rematerializable, keras.layers.Layer):
     """What encoder and decoder cells have in common.
 
     Their arguments (see `EncoderCell`), the sub-layers they are made of, and
@@ -54,32 +54,6 @@ class TransformerCell(keras.layers.Layer):
         )
         self.seed = seed
         self.supports_masking = True
-
-    def rematerialized_call(self, layer_call, *args, **kwargs):
-        # TensorFlow gives gradients to positional tensors alone here, and in a
-        # graph refuses keyword arguments. What has no gradient goes around it.
-        arguments = keras.tree.flatten((args, kwargs))
-        has_gradient = [
-            ops.is_tensor(argument)
-            and keras.backend.is_float_dtype(argument.dtype)
-            for argument in arguments
-        ]
-
-        def call_with(*tensors):
-            tensors = iter(tensors)
-            merged = [
-                next(tensors) if has else argument
-                for has, argument in zip(has_gradient, arguments)
-            ]
-            args_, kwargs_ = keras.tree.pack_sequence_as((args, kwargs), merged)
-            return layer_call(*args_, **kwargs_)
-
-        call = super().rematerialized_call(call_with, *args, **kwargs)
-        return lambda *args, **kwargs: call(
-            *itertools.compress(
-                keras.tree.flatten((args, kwargs)), has_gradient
-            )
-        )
 
     def _layer_norm(self, name):
         layer_norm = keras.layers.LayerNormalization(

@@ -1,21 +1,10 @@
-import collections.abc
 import dataclasses
 import json
-import numbers
 import typing
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-
-# What is taken for a value of a type; a bool counts as a number in Python.
-_TAKEN = {
-    bool: bool,
-    int: numbers.Integral,
-    float: numbers.Real,
-    str: str,
-    tuple: collections.abc.Iterable,
-    dict: collections.abc.Mapping,
-}
+from tpt_keras.errors import set_types
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +36,7 @@ class ModelConfig:
         return ()
 
     def __post_init__(self):
-        self._set_types()
+        set_types(self)
         if not self.vocabulary_size:
             object.__setattr__(self, "vocabulary_size", len(self.vocabulary))
         for name in self.SIZES:
@@ -65,21 +54,6 @@ class ModelConfig:
                 f"{len(self.vocabulary)} symbols. Received: "
                 f"{self.vocabulary_size}."
             )
-
-    def _set_types(self):
-        """Makes the values of the fields' own types, or refuses them."""
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            is_misplaced_bool = (
-                isinstance(value, bool) and field.type is not bool
-            )
-            if is_misplaced_bool or not isinstance(value, _TAKEN[field.type]):
-                raise UsageError(
-                    f"{field.name} takes a value of type "
-                    f"{field.type.__name__}. Received: {value!r} (of type "
-                    f"{type(value).__name__})."
-                )
-            object.__setattr__(self, field.name, field.type(value))
 
     def replace(self, **overrides):
         """A copy with other values.

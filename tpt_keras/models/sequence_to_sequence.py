@@ -469,6 +469,7 @@ class _Searcher(keras.Model):
 
     def __init__(self, solver, **options):
         super().__init__(name="searcher", dtype=solver.dtype_policy)
+        self.autocast = False  # as in the solver: token ids may be floats
         self.solver = solver
         self._options = options
         # XLA would compile anew for every length of question.

@@ -244,6 +244,35 @@ class TransformerXL(keras.Model):
         )
         return {"states": states, "length": length}
 
+    def export(
+        self,
+        filepath,
+        format="tf_saved_model",
+        verbose=None,
+        input_signature=None,
+        **kwargs,
+    ):
+        """Exports the forward pass, as every Keras model does.
+
+        Token ids to logits. A memory that the model keeps is exported with
+        it, and read on in.
+
+        Args:
+            filepath: Folder, or file, to write.
+            format: See `keras.Model.export`.
+            verbose: See there.
+            input_signature: See there. Defaults to int32 token ids of any
+                length, and of any number of rows if the model keeps no memory
+                of them. JAX exports given sizes alone.
+            **kwargs: See there.
+        """
+        if input_signature is None:
+            shape = (self.batch_size, None)
+            input_signature = [
+                keras.InputSpec("int32", shape, name="token_ids")
+            ]
+        super().export(filepath, format, verbose, input_signature, **kwargs)
+
     def get_config(self):
         return {
             **super().get_config(),

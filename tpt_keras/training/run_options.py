@@ -2,6 +2,7 @@ import dataclasses
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+from tpt_keras.errors import set_types
 
 ON_NAN = ("stop", "rollback")
 
@@ -35,7 +36,7 @@ class RunOptions:
             `100,110`.
 
     Raises:
-        UsageError: If a value makes no sense.
+        UsageError: If a value is of a wrong type or makes no sense.
     """
 
     gradient_accumulation_steps: int = 1
@@ -49,6 +50,7 @@ class RunOptions:
     profile_steps: tuple = ()
 
     def __post_init__(self):
+        set_types(self)
         check_names("on_nan", [self.on_nan], ON_NAN)
         for name in (
             "gradient_accumulation_steps",

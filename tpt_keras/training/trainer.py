@@ -46,6 +46,7 @@ class Trainer(Steps, keras.Model):
         gradient_accumulation_steps=1,
     ):
         super().__init__(name="trainer", dtype=transformer.dtype_policy)
+        self.autocast = False  # as in the model: token ids may be floats
         self.transformer = transformer
         self.global_clipnorm = global_clipnorm
         self.gradient_accumulation_steps = gradient_accumulation_steps

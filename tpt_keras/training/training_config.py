@@ -3,6 +3,7 @@ import math
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+from tpt_keras.errors import set_types
 
 OPTIMIZERS = ("adam", "adamw", "muon", "lion")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -55,7 +56,7 @@ class TrainingConfig:
             included, and of all its runs together. `0`: steps alone count.
 
     Raises:
-        UsageError: If a value makes no sense.
+        UsageError: If a value is of a wrong type or makes no sense.
     """
 
     modules: tuple
@@ -86,7 +87,7 @@ class TrainingConfig:
     train_minutes: float = 0.0
 
     def __post_init__(self):
-        object.__setattr__(self, "modules", tuple(self.modules))
+        set_types(self)
         if bool(self.modules) == bool(self.text_file):
             raise UsageError(
                 "modules must name at least one module, or text_file a text."

@@ -1,11 +1,16 @@
 """The clients of both protocols, over real sockets."""
 
+import concurrent.futures
 import contextlib
+import math
 import socket
 import threading
 import time
 
+import grpc
 import pytest
+from tensorflow_serving.apis import get_model_status_pb2
+from tensorflow_serving.apis import model_service_pb2_grpc
 
 from tests.serving import toy_model
 from tests.serving.flaky_server import FlakyServer
@@ -118,6 +123,25 @@ def test_status(make_client):
     client = make_client()
     assert client.model_status() == {7: "AVAILABLE"}
     assert client.is_ready()
+
+
+def test_a_state_of_a_newer_server():
+    class ModelService(model_service_pb2_grpc.ModelServiceServicer):
+        def GetModelStatus(self, request, context):  # noqa: N802
+            response = get_model_status_pb2.GetModelStatusResponse()
+            response.model_version_status.add(version=7, state=77)
+            return response
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(
+        ModelService(), server
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with GrpcClient(f"127.0.0.1:{port}") as client:
+        assert client.model_status() == {7: "77"}
+        assert not client.is_ready()
+    server.stop(grace=None).wait()
 
 
 @pytest.mark.parametrize("name", ["another", "a b?c", "ä"])
@@ -280,6 +304,9 @@ def test_a_model_that_takes_no_questions(make_client, tmp_path, protocol):
         {"server": "http://localhost:8501"},
         {"server": "localhost:eight"},
         {"timeout": 0},
+        {"timeout": math.nan},
+        {"timeout": math.inf},
+        {"timeout": 1e10},
         {"max_batch_size": 0},
         {"retries": -1},
         {"retries": 5},

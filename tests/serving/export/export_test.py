@@ -659,9 +659,11 @@ def test_a_graph_that_a_server_refuses_is_not_exported(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam_width": 0}, "beam_width must be positive.*: 0"),
-        ({"beam_width": -3}, "beam_width must be positive.*: -3"),
-        ({"max_answer_length": 0}, "max_answer_length must be positive.*: 0"),
+        ({"beam_width": 0}, "beam_width must be a positive.*: 0"),
+        ({"beam_width": -3}, "beam_width must be a positive.*: -3"),
+        ({"beam_width": "2"}, "beam_width must be a positive.*: '2'"),
+        ({"max_answer_length": 0}, "max_answer_length must be a posi.*: 0"),
+        ({"max_answer_length": 2.5}, r"max_answer_length must be a.*: 2\.5"),
         ({"length_penalty": float("nan")}, "length_penalty.*finite.*: nan"),
         ({"precision": "float16"}, "precision 'float16'.*: bfloat16, float32"),
         ({"precision": "mixed_bfloat16"}, "precision 'mixed_bfloat16'"),

@@ -9,6 +9,8 @@ from tpt_keras.serving.clients.serving_error import ServingError
 
 # More attempts than five are five to gRPC.
 _MOST_RETRIES = 4
+# More are too many for the system's clocks.
+_MOST_SECONDS = 10**6
 # Of what a server said, in an error.
 _MOST_CHARACTERS = 1000
 
@@ -23,7 +25,8 @@ class Client(Answerer):
     Args:
         server: Host and port: `"localhost:8500"`.
         model_name: The name that the model has on the server.
-        timeout: Seconds that a request may take. Over REST, every attempt.
+        timeout: Seconds that a request may take, at most a million. Over REST,
+            every attempt.
         max_batch_size: Most questions in a request; there are as many requests
             as it takes. Not more than the server's own limit.
         retries: How often to try again, at most 4.
@@ -46,8 +49,11 @@ class Client(Answerer):
                 f"The server {server!r} must be a host and a port, as in "
                 "localhost:8500."
             )
-        if timeout <= 0:
-            raise UsageError(f"timeout must be positive, not {timeout}.")
+        if not 0 < timeout <= _MOST_SECONDS:
+            raise UsageError(
+                f"timeout must be positive, and at most {_MOST_SECONDS} "
+                f"seconds, not {timeout}."
+            )
         if max_batch_size <= 0:
             raise UsageError(
                 f"max_batch_size must be positive, not {max_batch_size}."

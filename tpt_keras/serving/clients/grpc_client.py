@@ -10,7 +10,10 @@ from tensorflow_serving.apis import prediction_service_pb2_grpc
 from tpt_keras.serving.clients.client import Client
 from tpt_keras.serving.clients.tensor_protos import parse_tensor
 
-_State = get_model_status_pb2.ModelVersionStatus.State
+_STATES = {
+    number: name
+    for name, number in get_model_status_pb2.ModelVersionStatus.State.items()
+}
 
 
 class GrpcClient(Client):
@@ -46,7 +49,8 @@ class GrpcClient(Client):
         request.model_spec.name = self.model_name
         response = self._call(self._model_service.GetModelStatus, request)
         return {
-            status.version: _State.Name(status.state)
+            # One of a newer server's has a number alone.
+            status.version: _STATES.get(status.state, str(status.state))
             for status in response.model_version_status
         }
 

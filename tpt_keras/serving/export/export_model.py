@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
+from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import disk_fault
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_folder
@@ -73,12 +74,9 @@ def export(
             "KERAS_BACKEND=tensorflow, which takes what any backend trained."
         )
     check_names("precision", [precision], PRECISIONS)
-    if beam_width < 1:
-        raise UsageError(f"beam_width must be positive. Received: {beam_width}")
-    if max_answer_length is not None and max_answer_length < 1:
-        raise UsageError(
-            f"max_answer_length must be positive. Received: {max_answer_length}"
-        )
+    check_positive_integer("beam_width", beam_width)
+    if max_answer_length is not None:
+        check_positive_integer("max_answer_length", max_answer_length)
     if not math.isfinite(length_penalty):
         raise UsageError(
             f"length_penalty must be a finite number. Received: "
