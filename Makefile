@@ -24,10 +24,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(VENV)/.installed
 
-# What is imported is compiled then, once: most of what is installed never is.
+# With uv, for pip takes three times as long to unpack TensorFlow. What is
+# imported is compiled then, once: most of what is installed never is.
 $(VENV)/.installed: setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) pip install --no-compile --editable ".[test,beam]" --constraint constraints.txt
+	$(RUN) pip install --quiet uv --constraint constraints.txt
+	$(VENV)/bin/uv pip install --python $(VENV) --constraint constraints.txt \
+		--editable ".[test,beam]"
 	touch $@
 
 # Everything that a finished step left is kept: run again, it goes on.
