@@ -42,9 +42,10 @@ MODULE = "numbers__place_value"
 
 # The files that take longest: twenty seconds of the processor and more.
 LONGEST = (
-    "training/distributed_fit_test.py",
+    "training/workers_test.py",
     "tuning/kill_test.py",
     "training/replicas_test.py",
+    "training/distributed_fit_test.py",
     "training/kill_test.py",
     "training/without_tensorflow_test.py",
     "models/transformer_test.py",

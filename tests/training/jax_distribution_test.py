@@ -1,5 +1,8 @@
 """Where a training runs on JAX; `make test` runs it there."""
 
+import json
+import types
+
 import keras
 import pytest
 
@@ -9,12 +12,17 @@ from tpt_keras.errors import UsageError
 if keras.backend.backend() != "jax":
     pytest.skip("of JAX alone", allow_module_level=True)
 
+import jax
+from jax.experimental import multihost_utils
+
 from tpt_keras.training.distribution import default_strategy
 from tpt_keras.training.distribution import is_chief
 from tpt_keras.training.distribution import make_strategy
 from tpt_keras.training.distribution import num_replicas
+from tpt_keras.training.distribution import num_workers
 from tpt_keras.training.distribution import of_chief
 from tpt_keras.training.distribution import scope
+from tpt_keras.training.jax_distribution import part_of_process
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +57,6 @@ def test_mirrored_uses_the_devices_that_there_are():
         ({"logical_cpus": 0}, "--logical_cpus must be positive"),
         # The devices of this process are there already.
         ({"logical_cpus": 9}, "--logical_cpus=9 comes too late"),
-        ({"distribution": "multi_worker_mirrored"}, "BACKEND=tensorflow"),
     ],
 )
 def test_refused(kwargs, message):
@@ -58,15 +65,82 @@ def test_refused(kwargs, message):
         make_strategy(**kwargs)
 
 
-def test_several_workers_are_refused(monkeypatch):
-    [environment] = processes.cluster([1])
+@pytest.fixture
+def met(monkeypatch):
+    """What `jax.distributed` would be started with, once in a process."""
+    met = []
+    monkeypatch.setattr(
+        jax.distributed, "initialize", lambda *args, **kwargs: met.append(args)
+    )
+    # Of several processes, which this one is not.
+    monkeypatch.setattr(
+        multihost_utils, "sync_global_devices", lambda name: met.append(name)
+    )
+    return met
+
+
+def test_tf_config_makes_it_several_workers(monkeypatch, met):
+    _, environment = processes.cluster([1, 2])
     monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
-    with pytest.raises(UsageError, match=r"machines.*BACKEND=tensorflow"):
-        make_strategy()
+    for distribution in (None, "multi_worker_mirrored"):
+        strategy = make_strategy(distribution, num_gpus=0)
+        assert isinstance(strategy, keras.distribution.DataParallel)
+        # The trainer shards them.
+        assert not strategy.auto_shard_dataset
+    # And they connect at once.
+    assert met == [("localhost:1", 2, 1), "all are there"] * 2
     # But what was asked for goes before.
     assert make_strategy("none") is None
+    assert len(met) == 4
+
+
+def test_a_chief_of_tf_config_is_the_first(monkeypatch, met):
+    cluster = {"worker": ["b:2", "c:3"], "chief": ["a:1"]}
+    for number, task in enumerate([("chief", 0), ("worker", 0), ("worker", 1)]):
+        task = dict(zip(("type", "index"), task))
+        config = {"cluster": cluster, "task": task}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+        make_strategy(num_gpus=0)
+        assert met[-2] == ("a:1", 3, number)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        None,
+        "one:2222",
+        "[]",
+        "{}",
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}',
+    ],
+)
+def test_several_workers_need_tf_config(monkeypatch, met, config):
+    if config:
+        monkeypatch.setenv("TF_CONFIG", config)
+    with pytest.raises(UsageError, match="variable TF_CONFIG on every machine"):
+        make_strategy("multi_worker_mirrored")
+    assert not met
+
+
+@pytest.mark.parametrize("own", [0, 1])
+def test_several_workers_need_as_many_devices_each(monkeypatch, met, own):
+    """All of them say so: or one would wait for the others."""
+    [environment] = processes.cluster([1])
+    monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
+    devices = 2 * [types.SimpleNamespace(platform="gpu")]
+
+    def local_devices(process=own, backend=None):
+        return devices[process:]
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(jax, "local_devices", local_devices)
+    with pytest.raises(UsageError, match=r"as many rows: 2, 1\. .*--num_gpus"):
+        make_strategy()
 
 
 def test_the_only_process_is_the_chief():
-    assert is_chief(None)
-    assert of_chief(None, 7) == 7
+    for strategy in (None, make_strategy("mirrored", num_gpus=0)):
+        assert num_workers(strategy) == 1
+        assert is_chief(strategy)
+        assert of_chief(strategy, 7) == 7
+        assert part_of_process(strategy, 18) == slice(0, 18)

@@ -310,6 +310,9 @@ def test_the_chief_goes_on_when_all_have_restored(folder, trainer, monkeypatch):
     )
     state = TrainingState(trainer, folder)
     scramble(state, trainer, seed=99)
+    before = state.step
     state.restore()
-    # Once with what it has restored, for them to, and once when they have.
-    assert asked == [state.step] * 2
+    # Once with what it has read, for them to, and once when all have restored:
+    # on JAX, none of them gets through with that alone.
+    assert before != state.step
+    assert asked == [before, state.step]

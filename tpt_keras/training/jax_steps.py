@@ -12,6 +12,7 @@ from tpt_keras.training.distribution import num_replicas
 from tpt_keras.training.distribution import scope
 from tpt_keras.training.global_norm import clip_by_global_norm
 from tpt_keras.training.global_norm import global_norm
+from tpt_keras.training.jax_distribution import part_of_process
 from tpt_keras.training.jax_program_cache import keep_programs
 from tpt_keras.training.jax_programs import JaxPrograms
 from tpt_keras.training.token_weights import token_weights
@@ -81,7 +82,8 @@ class JaxSteps:
         Returns:
             A generator.
         """
-        # The last of an epoch, too, and every device the same number.
+        # The last of an epoch, too, and every device the same number. Of
+        # those Keras takes from each process what lies on its devices.
         rows = batches.batch_size
         rows += -rows % num_replicas(self.distribute_strategy)
         if num_epochs is None:
@@ -92,8 +94,11 @@ class JaxSteps:
             self._abstract,
             batches if num_epochs else None,
         )
+        part = part_of_process(self.distribute_strategy, rows)
         of_few_shapes = (
-            self._in_few_shapes(batch, rows)
+            jax.tree.map(
+                lambda ids: ids[part], self._in_few_shapes(batch, rows)
+            )
             for batch in batches.iterate(start_step, num_epochs)
         )
         return made_ahead(of_few_shapes, BATCHES_AHEAD)

@@ -1,3 +1,4 @@
+import functools
 import pathlib
 
 import keras
@@ -91,9 +92,13 @@ class TrainingState:
                 cannot read the chief's.
         """
         names = checkpoint_names(self._folder) if self._is_chief else []
-        restored = next(filter(self._restores, reversed(names)), None)
+        number, assign = -len(names), None
+        for name in reversed(names):
+            assign = self._read(name)
+            if assign:
+                number = checkpoint_number(name)
+                break
         # The same for all, whatever they see of the folder meanwhile.
-        number = checkpoint_number(restored) if restored else -len(names)
         number = of_chief(self._strategy, number)
         if number < 0:
             raise UsageError(
@@ -104,32 +109,45 @@ class TrainingState:
             return None
         name = f"ckpt-{number}"
         path = str(self._folder / name)
-        if not self._is_chief and not self._restores(name):
+        if not self._is_chief:
+            assign = self._read(name)
+        if not assign:
             raise UsageError(
                 f"This worker cannot read {path!r}, which the first one goes "
                 "on from: --model_dir must be on a disk that all share."
             )
+        # All at once: JAX compares what several processes give a variable.
+        assign()
         # Until all have read it, the chief must not write and remove others.
         of_chief(self._strategy, number)
         self._number = number
         return path
 
-    def _restores(self, name):
-        """Restores a checkpoint; says so and returns false if damaged."""
+    def _read(self, name):
+        """A function that restores a checkpoint.
+
+        If it is damaged, says so and returns `None`.
+        """
         try:
             if checkpoint_files.is_old(self._folder, name):
-                self._restore_old(name)
-            else:
-                self._assign(
-                    checkpoint_files.read_checkpoint(self._folder, name)
-                )
+                return self._read_old(name)
+            arrays = checkpoint_files.read_checkpoint(self._folder, name)
+            # Which checkpoints of older versions do not have.
+            arrays = {"seconds": np.array(0.0), **arrays}
+            shapes = {
+                name: tuple(variable.shape)
+                for name, variable in self._variables().items()
+            }
+            shapes |= dict.fromkeys(_COUNTERS, ())
+            if shapes != {name: array.shape for name, array in arrays.items()}:
+                raise DamagedCheckpointError("it is of another model")
         except DamagedCheckpointError as error:
             print(f"The checkpoint {self._folder / name} is damaged ({error}).")
-            return False
-        return True
+            return None
+        return functools.partial(self._assign, arrays)
 
-    def _restore_old(self, name):
-        """Restores a checkpoint of a version that had TensorFlow's."""
+    def _read_old(self, name):
+        """The same for one of a version that had TensorFlow's."""
         if keras.backend.backend() != "tensorflow":
             raise UsageError(
                 f"The checkpoints in {str(self._folder)!r} are of an older "
@@ -138,20 +156,14 @@ class TrainingState:
             )
         from tpt_keras.training.tensorflow_checkpoint import restore
 
+        # To read one is to restore it.
         counters = restore(self._trainer, self._folder, name)
-        vars(self).update(counters)
+        return functools.partial(vars(self).update, counters)
 
     def _assign(self, arrays):
-        """Gives everything the values of a checkpoint, or nothing."""
-        # Which checkpoints of older versions do not have.
-        arrays = {"seconds": np.array(0.0), **arrays}
-        variables = self._variables()
-        shapes = {name: tuple(v.shape) for name, v in variables.items()}
-        shapes |= dict.fromkeys(_COUNTERS, ())
-        if shapes != {name: array.shape for name, array in arrays.items()}:
-            raise DamagedCheckpointError("it is of another model")
+        """Gives everything the values of a checkpoint."""
         with scope(self._strategy):
-            for name, variable in variables.items():
+            for name, variable in self._variables().items():
                 variable.assign(arrays[name])
         for name in _COUNTERS:
             setattr(self, name, arrays[name].item())

@@ -60,7 +60,7 @@ def tune(
         executions_per_trial: How often each trial is trained. Its score is the
             mean.
         options: A `RunOptions`.
-        strategy: A `tf.distribute` strategy of each training.
+        strategy: The strategy of each training, as `make_strategy` makes it.
 
     Returns:
         List of dicts, the trials of the report; empty for a worker.
