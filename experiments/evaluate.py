@@ -135,11 +135,15 @@ def evaluate_modules(training):
             f"{','.join(splits)}."
         )
     for result in results:
+        notes = []
+        if result["loss"] is not None:
+            notes.append(f"loss {result['loss']:.4f}")
+        if result["too_long"]:
+            notes.append(f"{result['too_long']} too long for the model")
         print(
             f"{result['module']:40} {result['split']:12} "
             f"{result['sequence_accuracy']:8.2%} of "
-            f"{result['examples']} answers right "
-            f"(loss {result['loss']:.4f})"
+            f"{result['examples']} answers right ({', '.join(notes)})"
         )
     return [{"dataset": dataset, **result} for result in results]
 

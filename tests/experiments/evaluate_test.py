@@ -1,5 +1,6 @@
 import errno
 import pathlib
+import re
 import shutil
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.files import folder_lock
+from tpt_keras.models.load_model import load_model
 from tpt_keras.training import evaluation_log
 from tpt_keras.training.evaluation_log import read_evaluations
 from tpt_keras.training.metrics_log import read_metrics
@@ -38,6 +40,23 @@ def test_a_row_for_each_model_and_split(run, model_dir):
         assert row["examples"] == 60
         if row["model"] == "best":
             assert metrics[row["step"]]["val_sequence_accuracy"] == best
+
+
+@pytest.mark.parametrize(
+    ("limit", "notes"),
+    [
+        (40, r"\(loss \d\.\d+, \d+ too long for the model\)"),
+        (9, r"\(60 too .*"),
+    ],
+)
+def test_problems_that_are_too_long(run, model_dir, limit, notes):
+    model = load_model(model_dir)
+    model.config = model.config.replace(max_question_length=limit)
+    model.save(model_dir / "model.keras")
+    result = run("evaluate", f"--model_dir={model_dir}", "--splits=interpolate")
+    assert re.search(f"% of 60 answers right {notes}$", result.stdout.strip())
+    (row,) = read_evaluations(model_dir)
+    assert (row["too_long"] == 60) == (limit == 9)
 
 
 def test_a_folder_that_cannot_be_written(run, model_dir, monkeypatch):

@@ -63,6 +63,10 @@ def test_nothing_given(run, name):
         (["--warmup_steps=9", "--train_steps=9"], ["warmup_steps", "9"]),
         (["--batch_size=-1"], ["batch_size", "-1"]),
         (["--validation_examples=600"], ["600", MODULE]),
+        (
+            ["--hparams=max_question_length=30", "--validation_examples=20"],
+            [MODULE, "the model takes 30", "--hparams=max_question_length="],
+        ),
         (["--module_weights=1"], ["module_weights", "name=weight", "'1'"]),
         (
             ["--module_weights=numbers__gcd=2"],

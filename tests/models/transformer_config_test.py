@@ -206,7 +206,7 @@ def test_options_of_a_choice():
         ({"attention_options": [("rank", 2)]}, "type dict.*list"),
         (
             {"attention": "multi_linear", "max_question_length": 161},
-            "Questions of 161 .*max_length of at least 163.*162",
+            "max_question_length of 161 .*max_length of at least 163.*162",
         ),
         (
             {
@@ -215,7 +215,7 @@ def test_options_of_a_choice():
                 "max_question_length": 38,
                 "max_answer_length": 40,
             },
-            "answers of 40 .* at least 41.*40",
+            "max_answer_length of 40 .* at least 41.*40",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from tests.conftest import MODULE
+from tpt_keras.analysis.predictions import predict
 from tpt_keras.data_generators.prepared_data import dataset_builder
 from tpt_keras.errors import UsageError
 from tpt_keras.training.evaluate import evaluate
@@ -99,6 +100,35 @@ def test_some_of_the_problems(trainer, place_value_data):
     assert beyond == limited
     # In another order, in which the loss is another sum.
     assert beyond == pytest.approx(all_, rel=1e-6)
+
+
+def test_what_a_model_cannot_take_it_does_not_answer(
+    trained_model, place_value_data, trainer
+):
+    """As `solve` and a report have it."""
+    questions, answers = stored_problems(place_value_data, "interpolate")
+    limit = int(np.median(list(map(len, questions))))
+    trained_model.config = trained_model.config.replace(
+        max_question_length=limit
+    )
+    predictions = predict(trained_model, list(zip(questions, answers)))
+    too_long = sum(len(question) > limit for question in questions)
+    right = np.mean([prediction.is_right for prediction in predictions])
+    assert 0 < too_long < 60
+    assert right > 0.0
+    result = interpolation(trainer, place_value_data)
+    assert (result["examples"], result["too_long"]) == (60, too_long)
+    assert result["sequence_accuracy"] == pytest.approx(right)
+    trained_model.config = trained_model.config.replace(
+        max_question_length=min(map(len, questions)) - 1
+    )
+    assert interpolation(trainer, place_value_data) == {
+        "examples": 60,
+        "too_long": 60,
+        "sequence_accuracy": 0.0,
+        "token_accuracy": None,
+        "loss": None,
+    }
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,8 @@ class TransformerConfig(SequenceToSequenceConfig):
         longest = max(self.max_question_length + 2, self.max_answer_length + 1)
         if score.max_length is not None and score.max_length < longest:
             raise UsageError(
-                f"Questions of {self.max_question_length} characters and "
-                f"answers of {self.max_answer_length} need an "
+                f"A max_question_length of {self.max_question_length} and a "
+                f"max_answer_length of {self.max_answer_length} need an "
                 f"attention_options.max_length of at least {longest}. "
-                f"Received: {score.max_length}."
+                f"Received: {score.max_length}. Raise it, or lower them."
             )

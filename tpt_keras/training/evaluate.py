@@ -5,6 +5,7 @@ import itertools
 from tpt_keras.data_generators.prepared_data import problem_sources
 from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_slice import ProblemSlice
+from tpt_keras.training.problem_lengths import problems_taken
 
 
 def evaluate(
@@ -18,6 +19,10 @@ def evaluate(
 ):
     """Evaluates a model.
 
+    A problem that is too long for the model (`max_question_length`,
+    `max_answer_length`) is one that it does not answer: `solve` would refuse
+    the question, or cut the answer off, whatever its attention could compute.
+
     Args:
         trainer: A compiled `TransformerTrainer`.
         modules: Names of training modules.
@@ -29,8 +34,10 @@ def evaluate(
             same. Defaults to all.
 
     Returns:
-        List of dicts of `module`, `split`, `examples`, `loss` (nats per
-        token), `sequence_accuracy` and `token_accuracy`.
+        List of dicts of `module`, `split`, `examples`, `too_long` (how many of
+        these are), `sequence_accuracy` and, of those that are not too long,
+        `loss` (nats per token) and `token_accuracy`, which are `None` where
+        all are.
     """
     # What is not there is refused before anything is computed.
     sources = {
@@ -44,17 +51,31 @@ def evaluate(
             continue
         if max_examples is not None:
             source = ProblemSlice(source, stop=max_examples)
-        batches = ProblemBatches(
-            source, trainer.transformer.tokenizer, batch_size
-        )
         results.append(
             {
                 "module": module,
                 "split": split,
-                "examples": len(batches),
-                **evaluate_batches(trainer, batches),
+                "examples": len(source),
+                **_evaluate_problems(trainer, source, batch_size),
             }
         )
+    return results
+
+
+def _evaluate_problems(trainer, source, batch_size):
+    """What there is to say about a source of problems, but for their number."""
+    model = trainer.transformer
+    taken = problems_taken(source, model.config)
+    results = {"too_long": len(source) - len(taken)}
+    if not len(taken):
+        return (
+            results
+            | dict.fromkeys(trainer.EVALUATED, None)
+            | {"sequence_accuracy": 0.0}
+        )
+    batches = ProblemBatches(taken, model.tokenizer, batch_size)
+    results |= evaluate_batches(trainer, batches)
+    results["sequence_accuracy"] *= len(taken) / len(source)
     return results
 
 

@@ -23,7 +23,8 @@ class ProblemTask:
         fingerprints: See `data_fingerprints`.
 
     Raises:
-        UsageError: If the problems are not there, or too few.
+        UsageError: If the problems are not there, too few or, as far as can
+            be told in no time, too long for the model.
     """
 
     def __init__(self, model_config, config):
@@ -33,6 +34,10 @@ class ProblemTask:
         self.training, self.validation = training_batches(
             sources, model_config, config
         )
+        for batches in (self.training, self.validation):
+            # Chosen now, and not with the first batch: the problems that they
+            # are chosen for are refused before anything is written.
+            _ = batches.length_pairs
         self.fingerprints = data_fingerprints(sources)
 
     def evaluate(self, trainer, examples):

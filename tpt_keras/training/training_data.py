@@ -12,6 +12,7 @@ from tpt_keras.data_generators.problem_mixture import ProblemMixture
 from tpt_keras.data_generators.problem_slice import ProblemSlice
 from tpt_keras.errors import UsageError
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+from tpt_keras.training.problem_lengths import CheckedSource
 
 # Problems of a module that its fingerprint is made of.
 _FINGERPRINTED = 64
@@ -39,11 +40,12 @@ def training_batches(sources, model_config, config):
 
     Args:
         sources: What `training_sources` gave.
-        model_config: A `ModelConfig`, such as a `TransformerConfig`.
+        model_config: A `SequenceToSequenceConfig`.
         config: A `TrainingConfig`.
 
     Returns:
-        Two `ProblemBatches` without a common example.
+        Two `ProblemBatches` without a common example, which raise a
+        `UsageError` when they read a problem that is too long for the model.
     """
     apart = -(-config.validation_examples // len(sources))
     for module, source in sources.items():
@@ -58,8 +60,12 @@ def training_batches(sources, model_config, config):
         return ProblemBatches(
             ProblemMixture(
                 [
-                    ProblemSlice(source, seed=config.seed, **part)
-                    for source in sources.values()
+                    ProblemSlice(
+                        CheckedSource(source, module, model_config),
+                        seed=config.seed,
+                        **part,
+                    )
+                    for module, source in sources.items()
                 ],
                 weights,
             ),
