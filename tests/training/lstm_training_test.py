@@ -30,6 +30,7 @@ def lstm_dir(tmp_path_factory, short_training):
     return model_dir
 
 
+@pytest.mark.slow
 def test_a_training_leaves_a_model(lstm_dir, short_training):
     config = PRESETS["lstm"].replace(**TINY, thinking_steps=2)
     model = load_model(lstm_dir)

@@ -58,6 +58,7 @@ def training(tiny_training):
     )
 
 
+@pytest.mark.slow
 def test_ends_with_its_time(clock, simple_config, training, tmp_path, capfd):
     """Killed, it has the time that is left when it is started again."""
 
@@ -89,6 +90,7 @@ def test_ends_with_its_time(clock, simple_config, training, tmp_path, capfd):
     assert "nothing to do" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_warm_up_goes_by_steps(clock, simple_config, training, tmp_path):
     rates = []
     watch = keras.callbacks.LambdaCallback(
