@@ -57,8 +57,7 @@ demo: setup
 # What one runs all day, and the rest: processes that are killed, several
 # workers, whole chains of commands. Both at once import and make fixtures
 # once. What is exhaustive takes what others try one by one in all
-# combinations, and tries the benchmarks. With `make -j 2 --output-sync` the
-# two backends are tested at the same time, which takes a sixth less.
+# combinations, and tries the benchmarks.
 test: CHOICE := not slow
 test-slow: CHOICE := slow and not exhaustive
 test-both: CHOICE := not exhaustive

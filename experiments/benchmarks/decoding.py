@@ -20,7 +20,9 @@ a trained model, questions of all modules in random order, whose answers end:
         --weights=saved_models/tp_transformer_mathematics --repeats=3
 
 Answers a second of its exports in each precision, and of the model in float32
-decoded as the released code does it, all in turn.
+decoded as the released code does it, all in turn; beside them how many
+questions a second the encoder alone reads, without padding, which no way to
+answer them exceeds.
 """
 
 import functools
@@ -115,6 +117,10 @@ def time_trained_model():
 
     model = same_model(load_model(FLAGS.weights), "float32")
     again = all_again_decoder(model)
+    encoders = {
+        precision: encoder(same_model(model, precision))
+        for precision in FLAGS.precisions
+    }
     results = []
     with tempfile.TemporaryDirectory() as folder:
         versions = {
@@ -141,7 +147,13 @@ def time_trained_model():
                 )
                 for precision, version in versions.items()
             }
-            results.append(time_ways(ways, targets, batch_size))
+            limits = {
+                f"{precision}_encoder": functools.partial(
+                    encode_all, encode, model.tokenizer, questions, batch_size
+                )
+                for precision, encode in encoders.items()
+            }
+            results.append(time_ways(ways, limits, targets, batch_size))
         results += [
             {"precision": precision, **time_first_answer(version, questions[0])}
             for precision, version in versions.items()
@@ -149,10 +161,30 @@ def time_trained_model():
     return results
 
 
-def time_ways(ways, targets, batch_size):
-    """Answers a second of ways to answer the same questions, and how many."""
+def encoder(model):
+    """The encoder, compiled."""
+    return compiled(model.encode, [((None, None), "int32")], model)
+
+
+def encode_all(encode, tokenizer, questions, batch_size):
+    """Encodes questions, those of like length together as an export does."""
+    from tpt_keras.serving.export.length_groups import GROUP_SIZE
+
+    size = min(batch_size, GROUP_SIZE)
+    questions = sorted(questions, key=len)
+    for start in range(0, len(questions), size):
+        encode(tokenizer.encode_batch(questions[start : start + size]))
+
+
+def time_ways(ways, limits, targets, batch_size):
+    """Answers a second of ways to answer the same questions, and how many.
+
+    Beside them, how many questions a second go through what all need.
+    """
     answers = {name: way() for name, way in ways.items()}
-    medians = interleaved_medians(ways, FLAGS.repeats, warmup=0)
+    for limit in limits.values():
+        limit()
+    medians = interleaved_medians(ways | limits, FLAGS.repeats, warmup=0)
     result = {"batch_size": batch_size, "questions": len(targets)}
     print(f"\nbatch {batch_size}, {len(targets)} mixed questions:")
     for name in ways:
@@ -166,6 +198,9 @@ def time_ways(ways, targets, batch_size):
             f"{same} answers the same, {right} right",
             flush=True,
         )
+    for name in limits:
+        result[name] = len(targets) / medians[name]
+        print(f"  {name}: {result[name]:.1f} questions/s", flush=True)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Times training on problems of all modules as they come.
+"""Times training on problems as they come.
 
     pip install tpt_keras[torch]
     python -m experiments.benchmarks.mixed_batches

@@ -65,5 +65,6 @@ def test_a_trained_models_real_answers(
     assert (three["batch_size"], three["questions"]) == (3, 8)
     for row in (one, three):
         assert row["all_again"]["same"] == row["questions"]
+        assert row["bfloat16_encoder"] > 0
         assert row["bfloat16"]["rate"] > 0
     assert first["precision"] == "bfloat16"

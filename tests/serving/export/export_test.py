@@ -523,7 +523,7 @@ def test_calls_of_functions_are_fine(tmp_path):
 def quick_write(monkeypatch, version):
     """Exports by copying the version there is, which is quicker."""
 
-    def write(model, answering, path):
+    def write(model, answering, weights, path):
         path.mkdir()
         (path / "saved_model.pb").write_bytes(
             (version / "saved_model.pb").read_bytes()
@@ -613,14 +613,18 @@ def test_a_full_disk(tmp_path, untrained_model, monkeypatch):
     monkeypatch.setattr(
         export_model,
         "_write",
-        lambda model, answering, path: save_graph(path, lambda x: x + 1.0),
+        lambda model, answering, weights, path: save_graph(
+            path, lambda x: x + 1.0
+        ),
     )
     with full_disk(1), pytest.raises(UsageError, match=line):
         export(untrained_model, tmp_path)
     assert names(tmp_path) == []
 
     monkeypatch.setattr(
-        export_model, "_write", lambda model, answering, path: path.mkdir()
+        export_model,
+        "_write",
+        lambda model, answering, weights, path: path.mkdir(),
     )
     monkeypatch.setattr(export_model, "check_graph", lambda path: None)
     with full_disk(100), pytest.raises(UsageError, match=line):
@@ -647,7 +651,7 @@ def test_checksums_as_sha256sum_knows_them(version):
 def test_a_graph_that_a_server_refuses_is_not_exported(
     tmp_path, untrained_model, monkeypatch
 ):
-    def write(model, answering, path):
+    def write(model, answering, weights, path):
         save_graph(path, slice_update)
 
     monkeypatch.setattr(export_model, "_write", write)
