@@ -159,6 +159,20 @@ def test_another_search_is_refused_with_the_difference(folder):
     ensure_search(folder, SEARCH)
 
 
+@pytest.mark.parametrize(
+    ("part", "field"), [("training", "train_minutes"), ("space", "dropouts")]
+)
+def test_a_search_of_a_version_without_a_field_goes_on(folder, part, field):
+    path = folder / "search.json"
+    stored = json.loads(path.read_text())
+    default = stored[part].pop(field)
+    path.write_text(json.dumps(stored))
+    ensure_search(folder, SEARCH)
+    other = {**SEARCH[part], field: [default, 0.25]}
+    with pytest.raises(UsageError, match=f"{part}.{field}: "):
+        ensure_search(folder, {**SEARCH, part: other})
+
+
 def test_no_search(tmp_path):
     with pytest.raises(UsageError, match=r"no file .*search\.json"):
         write_report(tmp_path)

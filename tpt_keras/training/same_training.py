@@ -83,28 +83,28 @@ def _complete(config):
         kind = kind_of(config["model"])
         completed["model"] = {
             "kind": kind,
-            **_defaults(KINDS.get(kind)),
+            **defaults(KINDS.get(kind)),
             **config["model"],
         }
     if "training" in config:
         completed["training"] = {
-            **_defaults(TrainingConfig),
+            **defaults(TrainingConfig),
             **config["training"],
         }
     return completed
 
 
-def _defaults(config_class):
+def defaults(config_class):
     """Fields' defaults, of JSON's types; none of a class that is not known."""
     if config_class is None:
         return {}
-    defaults = {}
+    values = {}
     for field in dataclasses.fields(config_class):
         if field.default is not dataclasses.MISSING:
-            defaults[field.name] = field.default
+            values[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
-            defaults[field.name] = field.default_factory()
-    return json.loads(json.dumps(defaults))
+            values[field.name] = field.default_factory()
+    return json.loads(json.dumps(values))
 
 
 def differences(old, new, prefix=""):

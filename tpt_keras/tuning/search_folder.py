@@ -16,7 +16,10 @@ import pathlib
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
+from tpt_keras.training.same_training import defaults
 from tpt_keras.training.same_training import differences
+from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.tuning.search_space import SearchSpace
 
 SEARCH_FILE = "search.json"
 FAILURE_FILE = "failure.txt"
@@ -45,9 +48,9 @@ def ensure_search(folder, search):
     path = pathlib.Path(folder) / SEARCH_FILE
     search = json.loads(json.dumps(search))  # as read, without tuples
     if path.exists():
+        stored = _complete(read_search(folder), search)
         found = "; ".join(
-            difference
-            for _, difference in differences(read_search(folder), search)
+            difference for _, difference in differences(stored, search)
         )
         if found:
             raise UsageError(
@@ -58,6 +61,21 @@ def ensure_search(folder, search):
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as partial:
         partial.write_text(json.dumps(search, indent=2))
+
+
+def _complete(stored, search):
+    """What is stored, with the defaults of what its version did not know."""
+    completed = dict(stored)
+    for name, config_class in (
+        ("space", SearchSpace),
+        ("training", TrainingConfig),
+    ):
+        known = defaults(config_class)
+        completed[name] = {
+            **{key: known[key] for key in known if key in search[name]},
+            **stored.get(name, {}),
+        }
+    return completed
 
 
 def read_search(folder):
