@@ -178,6 +178,7 @@ class ToReferenceTest(parameterized.TestCase):
         answers = signature(questions=tf.constant(questions))["answers"]
         return [answer.decode() for answer in answers.numpy()]
 
+    @pytest.mark.slow
     def test_refuses_what_the_released_code_cannot_compute(self):
         with self.assertRaisesRegex(UsageError, "no binding 'tensor'"):
             to_reference(small_model("tp_transformer", binding="tensor"))

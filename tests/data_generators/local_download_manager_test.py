@@ -9,6 +9,7 @@ from tpt_keras.data_generators.local_download_manager import (
 from tpt_keras.errors import UsageError
 
 
+@pytest.mark.slow
 def test_it_gives_the_folder(text_dir):
     for module in MODULES:
         manager = LocalDownloadManager(text_dir, module)

@@ -67,6 +67,7 @@ def problems_of(assembly):
     }
 
 
+@pytest.mark.slow
 @given(COUNTS, st.integers(5, 80))
 def test_what_an_assembly_holds(counts, universe):
     with tempfile.TemporaryDirectory() as folder:
@@ -95,6 +96,7 @@ def test_what_an_assembly_holds(counts, universe):
     assert 0 <= unused <= SHARD_SIZE * len(SPLITS)
 
 
+@pytest.mark.slow
 @given(
     COUNTS,
     st.integers(5, 80),
@@ -114,6 +116,7 @@ def test_the_order_of_arrival_does_not_matter(counts, universe, in_flight, rng):
     assert shuffled.raised == one_by_one.raised
 
 
+@pytest.mark.slow
 @given(COUNTS, st.integers(5, 80), st.data())
 def test_it_goes_on_from_the_shards_that_are_there(counts, universe, data):
     with tempfile.TemporaryDirectory() as folder:

@@ -65,6 +65,7 @@ def assert_batches_equal(batch, other):
     np.testing.assert_array_equal(targets, other_targets)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 90), st.integers(1, 20), st.integers(0, 2**32))
 def test_every_epoch_visits_every_problem_once(count, batch_size, seed):
     source = numbered_source(count)
@@ -309,6 +310,7 @@ def padding(lengths, batches, pairs=None):
     return 1 - lengths.sum(axis=0) / cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [16, 64])
 def test_batches_of_similar_lengths_pad_less(batch_size):
     rng = np.random.default_rng(0)

@@ -43,6 +43,7 @@ def test_what_is_left(compressed_dir, folders):
     assert load_model(compressed_dir).config == config
 
 
+@pytest.mark.slow
 def test_asked(run, compressed_dir):
     result = run(
         "solve",
@@ -54,6 +55,7 @@ def test_asked(run, compressed_dir):
     assert result.stdout.splitlines() == answers
 
 
+@pytest.mark.slow
 def test_quizzed(run, compressed_dir, place_value_data):
     result = run(
         "quiz",
@@ -75,6 +77,7 @@ def test_quizzed(run, compressed_dir, place_value_data):
     assert count == f"{num_right} of 20 answers right"
 
 
+@pytest.mark.slow
 def test_evaluated(run, compressed_dir):
     result = run("evaluate", f"--model_dir={compressed_dir}")
     assert (result.status, result.stderr) == (0, "")

@@ -60,6 +60,7 @@ def test_problems_that_are_too_long(run, model_dir, limit, notes):
     assert (row["too_long"] == 60) == (limit == 9)
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written(run, model_dir, monkeypatch):
     """The figures are there before they are written."""
 

@@ -71,6 +71,7 @@ def test_values_of_a_model_without_roles(look, tmp_path):
     assert_refused(result, "'none'", "--of=values")
 
 
+@pytest.mark.slow
 def test_attention(run, tmp_path, trained_model_dir):
     questions = ["What is the tens digit of 31859?", "7/8"]
     (tmp_path / "questions.txt").write_text("\n\n".join(questions))

@@ -22,6 +22,7 @@ def test_refused(run, arguments, parts):
     assert_refused(run("playground", *arguments), *parts)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken(run, tmp_path):
     make_playground(tmp_path, **TINY)
     with socket.create_server(("localhost", 0)) as listener:

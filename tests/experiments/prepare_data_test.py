@@ -71,6 +71,7 @@ def assert_ended_in_one_line(result, *parts):
         assert str(part) in line
 
 
+@pytest.mark.slow
 def test_generated(prepare, run, data_dir):
     result = prepare(*COUNTS)
     assert result.status == 0, result

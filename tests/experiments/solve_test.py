@@ -13,6 +13,7 @@ from tpt_keras.serving.versions import CONFIG_ASSET
 GOOD = "--question=What is the tens digit of 31859?"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["saved_model", "model_dir"])
 def test_good_questions_among_others(
     run, saved_model, trained_model_dir, trained_model, kind

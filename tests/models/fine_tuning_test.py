@@ -107,6 +107,7 @@ def quantized_model():
     return model
 
 
+@pytest.mark.slow
 def test_quantization_reaches_every_map(
     model, quantized_model, inputs, tmp_path
 ):
@@ -127,6 +128,7 @@ def test_quantization_reaches_every_map(
     assert loaded.get_config() == model.get_config()
 
 
+@pytest.mark.slow
 def test_adapters_reach_every_map(model, inputs, tmp_path):
     expected = logits(model, inputs)
     enable_lora(model)
@@ -145,6 +147,7 @@ def test_adapters_reach_every_map(model, inputs, tmp_path):
     np.testing.assert_allclose(logits(loaded, inputs), trained, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_adapters_of_a_quantized_model(quantized_model, inputs, tmp_path):
     model = saved_and_loaded(quantized_model, tmp_path)
     quantized = logits(model, inputs)
@@ -158,6 +161,7 @@ def test_adapters_of_a_quantized_model(quantized_model, inputs, tmp_path):
     assert error < 1e-2 * np.mean(trained**2)
 
 
+@pytest.mark.slow
 def test_answers_follow_the_layers(model):
     """What `solve` compiled for other layers is compiled anew."""
     embeddings = ops.convert_to_numpy(model.embedding.embeddings)

@@ -287,6 +287,7 @@ class TransformerTest(LayerTestCase):
         self.assertEqual(revived.get_config(), model.get_config())
         self.assertEqual(revived.config, model.config)
 
+    @pytest.mark.slow
     def test_saving_after_solving(self):
         # What compiles the decoding must not become a part of the model.
         model = make_model()
@@ -295,6 +296,7 @@ class TransformerTest(LayerTestCase):
         self.assertLen(model.weights, count)
         self.assertEqual(save_and_load(model).solve(QUESTIONS), answers)
 
+    @pytest.mark.slow
     def test_solve_sees_new_weights(self):
         model = make_model(seed=0)
         other = make_model(seed=1)
@@ -328,6 +330,7 @@ class TransformerTest(LayerTestCase):
         self.assertLen(model.solve(QUESTIONS), len(QUESTIONS))
 
     @parameterized.parameters("mixed_bfloat16", "mixed_float16")
+    @pytest.mark.slow
     def test_float_ids_are_not_rounded(self, dtype):
         # Of ids and padding: bfloat16 has no odd number above 256.
         vocabulary = [chr(code) for code in range(1000, 1300)]
@@ -490,6 +493,7 @@ class SearchTest(LayerTestCase):
         self.assertTrue(np.any(beam > greedy + 1e-2))
 
     @parameterized.parameters(*BINDINGS)
+    @pytest.mark.slow
     def test_cached_beam_equals_uncached(self, binding):
         model = make_answering_model(binding=binding, num_layers=2)
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
@@ -623,6 +627,7 @@ class ExportTest(LayerTestCase):
                     loaded.serve(inputs), logits(model, inputs)
                 )
 
+    @pytest.mark.slow
     @unittest.skipIf(
         keras.backend.backend() != "tensorflow", "Keras's work elsewhere, too."
     )
@@ -649,6 +654,7 @@ class ExportTest(LayerTestCase):
 
 
 class SolveTest(LayerTestCase):
+    @pytest.mark.slow
     def test_answers_in_the_order_of_the_questions(self):
         model = make_model()
         answers = model.solve(QUESTIONS)
@@ -658,6 +664,7 @@ class SolveTest(LayerTestCase):
         for answer in answers:
             self.assertLessEqual(len(answer), 6)
 
+    @pytest.mark.slow
     def test_answers_questions_of_like_length_together(self):
         model = make_model()
         with mock.patch.object(
@@ -688,6 +695,7 @@ class SolveTest(LayerTestCase):
         shapes = {tuple(call.args[1].shape) for call in search.call_args_list}
         self.assertEqual(shapes, {(1, 14)})
 
+    @pytest.mark.slow
     @unittest.skipIf(
         keras.backend.backend() != "tensorflow",
         "Elsewhere every shape is compiled.",
@@ -712,6 +720,7 @@ class SolveTest(LayerTestCase):
                 ]
                 self.assertEqual(shapes, expected_shapes)
 
+    @pytest.mark.slow
     def test_searches_several_compiled(self):
         model = make_model()
         questions = model.tokenizer.encode_questions(["1+2"])

@@ -184,6 +184,7 @@ class TransformerXLTest(LayerTestCase):
         self.assertEqual(model.count_params(), 41_055_436)
 
     @parameterized.parameters("float32", "mixed_bfloat16")
+    @pytest.mark.slow
     def test_trains_and_is_saved(self, dtype):
         model = TransformerXL(CONFIG, batch_size=2, dtype=dtype)
         model.compile(

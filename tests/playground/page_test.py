@@ -46,6 +46,7 @@ def texts(elements):
     return [each.value.replace("\\", "") for each in elements]
 
 
+@pytest.mark.slow
 def test_a_question_that_is_typed(open_page, playground):
     page = open_page(playground)
     assert not page.tabs
@@ -67,6 +68,7 @@ def test_a_question_that_is_typed(open_page, playground):
     assert "layer 1, head 1" in frame.proto.srcdoc
 
 
+@pytest.mark.slow
 def test_examples(open_page, playground):
     page = open_page(playground)
     module = page.sidebar.selectbox[0]

@@ -39,6 +39,7 @@ def reason_to_refuse(text):
     return "OK"
 
 
+@pytest.mark.slow
 @given(TEXTS)
 def test_encodes_as_the_tokenizer_does(texts):
     ids, status = IN_GRAPH.encode_questions(

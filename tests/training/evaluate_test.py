@@ -67,6 +67,7 @@ def test_counts_every_problem_once(trainer, place_value_data):
     assert max(accuracies) > 0.0
 
 
+@pytest.mark.slow
 def test_nothing_depends_on_the_batches(trainer, place_value_data):
     one, other = (
         interpolation(trainer, place_value_data, batch_size=size)
@@ -77,6 +78,7 @@ def test_nothing_depends_on_the_batches(trainer, place_value_data):
     assert one == pytest.approx(other, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_some_of_the_problems(trainer, place_value_data):
     """Always the same ones, and no more than there are."""
     few, same, all_, limited, beyond = (
@@ -166,6 +168,7 @@ def test_no_file_stays_open(trainer, place_value_data):
     assert open_files() == once
 
 
+@pytest.mark.slow
 def test_a_damaged_record(trainer, place_value_data, tmp_path):
     data_dir = shutil.copytree(place_value_data, tmp_path / "data")
     builder = dataset_builder(MODULE, data_dir)

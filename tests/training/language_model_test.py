@@ -145,6 +145,7 @@ def test_a_model_without_a_memory_goes_on(training, tmp_path):
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.slow
 def test_an_evaluation_has_a_memory_of_its_own(trainer, segments):
     model = trainer.transformer
     batch, _ = next(segments.iterate())
@@ -157,6 +158,7 @@ def test_an_evaluation_has_a_memory_of_its_own(trainer, segments):
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.slow
 def test_bits_per_character_are_those_of_the_model(trainer, segments):
     model = trainer.transformer
     memory, bits = model.init_memory(2), []

@@ -297,6 +297,7 @@ def test_a_finished_model_loads(tmp_path, tiny_config):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_the_best_model_is_not_a_finished_one(tmp_path, tiny_config):
     models = [Transformer(tiny_config) for _ in range(3)]
     save(models[0], tmp_path, best=True)
@@ -323,6 +324,7 @@ def test_the_precision_is_kept(tmp_path, tiny_config, best):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_the_optimizer_is_left_out(tmp_path, tiny_config):
     model = Transformer(tiny_config)
     model_folder.save_finished_model(model, tmp_path / "bare", CONFIG)
@@ -337,6 +339,7 @@ def test_the_optimizer_is_left_out(tmp_path, tiny_config):
     assert sizes[1] == pytest.approx(sizes[0], rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("best", [False, True])
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_crash_leaves_no_half_a_model(

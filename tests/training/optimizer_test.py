@@ -227,6 +227,7 @@ def test_adamw_is_adam_with_a_decay():
         training_config(optimizer="adamw")
 
 
+@pytest.mark.slow
 def test_muon_updates_every_map_as_its_matrix(tiny_config):
     """As Keras's does the same kernels without axes of heads."""
     model = Transformer(tiny_config)

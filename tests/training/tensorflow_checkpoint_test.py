@@ -70,6 +70,7 @@ def state(folder, trainer):
     return state
 
 
+@pytest.mark.slow
 def test_goes_on_in_new_ones(saved, folder, state, trainer, capsys):
     assert state.restore() == str(folder / "ckpt-3")
     assert_values(state, trainer, saved[1][2])

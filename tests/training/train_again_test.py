@@ -90,6 +90,7 @@ def contents(folder):
     }
 
 
+@pytest.mark.slow
 def test_one_process_at_a_time(
     folder, tmp_path, model_config, training, capsys
 ):
@@ -105,6 +106,7 @@ def test_one_process_at_a_time(
     assert "nothing to do" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_workers_share_the_folder(
     folder, model_config, training, monkeypatch, unfitted
 ):
@@ -182,6 +184,7 @@ def test_starts_from_the_weights_of_another(
     assert "Starting" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_starts_from_another_when_the_disk_was_full_at_first(
     finished, tmp_path, model_config, training, unfitted
 ):
@@ -218,6 +221,7 @@ def test_starts_from_nothing(tmp_path, model_config, training):
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_model_is_made_again(
     folder, finished, model_config, training, capsys
 ):
@@ -257,6 +261,7 @@ def test_keeps_the_fingerprint_of_its_data(
         train(model_config, training, folder, options=OPTIONS)
 
 
+@pytest.mark.slow
 def test_goes_on_with_data_that_was_moved(
     folder,
     tmp_path,

@@ -115,6 +115,7 @@ def uninterrupted(tmp_path_factory, dropout_config, tiny_training):
     return Uninterrupted(model_dir, model, printed.getvalue())
 
 
+@pytest.mark.slow
 def test_what_a_training_leaves(uninterrupted, tiny_training):
     model_dir, model, _ = uninterrupted
     assert {path.name for path in model_dir.iterdir()} == {
@@ -635,6 +636,7 @@ class Stop(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "step"), [(None, 4), (0, 3)])
 def test_a_callback_stops_a_training(
     tmp_path, simple_config, tiny_training, capsys, batch, step

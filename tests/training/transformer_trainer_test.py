@@ -273,6 +273,7 @@ def test_a_token_of_weight_zero_is_like_padding(tiny_config):
     assert_same_weights(trainer.transformer, expected.transformer)
 
 
+@pytest.mark.slow
 def test_no_weight_at_all_teaches_nothing(tiny_config):
     trainer = new_trainer(tiny_config)
     before = trainer.transformer.get_weights()
@@ -331,6 +332,7 @@ def test_float_ids_are_not_rounded(tiny_config):
     assert losses[0] == losses[1]
 
 
+@pytest.mark.slow
 def test_an_epoch_sums_examples_and_tokens_and_averages_the_rest(tiny_config):
     batches = [random_batch(seed, rows) for seed, rows in ((0, 3), (1, 6))]
     # Nothing is learned, so that both steps have the same model.
@@ -389,6 +391,7 @@ def test_half_precisions_train(tiny_config, precision):
         assert np.all(np.isfinite(weight.numpy())), weight.path
 
 
+@pytest.mark.slow
 def test_a_scaled_gradient_is_clipped_where_the_unscaled_is(tiny_config):
     """One step of SGD is as long as the gradient after clipping."""
     trainer = new_trainer(

@@ -50,6 +50,7 @@ def test_every_proposal_fits(proposed):
         assert training.seed == 3
 
 
+@pytest.mark.slow
 def test_sizes_are_equal_to_less_than_a_percent():
     """Of the default space, where each variant has its own filter."""
     weights = []

@@ -76,6 +76,7 @@ def test_a_folder_whose_name_is_a_pattern(tmp_path, name):
     assert ServedModel(folder / "1", Batching(4)).version == 1
 
 
+@pytest.mark.slow
 def test_any_file_damaged_or_missing(copy):
     """Found before TensorFlow sees it, which may end the process."""
     generator = random.Random(1)

@@ -54,6 +54,7 @@ def test_a_trained_model_answers_as_it_does(summing_served, summing_model):
     assert summing_served.ask(list(SUMS))[0] == expected
 
 
+@pytest.mark.slow
 def test_no_questions(served, options_served):
     assert served.ask([]) == ([], [])
     n_best = options_served("n_best", questions=tf.constant([], tf.string))

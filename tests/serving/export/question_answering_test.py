@@ -43,6 +43,7 @@ def short_model():
     )
 
 
+@pytest.mark.slow
 def test_the_limits_of_a_model(short_model):
     outputs = ask(QuestionAnswering(short_model), ["12345", "123456"])
     assert outputs["status"] == [b"OK", b"TOO_LONG"]
@@ -91,6 +92,7 @@ def test_the_best_come_first(short_model, beam_width, length_penalty):
         assert n_best["scores"] == n_best["log_probs"]
 
 
+@pytest.mark.slow
 def test_another_vocabulary():
     """Other symbols in another order, and rows without a symbol."""
     keras.utils.set_random_seed(8)

@@ -27,6 +27,7 @@ def clients(server, **kwargs):
     yield RestClient(server.rest_address, **kwargs)
 
 
+@pytest.mark.slow
 def test_answers_as_the_model_does(version, untrained_model):
     expected = untrained_model.solve(QUESTIONS)
     assert len(set(expected)) > 2
@@ -98,6 +99,7 @@ def test_stopping_what_was_not_started(tmp_path):
     other.stop()
 
 
+@pytest.mark.slow
 def test_a_smaller_batch_than_the_export_was_made_for(version):
     with LocalServer(
         version.parent, port=0, rest_port=0, batching=Batching(32)

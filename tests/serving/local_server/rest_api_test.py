@@ -266,6 +266,7 @@ def check(response):
     assert ("error" in content) == (response.status_code != 200)
 
 
+@pytest.mark.slow
 @QUICKLY
 @hypothesis.given(content=ANY_JSON | REQUESTS)
 def test_any_json(web, content):

@@ -75,6 +75,7 @@ def test_an_exported_model(version):
     assert model.run("token_ids", inputs)["logits"].shape == (1, 4, 72)
 
 
+@pytest.mark.slow
 def test_warm_up_requests_larger_than_a_batch(version):
     """Nobody could make them here: they are left out."""
     model = ServedModel(version, Batching(32))
