@@ -15,7 +15,8 @@ PURE_TESTS := tests/layers tests/analysis tests/models tests/decoding tests/chec
 # Trainings that are to end on JAX as on TensorFlow.
 JAX_TRAINING_TESTS := $(addprefix tests/training/,jax_distribution_test.py \
 	jax_program_cache_test.py jax_programs_test.py kill_test.py \
-	replicas_test.py workers_test.py) tests/tuning/kill_test.py
+	optimizer_test.py replicas_test.py workers_test.py) \
+	tests/tuning/kill_test.py
 
 # Some machines forbid it, and every process would compile for ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
