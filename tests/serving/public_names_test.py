@@ -25,7 +25,7 @@ def test_names_of_0_3():
     from tpt_keras.serving.local_server import LocalServer
 
     assert (export.__name__, check_graph.__name__) == ("export", "check_graph")
-    assert PRECISIONS[:2] == ("float32", "bfloat16")
+    assert PRECISIONS == ("float32", "bfloat16", "int8")
     assert LocalServer is serving.LocalServer
 
 
