@@ -15,7 +15,6 @@ Prints a line for every question. It is empty for one that has no answer, which
 is named at the end, on standard error.
 """
 
-import dataclasses
 import os
 
 from absl import flags
@@ -23,77 +22,26 @@ from absl import flags
 from tpt_keras.errors import UsageError
 
 from . import _cli
+from . import _config_flags
 from ._answers import print_answers
+from ._asked_model import AskedModel
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string(
-    "saved_model", None, "A SavedModel, or the folder of its versions."
-)
-flags.DEFINE_string("model_dir", None, "A model's folder, in its place.")
+_config_flags.define(AskedModel)
 flags.DEFINE_multi_string("question", [], "A question; may be given again.")
 
 
 def main():
-    if bool(FLAGS.saved_model) == bool(FLAGS.model_dir) or not FLAGS.question:
-        raise UsageError(
-            "--question is needed, and one of --saved_model and --model_dir."
-        )
-    if FLAGS.model_dir:
-        answers, config = ask_model(FLAGS.model_dir, FLAGS.question)
-    else:
-        from tpt_keras.serving import SavedModel
-
-        model = SavedModel(FLAGS.saved_model)
-        # As bytes, for what was typed may be no valid text.
-        answers = model.answer(list(map(os.fsencode, FLAGS.question)))
-        config = model.config
+    if not FLAGS.question:
+        raise UsageError("--question is needed, one or more of them.")
+    model = AskedModel(**_config_flags.values(AskedModel)).load()
     print_answers(
         FLAGS.question,
-        answers,
-        lambda question, status: _explain(question, status, config),
+        # As bytes, for what was typed may be no valid text.
+        model.answer(list(map(os.fsencode, FLAGS.question))),
+        lambda question, status: _explain(question, status, model.config),
     )
-
-
-def ask_model(model_dir, questions):
-    """Asks a model that was not exported, with the statuses of one that was.
-
-    Args:
-        model_dir: The model's folder.
-        questions: List of strings.
-
-    Returns:
-        List of `Answer`s, and the dict of the model's hyperparameters.
-    """
-    from tpt_keras.models.load_model import load_model
-    from tpt_keras.serving import Answer
-
-    model = load_model(model_dir)
-    statuses = [_status(question, model) for question in questions]
-    found = iter(
-        model.solve(
-            [q for q, status in zip(questions, statuses) if status == "OK"]
-        )
-    )
-    answers = [
-        Answer(next(found) if status == "OK" else "", None, status)
-        for status in statuses
-    ]
-    return answers, dataclasses.asdict(model.config)
-
-
-def _status(question, model):
-    if not question:
-        return "EMPTY"
-    try:
-        question.encode()
-    except UnicodeEncodeError:
-        return "INVALID_UTF8"
-    if len(question) > model.config.max_question_length:
-        return "TOO_LONG"
-    if not set(question) <= set(model.config.vocabulary):
-        return "UNKNOWN_CHARACTER"
-    return "OK"
 
 
 def _explain(question, status, config):

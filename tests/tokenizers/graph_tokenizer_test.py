@@ -47,6 +47,9 @@ def test_encodes_as_the_tokenizer_does(texts):
     )
     status = [value.decode() for value in status.numpy()]
     assert status == [reason_to_refuse(text) for text in texts]
+    assert status == [
+        TOKENIZER.question_status(text, MAX_LENGTH) for text in texts
+    ]
     good = [text for text, state in zip(texts, status) if state == "OK"]
     if good:
         expected = TOKENIZER.encode_questions(good, MAX_LENGTH)

@@ -2,3 +2,4 @@
 
 from tpt_keras.decoding.beam_search import beam_search
 from tpt_keras.decoding.greedy_search import greedy_search
+from tpt_keras.decoding.leaving_rows import LeavingRows

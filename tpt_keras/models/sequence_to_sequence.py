@@ -7,6 +7,7 @@ from keras import ops
 from tpt_keras.decoding.beam_search import beam_search
 from tpt_keras.decoding.beam_search import penalty_divisor
 from tpt_keras.decoding.greedy_search import greedy_search
+from tpt_keras.decoding.leaving_rows import LeavingRows
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
@@ -386,6 +387,8 @@ class SequenceToSequence(keras.Model):
         Returns:
             What `search` returns, as NumPy arrays.
         """
+        if max_length is None:
+            max_length = self.config.max_answer_length
         # LoRA and quantization exchange variables under what was compiled.
         compiled_for = max_length, beam_width, *map(id, self.variables)
         if compiled_for != getattr(self, "_searcher_compiled_for", None):
@@ -467,13 +470,23 @@ class SequenceToSequence(keras.Model):
 class _Searcher(keras.Model):
     """`SequenceToSequence.search` as a model, for Keras to compile it."""
 
-    def __init__(self, solver, **options):
+    def __init__(self, solver, max_length, beam_width):
         super().__init__(name="searcher", dtype=solver.dtype_policy)
         self.autocast = False  # as in the solver: token ids may be floats
         self.solver = solver
-        self._options = options
+        self._options = {"max_length": max_length, "beam_width": beam_width}
         # XLA would compile anew for every length of question.
         self.compile(jit_compile=keras.backend.backend() == "jax")
 
     def call(self, encoder_token_ids):
-        return self.solver.search(encoder_token_ids, **self._options)
+        if keras.backend.backend() == "jax":
+            return self.solver.search(encoder_token_ids, **self._options)
+        return self.solver.search_from(
+            # Room for one token: the loop makes more.
+            self.solver.init_cache(encoder_token_ids, max_length=1),
+            ops.shape(encoder_token_ids)[0],
+            **self._options,
+            while_loop=LeavingRows(
+                self.solver.grow_cache, self._options["beam_width"]
+            ),
+        )

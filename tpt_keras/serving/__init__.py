@@ -12,6 +12,7 @@ import importlib
 _HOMES = {
     "Answer": "clients.answer",
     "GrpcClient": "clients.grpc_client",
+    "KerasModel": "clients.keras_model",
     "LocalServer": "local_server.local_server",
     "RestClient": "clients.rest_client",
     "SavedModel": "clients.saved_model",

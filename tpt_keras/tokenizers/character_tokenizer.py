@@ -3,6 +3,11 @@ import collections
 import numpy as np
 
 from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.question_status import EMPTY
+from tpt_keras.tokenizers.question_status import INVALID_UTF8
+from tpt_keras.tokenizers.question_status import OK
+from tpt_keras.tokenizers.question_status import TOO_LONG
+from tpt_keras.tokenizers.question_status import UNKNOWN_CHARACTER
 from tpt_keras.tokenizers.vocabulary import END
 from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
@@ -109,6 +114,30 @@ class CharacterTokenizer:
                     f"{question[:40]!r}... Shorten it to at most {max_length}."
                 )
         return self.encode_batch(questions)
+
+    def question_status(self, question, max_length=MAX_QUESTION_LENGTH):
+        """Whether a question can be encoded, and if not, why not.
+
+        As `GraphTokenizer` tells it.
+
+        Args:
+            question: A string.
+            max_length: Most characters that it may have.
+
+        Returns:
+            One of the names in `question_status`.
+        """
+        try:
+            question.encode()
+        except UnicodeEncodeError:
+            return INVALID_UTF8
+        if not question:
+            return EMPTY
+        if len(question) > max_length:
+            return TOO_LONG
+        if not self.token_ids.keys() >= set(question):
+            return UNKNOWN_CHARACTER
+        return OK
 
     def encode_batch(self, texts):
         """Strings as one padded batch, many times as fast as one by one.

@@ -1,12 +1,11 @@
 import tensorflow as tf
 
+from tpt_keras.tokenizers.question_status import EMPTY
+from tpt_keras.tokenizers.question_status import INVALID_UTF8
+from tpt_keras.tokenizers.question_status import OK
+from tpt_keras.tokenizers.question_status import TOO_LONG
+from tpt_keras.tokenizers.question_status import UNKNOWN_CHARACTER
 from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
-
-OK = "OK"
-EMPTY = "EMPTY"
-TOO_LONG = "TOO_LONG"
-UNKNOWN_CHARACTER = "UNKNOWN_CHARACTER"
-INVALID_UTF8 = "INVALID_UTF8"
 
 _UNKNOWN_ID = -1
 

@@ -1,10 +1,10 @@
 import tensorflow as tf
 
+from tpt_keras.decoding import LeavingRows
 from tpt_keras.serving.export.frozen_weights import FrozenWeights
-from tpt_keras.serving.export.leaving_rows import LeavingRows
 from tpt_keras.serving.export.length_groups import encode_in_groups
-from tpt_keras.tokenizers.graph_tokenizer import OK
 from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
+from tpt_keras.tokenizers.question_status import OK
 
 
 class QuestionAnswering(tf.Module):
