@@ -44,7 +44,7 @@ def main():
         raise UsageError("--model_dir is missing: where shall the model go?")
     if not FLAGS.modules and not FLAGS.text_file:
         raise UsageError("--modules is missing: what shall be learned?")
-    strategy = _devices.strategy()
+    strategy = _devices.strategy(workers=True)
     from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.models import PRESETS
     from tpt_keras.models import XL_PRESETS

@@ -62,10 +62,6 @@ def main():
         raise UsageError("--tuning_dir is missing: where shall the search go?")
     if not FLAGS.modules:
         raise UsageError("--modules is missing: what shall be learned?")
-    from tpt_keras.errors import check_names
-
-    if FLAGS.distribution:
-        check_names("distribution", [FLAGS.distribution], ("none", "mirrored"))
     strategy = _devices.strategy()
     from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.tuning.tune import tune

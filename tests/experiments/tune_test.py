@@ -103,6 +103,12 @@ def test_what_makes_no_sense(tune, tmp_path, flags, parts):
     assert not list(tmp_path.iterdir())
 
 
+def test_of_other_workers(tune, monkeypatch):
+    """What TF_CONFIG says of them is nothing to a search."""
+    monkeypatch.setenv("TF_CONFIG", "nothing that anybody could read")
+    assert_refused(tune("--data_dir=nothing"), "nothing", "prepare_data")
+
+
 def test_half_of_the_variables_of_a_chief(tune, monkeypatch):
     monkeypatch.setenv("KERASTUNER_TUNER_ID", "chief")
     monkeypatch.setenv("KERASTUNER_ORACLE_IP", "localhost")

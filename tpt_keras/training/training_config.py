@@ -8,6 +8,16 @@ from tpt_keras.errors import set_types
 OPTIMIZERS = ("adam", "adamw", "muon", "lion")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 SCHEDULES = ("constant", "cosine")
+_POSITIVE = (
+    "train_steps",
+    "batch_size",
+    "learning_rate",
+    "global_clipnorm",
+    "validation_examples",
+    "steps_per_checkpoint",
+    "steps_per_evaluation",
+    "segment_length",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +102,19 @@ class TrainingConfig:
             raise UsageError(
                 "modules must name at least one module, or text_file a text."
             )
+        self._set_module_weights()
+        check_names("schedule", [self.schedule], SCHEDULES)
+        check_names("optimizer", [self.optimizer], OPTIMIZERS)
+        check_names("precision", [self.precision], PRECISIONS)
+        self._check_numbers()
+        self._check_steps()
+        if self.optimizer == "adamw" and not self.weight_decay:
+            raise UsageError(
+                "The optimizer adamw is adam with a --weight_decay, such as "
+                "0.01: give one, or take adam."
+            )
+
+    def _set_module_weights(self):
         weights = self.module_weights
         if any(isinstance(weight, str) for weight in weights):
             weights = parse_module_weights(weights, self.modules)
@@ -107,19 +130,9 @@ class TrainingConfig:
                 f"module_weights must be positive and finite. Received: "
                 f"{', '.join(map(str, weights))}."
             )
-        check_names("schedule", [self.schedule], SCHEDULES)
-        check_names("optimizer", [self.optimizer], OPTIMIZERS)
-        check_names("precision", [self.precision], PRECISIONS)
-        for name in (
-            "train_steps",
-            "batch_size",
-            "learning_rate",
-            "global_clipnorm",
-            "validation_examples",
-            "steps_per_checkpoint",
-            "steps_per_evaluation",
-            "segment_length",
-        ):
+
+    def _check_numbers(self):
+        for name in _POSITIVE:
             if not 0 < getattr(self, name) < math.inf:
                 raise UsageError(
                     f"{name} must be positive. Received: {getattr(self, name)}."
@@ -130,11 +143,6 @@ class TrainingConfig:
                     f"{name} must be in [0, 1). Received: "
                     f"{getattr(self, name)}."
                 )
-        if self.optimizer == "adamw" and not self.weight_decay:
-            raise UsageError(
-                "The optimizer adamw is adam with a --weight_decay, such as "
-                "0.01: give one, or take adam."
-            )
         if not 0 <= self.train_minutes < math.inf:
             raise UsageError(
                 "train_minutes must be positive, or 0 for no limit. Received: "
@@ -144,6 +152,8 @@ class TrainingConfig:
             raise UsageError(
                 f"seed must be in [0, 2**32). Received: {self.seed}."
             )
+
+    def _check_steps(self):
         if not 0 <= self.warmup_steps < self.train_steps:
             raise UsageError(
                 f"warmup_steps must be at least 0 and less than train_steps. "
