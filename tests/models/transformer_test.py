@@ -83,7 +83,10 @@ def uncached_greedy(model, encoder_token_ids, max_length):
 def traced_searches():
     """A mock that is called, and searches, whenever a search is traced."""
     return mock.patch.object(
-        Transformer, "search", autospec=True, side_effect=Transformer.search
+        Transformer,
+        "init_cache",
+        autospec=True,
+        side_effect=Transformer.init_cache,
     )
 
 

@@ -96,19 +96,9 @@ def beam_search(
         }
         return (state,)
 
-    # The beams of a row start alike: but for the first, they are not there.
-    is_first = ops.equal(ops.arange(num_beams) % beam_width, 0)
-    state = {
-        "index": ops.convert_to_tensor(0, dtype="int32"),
-        "is_ended": ops.zeros((num_beams,), dtype="bool"),
-        "last_ids": ops.full((num_beams,), start_id, dtype="int32"),
-        "lengths": ops.zeros((num_beams,), dtype="int32"),
-        # Not a `where` of Python numbers: that has Keras's default dtype.
-        "log_probs": IMPOSSIBLE
-        * ops.cast(ops.logical_not(is_first), "float32"),
-        "token_ids": ops.full((num_beams, max_length), pad_id, dtype="int32"),
-        "cache": cache,
-    }
+    state = _first_state(
+        cache, num_beams, beam_width, max_length, start_id, pad_id
+    )
     (state,) = (while_loop or ops.while_loop)(
         is_going_on, decode_one, (state,), maximum_iterations=max_length
     )
@@ -143,6 +133,22 @@ def penalty_divisor(lengths, length_penalty):
             f"{length_penalty}."
         )
     return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
+
+
+def _first_state(cache, num_beams, beam_width, max_length, start_id, pad_id):
+    # The beams of a row start alike: but for the first, they are not there.
+    is_first = ops.equal(ops.arange(num_beams) % beam_width, 0)
+    return {
+        "index": ops.convert_to_tensor(0, dtype="int32"),
+        "is_ended": ops.zeros((num_beams,), dtype="bool"),
+        "last_ids": ops.full((num_beams,), start_id, dtype="int32"),
+        "lengths": ops.zeros((num_beams,), dtype="int32"),
+        # Not a `where` of Python numbers: that has Keras's default dtype.
+        "log_probs": IMPOSSIBLE
+        * ops.cast(ops.logical_not(is_first), "float32"),
+        "token_ids": ops.full((num_beams, max_length), pad_id, dtype="int32"),
+        "cache": cache,
+    }
 
 
 def _extend(log_probs, logits, is_ended, pad_id):

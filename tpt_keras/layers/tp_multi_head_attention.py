@@ -147,24 +147,18 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
                 )
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         value_dim = key_dim if value_dim is None else value_dim
-        for name, size in (
-            ("num_heads", num_heads),
-            ("key_dim", key_dim),
-            ("value_dim", value_dim),
-            ("sliding_window", 1 if sliding_window is None else sliding_window),
-        ):
-            if not isinstance(size, int) or size <= 0:
-                raise ValueError(
-                    f"`{name}` must be a positive integer. Received: {size!r}"
-                )
+        _check_positive(
+            num_heads=num_heads,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            sliding_window=1 if sliding_window is None else sliding_window,
+        )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.dropout = dropout
         self.use_bias = use_bias
-        if isinstance(output_shape, int):
-            output_shape = (output_shape,)
-        self._output_shape = tuple(output_shape) if output_shape else None
+        self._output_shape = _tuple_or_none(output_shape)
         # An unknown one, and unknown options, are refused here.
         has_role = make_binding(binding, binding_options).has_role
         unbuilt = make_score(
@@ -188,9 +182,7 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
         self.seed = seed
-        if isinstance(attention_axes, int):
-            attention_axes = (attention_axes,)
-        self.attention_axes = tuple(attention_axes) if attention_axes else None
+        self.attention_axes = _tuple_or_none(attention_axes)
         self.sliding_window = sliding_window
         self.supports_masking = True
 
@@ -523,3 +515,18 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
             "attention_axes": self.attention_axes,
             "sliding_window": self.sliding_window,
         }
+
+
+def _check_positive(**sizes):
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size <= 0:
+            raise ValueError(
+                f"`{name}` must be a positive integer. Received: {size!r}"
+            )
+
+
+def _tuple_or_none(sizes):
+    """Of what may be one integer, several or nothing."""
+    if isinstance(sizes, int):
+        return (sizes,)
+    return tuple(sizes) if sizes else None

@@ -1,24 +1,20 @@
 import dataclasses
 
 import keras
-import numpy as np
 from keras import ops
 
 from tpt_keras.decoding.beam_search import beam_search
 from tpt_keras.decoding.beam_search import penalty_divisor
 from tpt_keras.decoding.greedy_search import greedy_search
-from tpt_keras.decoding.leaving_rows import LeavingRows
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.models.presets import PRESETS
+from tpt_keras.models.searcher import Searcher
 from tpt_keras.models.trained_presets import TRAINED_PRESETS
 from tpt_keras.models.trained_presets import trained_preset
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
-
-# Lengths of questions are multiples of it where every length is compiled for.
-_LENGTH_STEP = 16
 
 
 class SequenceToSequence(keras.Model):
@@ -395,23 +391,10 @@ class SequenceToSequence(keras.Model):
             self._searcher_compiled_for = compiled_for
             # Kept as a bound method: Keras would track the searcher itself,
             # which holds this model, as one of this model's layers.
-            self._search_compiled = _Searcher(
-                self, max_length=max_length, beam_width=beam_width
-            ).predict_on_batch
-        if keras.backend.backend() == "jax":
-            encoder_token_ids = self._padded_to_step(encoder_token_ids)
+            self._search_compiled = Searcher(
+                self, max_length, beam_width
+            ).search_on_batch
         return self._search_compiled(encoder_token_ids)
-
-    def _padded_to_step(self, token_ids):
-        """Questions of one of few lengths, for XLA compiles for every one."""
-        length = token_ids.shape[1]
-        longest = max(length, self.config.max_question_length + 2)
-        room = min(-length % _LENGTH_STEP, longest - length)
-        return np.pad(
-            token_ids,
-            ((0, 0), (0, room)),
-            constant_values=self.tokenizer.pad_id,
-        )
 
     def export(
         self,
@@ -465,28 +448,3 @@ class SequenceToSequence(keras.Model):
         config = dict(config)
         config["config"] = cls.config_class(**config["config"])
         return cls(**config)
-
-
-class _Searcher(keras.Model):
-    """`SequenceToSequence.search` as a model, for Keras to compile it."""
-
-    def __init__(self, solver, max_length, beam_width):
-        super().__init__(name="searcher", dtype=solver.dtype_policy)
-        self.autocast = False  # as in the solver: token ids may be floats
-        self.solver = solver
-        self._options = {"max_length": max_length, "beam_width": beam_width}
-        # XLA would compile anew for every length of question.
-        self.compile(jit_compile=keras.backend.backend() == "jax")
-
-    def call(self, encoder_token_ids):
-        if keras.backend.backend() == "jax":
-            return self.solver.search(encoder_token_ids, **self._options)
-        return self.solver.search_from(
-            # Room for one token: the loop makes more.
-            self.solver.init_cache(encoder_token_ids, max_length=1),
-            ops.shape(encoder_token_ids)[0],
-            **self._options,
-            while_loop=LeavingRows(
-                self.solver.grow_cache, self._options["beam_width"]
-            ),
-        )
