@@ -11,6 +11,7 @@ import pytest
 
 from experiments import __main__ as experiments_main
 from experiments import _cli
+from experiments._asked_model import AskedModel
 from experiments._problems import Problems
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
@@ -30,10 +31,10 @@ COMMANDS = sorted(
 )
 # Whose fields are flags of theirs.
 CONFIGS = {
-    **dict.fromkeys(
-        ("kept_variance", "quiz", "reconstruct", "roles"), (Problems,)
-    ),
+    **dict.fromkeys(("kept_variance", "reconstruct", "roles"), (Problems,)),
+    "quiz": (AskedModel, Problems),
     "replicate": (TrainingConfig, RunOptions),
+    "solve": (AskedModel,),
     "train": (TrainingConfig, RunOptions),
     "tune": (SearchSpace, TrainingConfig, RunOptions),
 }

@@ -55,7 +55,7 @@ class LeavingRows:
             if name not in ("index", "cache")
         }
         rows = ops.arange(ops.shape(state["is_ended"])[0], dtype="int32")
-        # Rows and room are made unknown: a loop is held to sizes that are not.
+        # Of sizes that are not known: a loop is held to those that are.
         state, rows = self._those_that_go_on(state, rows)
         room = _unknown(min(FIRST_ROOM, maximum_iterations), state["cache"])
         state = self._grown(state, room)
