@@ -77,6 +77,8 @@ SLOW_ON_JAX = (
     "models/transformer_test.py",
     "models/transformer_xl_test.py",
 )
+# And that is not for every change either: TensorFlow has it in CI.
+EXHAUSTIVE_ON_JAX = ("analysis/", "checkpoints/")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -89,6 +91,8 @@ def pytest_collection_modifyitems(items):
         for item, path in paths.items():
             if path.startswith(SLOW_ON_JAX):
                 item.add_marker(pytest.mark.slow)
+            if path.startswith(EXHAUSTIVE_ON_JAX):
+                item.add_marker(pytest.mark.exhaustive)
     items.sort(key=lambda item: order.get(paths[item], len(order)))
 
 
