@@ -68,33 +68,37 @@ def _attend(name, length, batch_size):
     import keras
     from keras import ops
 
-    from tpt_keras.layers.scores.multi_linear_score import MultiLinearScore
+    from tpt_keras.layers.mechanisms.multi_linear_attention import (
+        MultiLinearAttention,
+    )
 
     shape = (batch_size, length, 1, DIM)
-    score = MultiLinearScore(max_length=length)
-    score.build(shape, shape, shape)
+    mechanism = MultiLinearAttention(max_length=length)
+    mechanism.build(shape, shape, shape)
     attend = compiled(
-        lambda heads: FORMS[name](score, heads), [(shape, "float32")], score
+        lambda heads: FORMS[name](mechanism, heads),
+        [(shape, "float32")],
+        mechanism,
     )
     ops.convert_to_numpy(attend(keras.random.normal(shape)))
 
 
-def _contracted(score, heads):
-    return score(heads, heads, heads, use_causal_mask=True)[0]
+def _contracted(mechanism, heads):
+    return mechanism(heads, heads, heads, use_causal_mask=True)[0]
 
 
-def _whole(score, heads):
+def _whole(mechanism, heads):
     """Without a causal mask, which would take another tensor of its size."""
     from keras import ops
 
     x = heads[:, :, 0]
     length = x.shape[1]
     tensor = ops.matmul(
-        ops.expand_dims(x * score.cores[0, 0], 2) * ops.expand_dims(x, 1),
+        ops.expand_dims(x * mechanism.cores[0, 0], 2) * ops.expand_dims(x, 1),
         ops.expand_dims(ops.transpose(x, (0, 2, 1)), 1),
     )  # (batch, length, length, length)
     pairs = ops.reshape(tensor, (-1, length, length**2))
-    return ops.matmul(pairs, ops.reshape(score.kernel, (length**2, DIM)))
+    return ops.matmul(pairs, ops.reshape(mechanism.kernel, (length**2, DIM)))
 
 
 FORMS = {"whole tensor": _whole, "contracted": _contracted}

@@ -185,7 +185,7 @@ class ToReferenceTest(parameterized.TestCase):
         for name, value in (
             ("layer_norm_epsilon", 1e-3),
             ("positions", "none"),
-            ("attention", "tpt_keras>DotProductScore"),
+            ("attention", "tpt_keras>DotProductAttention"),
         ):
             model = small_model("tp_transformer", **{name: value})
             with self.assertRaisesRegex(UsageError, f"computes {name} "):

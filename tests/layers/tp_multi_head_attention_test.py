@@ -310,13 +310,15 @@ class TPMultiHeadAttentionTest(LayerTestCase):
         self.assert_all_close(tensor(QUERY, VALUE), expected)
 
     def test_options_have_the_last_word(self):
-        layer = TPMultiHeadAttention(2, 3, score_options={"sliding_window": 2})
+        layer = TPMultiHeadAttention(
+            2, 3, attention_options={"sliding_window": 2}
+        )
         plain = TPMultiHeadAttention(2, 3, sliding_window=2)
         for each in (layer, plain):
             each.build(QUERY.shape, QUERY.shape)
         layer.set_weights(plain.get_weights())
         self.assert_all_equal(layer(QUERY, QUERY), plain(QUERY, QUERY))
-        self.assertEqual(layer.score.sliding_window, 2)
+        self.assertEqual(layer.attention.sliding_window, 2)
 
     def test_queries_may_start_behind_a_memory(self):
         layer = TPMultiHeadAttention(2, 3)

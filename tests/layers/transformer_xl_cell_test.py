@@ -27,7 +27,7 @@ class TransformerXLCellTest(LayerTestCase):
             inputs=[X],
             expected_output_shape=X.shape,
             expected_weight_count=maps * 64
-            + (64 + 2 * 8)  # the score's
+            + (64 + 2 * 8)  # the mechanism's
             + (2 * 8 * 12 + 12 + 8)
             + 2 * 16,
         )

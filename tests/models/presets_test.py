@@ -3,7 +3,7 @@ import pytest
 
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import BINDINGS
-from tpt_keras.layers import SCORES
+from tpt_keras.layers import MECHANISMS
 from tpt_keras.models import PRESETS
 from tpt_keras.models import LSTMConfig
 from tpt_keras.models import SimpleLSTM
@@ -49,7 +49,7 @@ def test_the_formula_gives_the_released_counts(preset):
     [
         {"bind_embeddings": True},
         *({"binding": binding} for binding in BINDINGS),
-        *({"attention": score, "positions": "none"} for score in SCORES),
+        *({"attention": score, "positions": "none"} for score in MECHANISMS),
         {"binding": "tensor", "binding_options": {"rank": 3}},
         {"binding": "discrete", "binding_options": {"num_roles": 7}},
         {"attention": "relative", "attention_options": {"max_distance": 2}},

@@ -248,7 +248,7 @@ class TransformerXLTest(LayerTestCase):
             ),
             ({"layer_norm_epsilon": -1.0}, "layer_norm_epsilon.*-1.0"),
             ({"binding": "glue"}, "binding 'glue'"),
-            ({"attention": "dot"}, "score 'dot'"),
+            ({"attention": "dot"}, "mechanism 'dot'"),
             ({"positions": "here"}, "positions 'here'"),
             ({"key_dim": -1}, "key_dim must not be negative.*-1"),
             ({"memory_length": -1}, "memory_length must not be negative.*-1"),

@@ -10,7 +10,7 @@ from keras import ops
 
 from tests.models.transformer_test import uncached_greedy
 from tpt_keras.layers import BINDINGS
-from tpt_keras.layers import SCORES
+from tpt_keras.layers import MECHANISMS
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 
@@ -28,7 +28,7 @@ every_variant = pytest.mark.parametrize(
         pytest.param(
             *pair, marks=() if pair in ALWAYS else pytest.mark.exhaustive
         )
-        for pair in itertools.product(SCORES, BINDINGS)
+        for pair in itertools.product(MECHANISMS, BINDINGS)
     ],
 )
 

@@ -36,12 +36,12 @@ class AttentionCall:
             float32 array `(batch, num_heads, target_length, source_length)`.
 
         Raises:
-            UsageError: If the attention's score has none.
+            UsageError: If the attention's mechanism has none.
         """
-        if not self.layer.score.has_weights:
+        if not self.layer.attention.has_weights:
             raise UsageError(
-                f"The attention score {self.layer.score_name!r} of this model "
-                "has no attention weights to look at."
+                f"The attention mechanism {self.layer.attention_name!r} of "
+                "this model has no attention weights to look at."
             )
         return _array(self.layer(**self.inputs, return_attention_scores=True))
 
@@ -73,10 +73,10 @@ class AttentionCall:
     def fillers(self):
         """What was retrieved: `(batch, target_length, num_heads, value_dim)`.
 
-        Of every score, also one without attention weights.
+        Of every mechanism, also one without attention weights.
         """
         query, value = self.inputs["query"], self.inputs["value"]
-        filler, _ = self.layer.score(
+        filler, _ = self.layer.attention(
             self.layer.query_dense(query),
             self.layer.key_dense(value),
             self.layer.value_dense(value),

@@ -5,10 +5,10 @@ from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.decoder_cell import DecoderCell
 from tpt_keras.layers.encoder_cell import EncoderCell
 from tpt_keras.layers.feed_forward import FeedForward
+from tpt_keras.layers.mechanisms import MECHANISMS
+from tpt_keras.layers.mechanisms import AttentionMechanism
+from tpt_keras.layers.mechanisms import DotProductAttention
 from tpt_keras.layers.projection import Projection
-from tpt_keras.layers.scores import SCORES
-from tpt_keras.layers.scores import AttentionScore
-from tpt_keras.layers.scores import DotProductScore
 from tpt_keras.layers.token_and_position_embedding import (
     TokenAndPositionEmbedding,
 )

@@ -61,7 +61,7 @@ def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
     return axes
 
 
-def scores_shape(attention_axes, num_heads, query_shape, value_shape):
+def weights_shape(attention_axes, num_heads, query_shape, value_shape):
     """`(batch, others..., num_heads, targets..., sources...)`."""
     return (
         *_pick(query_shape, _leading_axes(attention_axes, len(query_shape))),
@@ -87,7 +87,7 @@ class FoldedAxes:
         # The order of all axes but the last.
         self._order = (*_leading_axes(attention_axes, rank), *attention_axes)
         self._query_shape = query_shape
-        self._scores_shape = scores_shape(
+        self._weights_shape = weights_shape(
             attention_axes, num_heads, query_shape, value_shape
         )
 
@@ -113,16 +113,16 @@ class FoldedAxes:
         return ops.squeeze(self.fold(ops.expand_dims(mask, -1)), -1)
 
     def fold_attention_mask(self, mask):
-        """A mask of the scores' axes, of which the others and the heads may be
-        missing, as `(batch * others, 1 or num_heads, target_length,
+        """Folds an attention mask, which may lack the heads and others,
+        to `(batch * others, 1 or num_heads, target_length,
         source_length)`, or None.
         """
         if mask is None:
             return None
         heads_axis = -2 * self._num_axes - 1
-        while len(mask.shape) < len(self._scores_shape):
+        while len(mask.shape) < len(self._weights_shape):
             mask = ops.expand_dims(mask, heads_axis)
-        shape = list(self._scores_shape)
+        shape = list(self._weights_shape)
         shape[heads_axis] = mask.shape[heads_axis]
         targets = shape[heads_axis + 1 : heads_axis + 1 + self._num_axes]
         folded_shape = (
@@ -147,11 +147,11 @@ class FoldedAxes:
         inverse = sorted(range(num_axes), key=self._order.__getitem__)
         return ops.transpose(outputs, (*inverse, *last_axes))
 
-    def unfold_scores(self, scores):
+    def unfold_weights(self, weights):
         """`(batch * others, num_heads, target_length, source_length)` with
-        the shape `scores_shape`.
+        the shape `weights_shape`.
         """
-        return ops.reshape(scores, self._scores_shape)
+        return ops.reshape(weights, self._weights_shape)
 
 
 def _leading_axes(attention_axes, rank):

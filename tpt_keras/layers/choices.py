@@ -1,4 +1,4 @@
-"""Named choices of an attention's parts: its score and its binding."""
+"""Named choices of an attention's parts: its mechanism and its binding."""
 
 import keras
 

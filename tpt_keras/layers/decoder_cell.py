@@ -19,8 +19,8 @@ class DecoderCell(TransformerCell):
         return LN4(x)
 
     The arguments are those of `EncoderCell`. Cross-attention takes the same
-    score, or dot products in place of one that asks for positions: how far an
-    answer's symbol stands from a question's says nothing.
+    mechanism, or dot products in place of one that asks for positions: how far
+    an answer's symbol stands from a question's says nothing.
 
     For decoding one token after the other the cell takes the keys and values
     of earlier tokens from a cache, which `init_cache` makes, and those of the
@@ -62,7 +62,7 @@ class DecoderCell(TransformerCell):
         self.hidden_dim = decoder_sequence_shape[-1]
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
         self.self_attention = self._attention(
-            "self_attention", self.score, self.score_options
+            "self_attention", self.attention, self.attention_options
         )
         self.cross_attention_layer_norm = self._layer_norm(
             "cross_attention_norm"
@@ -71,8 +71,8 @@ class DecoderCell(TransformerCell):
             "cross_attention",
             *(
                 ("dot_product", {})
-                if self.self_attention.score.needs_positions
-                else (self.score, self.score_options)
+                if self.self_attention.attention.needs_positions
+                else (self.attention, self.attention_options)
             ),
         )
         self._build_feed_forward()

@@ -30,8 +30,8 @@ class EncoderCell(TransformerCell):
         attention_kernel_initializer: Initializer of the attention's matrices.
         attention_bias_initializer: Initializer of the attention's biases.
         seed: Seed of the dropouts, of which each draws masks of its own.
-        score: How queries meet keys, see `TPMultiHeadAttention`.
-        score_options: What that score takes, see there.
+        attention: How queries meet keys, see `TPMultiHeadAttention`.
+        attention_options: What that mechanism takes, see there.
         binding_options: What that binding takes, see there.
         key_dim: Size of each head's query, key and value. Defaults to its
             share of the hidden size.
@@ -60,7 +60,7 @@ class EncoderCell(TransformerCell):
         self.hidden_dim = input_shape[-1]
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
         self.self_attention = self._attention(
-            "self_attention", self.score, self.score_options
+            "self_attention", self.attention, self.attention_options
         )
         self._build_feed_forward()
         self.built = True

@@ -20,7 +20,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         x = E[token] * sqrt(hidden_dim) + sinusoid(position)
         x = x * (W_p x + b_p + 1)
 
-    With `positions="none"` there is no sinusoid, for attention scores that
+    With `positions="none"` there is no sinusoid, for attention mechanisms that
     know by themselves where a symbol stands.
 
     Called with `reverse=True` it is the model's output layer, tied to the

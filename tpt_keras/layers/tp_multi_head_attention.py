@@ -3,13 +3,13 @@ from keras import ops
 
 from tpt_keras.layers.attention_axes import FoldedAxes
 from tpt_keras.layers.attention_axes import resolve_attention_axes
-from tpt_keras.layers.attention_axes import scores_shape
+from tpt_keras.layers.attention_axes import weights_shape
 from tpt_keras.layers.attention_masks import merge_masks
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.dtype_config import dtype_config
+from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import Projection
 from tpt_keras.layers.rematerializable import Rematerializable
-from tpt_keras.layers.scores import make_score
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -60,11 +60,12 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
             features. Defaults to all of them.
         sliding_window: If given, a position sees those that are fewer steps
             away than this.
-        score: How queries meet keys: a name in `tpt_keras.layers.SCORES`, or
-            the registered name of an `AttentionScore` of your own. Defaults
-            to `"dot_product"`. One that has an `output_dim` is the output map
-            too.
-        score_options: Dict of the arguments that this score alone takes.
+        attention: How queries meet keys: a name in
+            `tpt_keras.layers.MECHANISMS`, or the registered name of an
+            `AttentionMechanism` of your own. Defaults to `"dot_product"`. One
+            that has an `output_dim` is the output map too.
+        attention_options: Dict of the arguments that this mechanism alone
+            takes.
         binding_options: Dict of the arguments that this binding alone takes.
         **kwargs: Keras's base layer arguments.
 
@@ -98,10 +99,10 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
         value_dim)`.
 
     Raises:
-        ValueError: If `binding` or `score` is unknown or does not take its
+        ValueError: If `binding` or `attention` is unknown or does not take its
             options, they do not go together, a size is not positive,
             `flash_attention` or `use_gate` is asked for, the inputs' lengths
-            do not match, or attention weights or roles are asked of a score
+            do not match, or attention weights or roles are asked of a mechanism
             or a binding that has none.
 
     Example:
@@ -134,8 +135,8 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
         seed=None,
         attention_axes=None,
         sliding_window=None,
-        score="dot_product",
-        score_options=None,
+        attention="dot_product",
+        attention_options=None,
         binding_options=None,
         **kwargs,
     ):
@@ -161,20 +162,20 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
         self._output_shape = _tuple_or_none(output_shape)
         # An unknown one, and unknown options, are refused here.
         has_role = make_binding(binding, binding_options).has_role
-        unbuilt = make_score(
-            score, score_options, sliding_window=sliding_window
+        unbuilt = make_mechanism(
+            attention, attention_options, sliding_window=sliding_window
         )
-        self._score_output_dim = unbuilt.output_dim
-        if self._score_output_dim is not None and has_role:
+        self._attention_output_dim = unbuilt.output_dim
+        if self._attention_output_dim is not None and has_role:
             raise ValueError(
-                f"A score {score!r} with an `output_dim` is the output map "
-                f'too, which leaves nothing to bind: it needs binding="none". '
+                f"A mechanism {attention!r} with an `output_dim` is the output "
+                f'map too, which leaves nothing to bind: use binding="none". '
                 f"Received: {binding!r}"
             )
         self.binding_name = binding
         self.binding_options = dict(binding_options or {})
-        self.score_name = score
-        self.score_options = dict(score_options or {})
+        self.attention_name = attention
+        self.attention_options = dict(attention_options or {})
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
@@ -210,30 +211,30 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
             )
         output_shape = self._output_shape or (query_shape[-1],)
         self.output_dense = None
-        if self._score_output_dim is None:
+        if self._attention_output_dim is None:
             self.output_dense = self._projection(
                 output_shape,
                 "attention_output",
                 (*query_shape[:-1], self.num_heads, self.binding.bound_dim),
                 num_input_axes=2,
             )
-        elif (self._score_output_dim,) != output_shape:
+        elif (self._attention_output_dim,) != output_shape:
             raise ValueError(
-                f"The score's `output_dim` must be the output's size. "
-                f"Received: output_dim={self._score_output_dim}, output shape "
-                f"{output_shape}"
+                f"The mechanism's `output_dim` must be the output's size. "
+                f"Received: output_dim={self._attention_output_dim}, output "
+                f"shape {output_shape}"
             )
         # After the maps, or a seed would give them other weights.
-        self.score = make_score(
-            self.score_name,
-            self.score_options,
+        self.attention = make_mechanism(
+            self.attention_name,
+            self.attention_options,
             dropout=self.dropout,
             sliding_window=self.sliding_window,
             seed=self.seed,
             dtype=self.dtype_policy,
-            name="score",
+            name="attention",
         )
-        self.score.build(
+        self.attention.build(
             (None, None, *key_heads),
             (None, None, *key_heads),
             (None, None, *value_heads),
@@ -245,9 +246,9 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
         """The dropout of the attention weights, as a part of this layer.
 
         Keras saves its state under the first name that it finds it by, which
-        is this one: the name it had before it became the score's.
+        is this one: the name it had before it became the mechanism's.
         """
-        return self.score.dropout_layer
+        return self.attention.dropout_layer
 
     def _projection(self, output_shape, name, input_shape, num_input_axes=1):
         layer = Projection(
@@ -296,14 +297,14 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
             attention_mask = folded.fold_attention_mask(attention_mask)
         if len(axes) > 1 and (
             use_causal_mask
-            or self.score.sliding_window is not None
-            or self.score.needs_positions
+            or self.attention.sliding_window is not None
+            or self.attention.needs_positions
         ):
             raise ValueError(
                 "A causal mask, a sliding window and relative positions need "
                 f"a single attention axis. Received: attention_axes={axes}"
             )
-        filler, scores = self.score(
+        filler, weights = self.attention(
             self.query_dense(query),
             *self._key_and_value_heads(value, key),
             attention_mask=merge_masks(
@@ -317,7 +318,9 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
         output = self._bind_and_map(filler, role)
         outputs = [folded.unfold(output) if folded else output]
         if return_attention_scores:
-            outputs.append(folded.unfold_scores(scores) if folded else scores)
+            outputs.append(
+                folded.unfold_weights(weights) if folded else weights
+            )
         if return_roles:
             outputs.append(folded.unfold(role) if folded else role)
         return tuple(outputs) if len(outputs) > 1 else outputs[0]
@@ -328,10 +331,10 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
                 f"The binding {self.binding_name!r} has no roles to return "
                 "(`return_roles=True`)."
             )
-        if return_attention_scores and not self.score.has_weights:
+        if return_attention_scores and not self.attention.has_weights:
             raise ValueError(
-                f"The attention score {self.score_name!r} has no attention "
-                "weights to return (`return_attention_scores=True`)."
+                f"The attention mechanism {self.attention_name!r} has no "
+                "attention weights to return (`return_attention_scores=True`)."
             )
 
     def _resolve_axes(self, query_shape, value_shape, key_shape=None):
@@ -347,15 +350,16 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
             value: Tensor `(batch, source_length, hidden_dim)`.
             key: Tensor of the same shape. Defaults to `value`.
             padding_mask: Boolean `(batch, source_length)`, true at real
-                tokens, which some scores need here and not only in `attend`.
+                tokens, which some mechanisms need here and not only in
+                `attend`.
 
         Returns:
-            A tuple of tensors, laid out as the score wants them. Of dot
+            A tuple of tensors, laid out as the mechanism wants them. Of dot
             products the keys `(batch, num_heads, source_length, key_dim)` and
             the values `(batch, num_heads, source_length, value_dim)`.
         """
         heads = self._key_and_value_heads(value, key)
-        return self.score.make_cache(*heads, padding_mask)
+        return self.attention.make_cache(*heads, padding_mask)
 
     def init_cache(self, batch_size, max_length):
         """An empty cache for attention to one position after the other.
@@ -365,9 +369,10 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
             max_length: Most positions, an integer.
 
         Returns:
-            A tuple of tensors `(batch, ...)`, laid out as the score wants them.
+            A tuple of tensors `(batch, ...)`, laid out as the mechanism
+            wants them.
         """
-        return self.score.init_cache(batch_size, max_length)
+        return self.attention.init_cache(batch_size, max_length)
 
     def grow_cache(self, cache, max_length):
         """The cache with room for more positions.
@@ -380,7 +385,7 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
         Returns:
             A tuple of tensors `(batch, ...)`.
         """
-        return self.score.grow_cache(cache, max_length)
+        return self.attention.grow_cache(cache, max_length)
 
     def update_cache(self, cache, value, index):
         """The cache with the keys and values of one more position.
@@ -394,7 +399,7 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
             A tuple of tensors of the same shapes.
         """
         heads = self._key_and_value_heads(value)
-        return self.score.update_cache(cache, *heads, index)
+        return self.attention.update_cache(cache, *heads, index)
 
     def _key_and_value_heads(self, value, key=None):
         key = value if key is None else key
@@ -416,9 +421,9 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
         Returns:
             The output `(batch, target_length, hidden_dim)` and the attention
             weights `(batch, num_heads, target_length, source_length)`, or
-            `None` where the score has none.
+            `None` where the mechanism has none.
         """
-        filler, weights = self.score.attend(
+        filler, weights = self.attention.attend(
             self.query_dense(query),
             cache,
             attention_mask=mask,
@@ -466,7 +471,7 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
         if return_attention_scores:
             axes = self._resolve_axes(*shapes)
             returned.append(
-                scores_shape(axes, self.num_heads, query.shape, value.shape)
+                weights_shape(axes, self.num_heads, query.shape, value.shape)
             )
         if return_roles:
             returned.append((*query.shape[:-1], self.num_heads, self.value_dim))
@@ -488,8 +493,8 @@ class TPMultiHeadAttention(Rematerializable, keras.layers.Layer):
             "output_shape": self._output_shape,
             "binding": self.binding_name,
             "binding_options": self.binding_options,
-            "score": self.score_name,
-            "score_options": self.score_options,
+            "attention": self.attention_name,
+            "attention_options": self.attention_options,
             "kernel_initializer": keras.initializers.serialize(
                 self.kernel_initializer
             ),

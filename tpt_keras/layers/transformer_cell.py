@@ -28,8 +28,8 @@ class TransformerCell(Rematerializable, keras.layers.Layer):
         attention_kernel_initializer="glorot_uniform",
         attention_bias_initializer="zeros",
         seed=None,
-        score="dot_product",
-        score_options=None,
+        attention="dot_product",
+        attention_options=None,
         binding_options=None,
         key_dim=None,
         **kwargs,
@@ -39,8 +39,8 @@ class TransformerCell(Rematerializable, keras.layers.Layer):
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.binding = binding
-        self.score = score
-        self.score_options = dict(score_options or {})
+        self.attention = attention
+        self.attention_options = dict(attention_options or {})
         self.binding_options = dict(binding_options or {})
         self.activation = keras.activations.get(activation)
         self.dropout = dropout
@@ -62,7 +62,7 @@ class TransformerCell(Rematerializable, keras.layers.Layer):
         layer_norm.build((None, None, self.hidden_dim))
         return layer_norm
 
-    def _attention(self, name, score, score_options, **kwargs):
+    def _attention(self, name, attention, attention_options, **kwargs):
         if self.key_dim is None and self.hidden_dim % self.num_heads:
             raise ValueError(
                 f"`num_heads` must divide the hidden size. Received: "
@@ -75,8 +75,8 @@ class TransformerCell(Rematerializable, keras.layers.Layer):
             dropout=self.dropout,
             binding=self.binding,
             binding_options=self.binding_options,
-            score=score,
-            score_options=score_options,
+            attention=attention,
+            attention_options=attention_options,
             kernel_initializer=self.attention_kernel_initializer,
             bias_initializer=self.attention_bias_initializer,
             seed=self._sublayer_seed(name),
@@ -131,8 +131,8 @@ class TransformerCell(Rematerializable, keras.layers.Layer):
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
             "binding": self.binding,
-            "score": self.score,
-            "score_options": self.score_options,
+            "attention": self.attention,
+            "attention_options": self.attention_options,
             "binding_options": self.binding_options,
             "activation": keras.activations.serialize(self.activation),
             "dropout": self.dropout,

@@ -22,7 +22,7 @@ class TransformerXLCell(TransformerCell):
         intermediate_dim: See `EncoderCell`.
         num_heads: See there.
         binding: See there. Defaults to `"none"`.
-        score: See there. Defaults to `"transformer_xl"`.
+        attention: See there. Defaults to `"transformer_xl"`.
         sliding_window: If given, a position sees those that are fewer steps
             away than this, itself included.
         **kwargs: See `EncoderCell`.
@@ -51,12 +51,16 @@ class TransformerXLCell(TransformerCell):
         intermediate_dim,
         num_heads,
         binding="none",
-        score="transformer_xl",
+        attention="transformer_xl",
         sliding_window=None,
         **kwargs,
     ):
         super().__init__(
-            intermediate_dim, num_heads, binding=binding, score=score, **kwargs
+            intermediate_dim,
+            num_heads,
+            binding=binding,
+            attention=attention,
+            **kwargs,
         )
         self.sliding_window = sliding_window
         self._biases = None
@@ -68,19 +72,19 @@ class TransformerXLCell(TransformerCell):
         cell that is made of one has biases of its own.
 
         Args:
-            cell: A built `TransformerXLCell`, with a score that has such
-                biases, as this one's has: a `TransformerXLScore`.
+            cell: A built `TransformerXLCell`, with a mechanism that has such
+                biases, as this one's has: a `TransformerXLAttention`.
         """
-        score = cell.self_attention.score
-        self._biases = lambda: (score.content_bias, score.position_bias)
+        attention = cell.self_attention.attention
+        self._biases = lambda: (attention.content_bias, attention.position_bias)
 
     def build(self, inputs_shape, memory_shape=None, memory_mask_shape=None):
         self.hidden_dim = inputs_shape[-1]
         shared = {"biases": self._biases} if self._biases else {}
         self.self_attention = self._attention(
             "self_attention",
-            self.score,
-            {**self.score_options, **shared},
+            self.attention,
+            {**self.attention_options, **shared},
             use_bias=False,
             sliding_window=self.sliding_window,
         )

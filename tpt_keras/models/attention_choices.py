@@ -1,5 +1,5 @@
 from tpt_keras.errors import UsageError
-from tpt_keras.layers.scores import make_score
+from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
 
 
@@ -13,7 +13,7 @@ def check_attention(config, key_dim=None, **kwargs):
         **kwargs: Other arguments of the `TPMultiHeadAttention`.
 
     Returns:
-        Its score, which is not built.
+        Its mechanism, which is not built.
 
     Raises:
         UsageError: If it cannot be made.
@@ -28,18 +28,18 @@ def check_attention(config, key_dim=None, **kwargs):
             config.num_heads,
             key_dim or config.hidden_dim // config.num_heads,
             binding=config.binding,
-            score=config.attention,
-            score_options=config.attention_options,
+            attention=config.attention,
+            attention_options=config.attention_options,
             # Others draw a seed, of those that the model is to get.
             kernel_initializer="zeros",
             **kwargs,
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
-    score = make_score(config.attention, config.attention_options)
-    if score.output_dim not in (None, config.hidden_dim):
+    mechanism = make_mechanism(config.attention, config.attention_options)
+    if mechanism.output_dim not in (None, config.hidden_dim):
         raise UsageError(
             f"attention_options.output_dim must be hidden_dim, "
-            f"{config.hidden_dim}. Received: {score.output_dim}."
+            f"{config.hidden_dim}. Received: {mechanism.output_dim}."
         )
-    return score
+    return mechanism

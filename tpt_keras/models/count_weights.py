@@ -3,7 +3,7 @@ import math
 import keras
 
 from tpt_keras.layers.bindings import make_binding
-from tpt_keras.layers.scores import make_score
+from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.models.lstm_config import LSTMConfig
 from tpt_keras.models.transformer_xl_config import TransformerXLConfig
 
@@ -46,13 +46,15 @@ def _transformer_xl_weights(config):
     heads = _heads_shape(config, config.key_dim)
     width = heads[-2] * heads[-1]
     binding = make_binding(config.binding)
-    score = make_score(config.attention, config.attention_options)
+    mechanism = make_mechanism(config.attention, config.attention_options)
     of_binding = _count(binding, heads)
-    of_score = _count(score, heads, heads, heads)
+    of_mechanism = _count(mechanism, heads, heads, heads)
     role = config.num_heads * binding.role_dim * binding.has_role
-    bound = config.num_heads * binding.bound_dim * (score.output_dim is None)
+    bound = (
+        config.num_heads * binding.bound_dim * (mechanism.output_dim is None)
+    )
     # Query, key, value, role and output maps, without biases.
-    attention = (3 * width + role + bound) * d + of_binding + of_score
+    attention = (3 * width + role + bound) * d + of_binding + of_mechanism
     cell = attention + (2 * d * f + f + d) + 2 * 2 * d
     # All layers of a Transformer-XL share the two biases of queries.
     is_shared = config.attention == "transformer_xl"
@@ -65,21 +67,21 @@ def _transformer_weights(config):
     affine = d * d + d
     heads = _heads_shape(config)
     binding = make_binding(config.binding, config.binding_options)
-    score = make_score(config.attention, config.attention_options)
+    mechanism = make_mechanism(config.attention, config.attention_options)
     of_binding = _count(binding, heads)
-    of_score = _count(score, heads, heads, heads)
+    of_mechanism = _count(mechanism, heads, heads, heads)
     role = config.num_heads * binding.role_dim * binding.has_role
     attention = 3 * affine + role * (d + 1) + of_binding
-    if score.output_dim is None:
+    if mechanism.output_dim is None:
         attention += config.num_heads * binding.bound_dim * d + d
     # Of positions, cross-attention knows nothing: it takes dot products.
-    scores = (2 if score.needs_positions else 3) * of_score
+    mechanisms = (2 if mechanism.needs_positions else 3) * of_mechanism
     feed_forward = d * f + f + f * d + d
     # An encoder cell has one attention and 3 layer norms, a decoder cell two
     # and 4. A layer norm has 2 d weights.
     cells = 3 * attention + 2 * feed_forward + 7 * 2 * d
     embedding = config.vocabulary_size * d + config.bind_embeddings * affine
-    return embedding + config.num_layers * (cells + scores)
+    return embedding + config.num_layers * (cells + mechanisms)
 
 
 def _heads_shape(config, key_dim=0):
@@ -88,7 +90,7 @@ def _heads_shape(config, key_dim=0):
 
 
 def _count(part, *shapes):
-    """Builds a score or a binding without the weights that it adds."""
+    """Builds a mechanism or a binding without the weights that it adds."""
     sizes = []
 
     def add_weight(shape=(), **kwargs):

@@ -28,10 +28,10 @@ class TransformerConfig(SequenceToSequenceConfig):
         binding_options: What that binding takes, a dict: for instance
             `{"rank": 16}`.
         bind_embeddings: Whether the embedding is bound to a role too.
-        attention: How queries meet keys: a name in `tpt_keras.layers.SCORES`
-            (`"dot_product"`), or the name under which an `AttentionScore` is
-            registered with Keras.
-        attention_options: What that score takes, a dict: for instance
+        attention: How queries meet keys: a name in
+            `tpt_keras.layers.MECHANISMS` (`"dot_product"`), or the name under
+            which an `AttentionMechanism` is registered with Keras.
+        attention_options: What that mechanism takes, a dict: for instance
             `{"max_distance": 8}`.
         positions: What the embedding adds for a symbol's position:
             `"sinusoidal"` or `"none"`.
@@ -107,13 +107,13 @@ class TransformerConfig(SequenceToSequenceConfig):
         super().__post_init__()
         check_names("positions", [self.positions], POSITIONS)
         check_names("initialization", [self.initialization], INITIALIZATIONS)
-        score = check_attention(self, binding_options=self.binding_options)
+        mechanism = check_attention(self, binding_options=self.binding_options)
         # A question has a start and an end, what is decoded a start.
         longest = max(self.max_question_length + 2, self.max_answer_length + 1)
-        if score.max_length is not None and score.max_length < longest:
+        if mechanism.max_length is not None and mechanism.max_length < longest:
             raise UsageError(
                 f"A max_question_length of {self.max_question_length} and a "
                 f"max_answer_length of {self.max_answer_length} need an "
                 f"attention_options.max_length of at least {longest}. "
-                f"Received: {score.max_length}. Raise it, or lower them."
+                f"Received: {mechanism.max_length}. Raise it, or lower them."
             )

@@ -26,8 +26,8 @@ class TransformerXL(keras.Model):
     in it, those of `evaluate` and of `fit(validation_data=...)` too: between
     texts, call `reset_memory`.
 
-    The biases of the queries are all layers' (see `TransformerXLScore`), and
-    the embedding is tied to the output layer, which has a bias.
+    The biases of the queries are all layers' (see `TransformerXLAttention`),
+    and the embedding is tied to the output layer, which has a bias.
 
     Args:
         config: A `TransformerXLConfig`.
@@ -118,8 +118,8 @@ class TransformerXL(keras.Model):
                 config.intermediate_dim,
                 config.num_heads,
                 binding=config.binding,
-                score=config.attention,
-                score_options=config.attention_options,
+                attention=config.attention,
+                attention_options=config.attention_options,
                 key_dim=config.key_dim or None,
                 sliding_window=config.memory_length
                 if config.same_length

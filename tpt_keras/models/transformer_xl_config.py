@@ -3,7 +3,7 @@ import typing
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.layers.scores import make_score
+from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.token_and_position_embedding import POSITIONS
 from tpt_keras.models.attention_choices import check_attention
 from tpt_keras.models.model_config import ModelConfig
@@ -31,11 +31,11 @@ class TransformerXLConfig(ModelConfig):
         binding: How a filler is bound to its role, see `TransformerConfig`.
         attention: How queries meet keys, see there. The default is
             Transformer-XL's.
-        attention_options: What that score takes, see there.
+        attention_options: What that mechanism takes, see there.
         key_dim: Size of each head's query, key and value. Defaults to its
             share of `hidden_dim`.
         positions: What the embedding adds for a symbol's place in its segment,
-            see there. Defaults to `"none"`: with a memory, a score has to
+            see there. Defaults to `"none"`: with a memory, a mechanism has to
             know by itself how far symbols stand from each other.
         layer_norm_epsilon: Epsilon of every layer norm.
         **kwargs: See `ModelConfig`.
@@ -72,7 +72,7 @@ class TransformerXLConfig(ModelConfig):
     @property
     def max_length(self):
         """Most symbols of a segment, or `None` where there is no limit."""
-        return make_score(self.attention, self.attention_options).max_length
+        return make_mechanism(self.attention, self.attention_options).max_length
 
     @property
     def cell_names(self):
@@ -87,9 +87,9 @@ class TransformerXLConfig(ModelConfig):
                     f"{name} must not be negative. Received: "
                     f"{getattr(self, name)}."
                 )
-        score = check_attention(self, self.key_dim)
+        mechanism = check_attention(self, self.key_dim)
         if self.memory_length and (
-            score.max_length is not None or self.positions != "none"
+            mechanism.max_length is not None or self.positions != "none"
         ):
             raise UsageError(
                 f"Symbols that are known by their places in a segment, by "

@@ -4,8 +4,8 @@ import keras
 class Binding(keras.layers.Layer):
     """How a head's filler is bound to its role.
 
-    The second of the three parts of an attention: it takes the filler that a
-    score gives (`AttentionScore`), and the output map contracts what it gives.
+    The second of the three parts of an attention: it takes the filler that an
+    `AttentionMechanism` gives, and the output map contracts what it gives.
     The one place where binding happens: the uncached and the cached attention
     both come through it.
 

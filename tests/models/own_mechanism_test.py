@@ -1,4 +1,4 @@
-"""A score that the package does not know, and all that is done with a model.
+"""A user's own mechanism, and all that is done with a model.
 
 It has a weight, another cache and no attention weights, and is defined here
 alone.
@@ -16,12 +16,12 @@ from tests.models.transformer_test import uncached_greedy
 from tpt_keras import Transformer
 from tpt_keras import TransformerConfig
 from tpt_keras.errors import UsageError
-from tpt_keras.layers import AttentionScore
+from tpt_keras.layers import AttentionMechanism
 from tpt_keras.layers import TPMultiHeadAttention
 
 
 @keras.saving.register_keras_serializable("tests")
-class LinearScore(AttentionScore):
+class LinearAttention(AttentionMechanism):
     """Linear attention (Katharopoulos et al., 2020), with a learned gain.
 
     Its cache is the sum of all keys' products with their values, of a size
@@ -104,7 +104,7 @@ CONFIG = TransformerConfig(
     intermediate_dim=16,
     num_heads=2,
     num_layers=2,
-    attention="tests>LinearScore",
+    attention="tests>LinearAttention",
     positions="none",
 )
 QUESTIONS = ["What is 1 + 1?", "Let z be r(7).", "7"]
@@ -120,7 +120,7 @@ def new_model(**overrides):
     return model
 
 
-class OwnScoreTest(LayerTestCase):
+class OwnMechanismTest(LayerTestCase):
     def test_has_its_weights_in_every_attention(self):
         gains = [w for w in new_model().weights if w.name == "gain"]
         self.assertLen(gains, 3 * CONFIG.num_layers)
@@ -154,11 +154,11 @@ class OwnScoreTest(LayerTestCase):
         with tempfile.TemporaryDirectory() as folder:
             model.save(f"{folder}/model.keras")
             loaded = keras.saving.load_model(f"{folder}/model.keras")
-        self.assertEqual(loaded.config.attention, "tests>LinearScore")
+        self.assertEqual(loaded.config.attention, "tests>LinearAttention")
         self.assert_all_equal(loaded(inputs), model(inputs))
 
     def test_has_no_attention_weights_to_return(self):
-        layer = TPMultiHeadAttention(2, 3, score="tests>LinearScore")
+        layer = TPMultiHeadAttention(2, 3, attention="tests>LinearAttention")
         for x in (np.ones((2, 4, 8)), keras.Input((None, 8))):
             layer(x, x)
             with self.assertRaisesRegex(ValueError, "no attention weights"):
@@ -169,7 +169,11 @@ class OwnScoreTest(LayerTestCase):
         x = np.random.default_rng(5).normal(size=(2, 4, 8)).astype("float32")
         self.run_layer_test(
             TPMultiHeadAttention,
-            {"num_heads": 2, "key_dim": 3, "score": "tests>LinearScore"},
+            {
+                "num_heads": 2,
+                "key_dim": 3,
+                "attention": "tests>LinearAttention",
+            },
             inputs=[x, x],
             expected_output_shape=(2, 4, 8),
             expected_weight_count=4 * 54 + 56 + 2,
@@ -177,7 +181,7 @@ class OwnScoreTest(LayerTestCase):
         )
 
     def test_unknown_names(self):
-        with self.assertRaisesRegex(UsageError, "Unknown attention score 'lin"):
+        with self.assertRaisesRegex(UsageError, "attention mechanism 'lin"):
             CONFIG.replace(attention="linear")
         with self.assertRaisesRegex(UsageError, "positions"):
             CONFIG.replace(positions="learned")

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from absl.testing import parameterized
 
-from tests.layers.scores.score_test_case import ScoreTestCase
+from tests.layers.mechanisms.mechanism_test_case import MechanismTestCase
 from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers.scores import make_score
-from tpt_keras.layers.scores.relative_score import RelativeScore
+from tpt_keras.layers.mechanisms import make_mechanism
+from tpt_keras.layers.mechanisms.relative_attention import RelativeAttention
 
 RNG = np.random.default_rng(7)
 
@@ -16,20 +16,20 @@ def heads(length, dim, batch_size=2, num_heads=3):
 
 
 def built(max_distance=2, key_dim=4, value_dim=5):
-    score = RelativeScore(max_distance=max_distance)
+    mechanism = RelativeAttention(max_distance=max_distance)
     key_shape, value_shape = (
         (None, None, 3, key_dim),
         (None, None, 3, value_dim),
     )
-    score.build(key_shape, key_shape, value_shape)
-    score.set_weights([RNG.normal(size=w.shape) for w in score.weights])
-    return score
+    mechanism.build(key_shape, key_shape, value_shape)
+    mechanism.set_weights([RNG.normal(size=w.shape) for w in mechanism.weights])
+    return mechanism
 
 
-def brute_force(score, queries, keys, values, is_causal, start_index=0):
+def brute_force(mechanism, queries, keys, values, is_causal, start_index=0):
     """Shaw et al.'s equations 3 and 4, one query and key after the other."""
-    key_table, value_table = score.get_weights()
-    k = score.max_distance
+    key_table, value_table = mechanism.get_weights()
+    k = mechanism.max_distance
     filler = np.zeros((*queries.shape[:3], values.shape[-1]))
     for b, i, h in np.ndindex(*queries.shape[:3]):
         places = [
@@ -53,7 +53,7 @@ def brute_force(score, queries, keys, values, is_causal, start_index=0):
     return filler
 
 
-class RelativeScoreTest(ScoreTestCase):
+class RelativeAttentionTest(MechanismTestCase):
     @parameterized.parameters(
         ((6, 6), False, 4),
         ((6, 6), True, 1),
@@ -62,23 +62,23 @@ class RelativeScoreTest(ScoreTestCase):
         ((7, 3), True, 4),
     )
     def test_equals_brute_force(self, lengths, is_causal, max_distance):
-        score = built(max_distance)
+        mechanism = built(max_distance)
         arguments = (
             heads(lengths[0], 4),
             heads(lengths[1], 4),
             heads(lengths[1], 5),
         )
-        filler, _ = score(*arguments, use_causal_mask=is_causal)
+        filler, _ = mechanism(*arguments, use_causal_mask=is_causal)
         self.assert_all_close(
-            filler, brute_force(score, *arguments, is_causal), 1e-6, 1e-5
+            filler, brute_force(mechanism, *arguments, is_causal), 1e-6, 1e-5
         )
 
     def test_zero_tables_are_dot_products(self):
-        score, plain = built(), make_score("dot_product")
-        score.set_weights([0 * w for w in score.get_weights()])
+        mechanism, plain = built(), make_mechanism("dot_product")
+        mechanism.set_weights([0 * w for w in mechanism.get_weights()])
         arguments = heads(5, 4), heads(5, 4), heads(5, 5)
         plain.build(*(x.shape for x in arguments))
-        for actual, expected in zip(score(*arguments), plain(*arguments)):
+        for actual, expected in zip(mechanism(*arguments), plain(*arguments)):
             self.assert_all_close(actual, expected, 1e-6)
 
     def test_cached_equals_uncached(self):
@@ -97,8 +97,8 @@ class RelativeScoreTest(ScoreTestCase):
             {
                 "num_heads": 2,
                 "key_dim": 3,
-                "score": "relative",
-                "score_options": {"max_distance": 3},
+                "attention": "relative",
+                "attention_options": {"max_distance": 3},
             },
             inputs=[x, x],
             expected_output_shape=x.shape,
@@ -110,4 +110,4 @@ class RelativeScoreTest(ScoreTestCase):
     @parameterized.parameters(0, -1, 2.5)
     def test_what_makes_no_sense(self, max_distance):
         with self.assertRaisesRegex(ValueError, f"positive.*{max_distance}"):
-            RelativeScore(max_distance=max_distance)
+            RelativeAttention(max_distance=max_distance)

@@ -6,9 +6,11 @@ from keras import ops
 
 from tests.layers.largest_tensor import largest_tensor
 from tests.layers.largest_tensor import needs_graph
-from tests.layers.scores.score_test_case import ScoreTestCase
+from tests.layers.mechanisms.mechanism_test_case import MechanismTestCase
 from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers.scores.multi_linear_score import MultiLinearScore
+from tpt_keras.layers.mechanisms.multi_linear_attention import (
+    MultiLinearAttention,
+)
 
 RNG = np.random.default_rng(11)
 
@@ -19,15 +21,15 @@ def heads(length, batch_size=2, num_heads=3, dim=4):
 
 
 def built(max_length=8, **kwargs):
-    score = MultiLinearScore(max_length=max_length, **kwargs)
-    score.build(*3 * [(None, None, 3, 4)])
-    score.set_weights([RNG.normal(size=w.shape) for w in score.weights])
-    return score
+    mechanism = MultiLinearAttention(max_length=max_length, **kwargs)
+    mechanism.build(*3 * [(None, None, 3, 4)])
+    mechanism.set_weights([RNG.normal(size=w.shape) for w in mechanism.weights])
+    return mechanism
 
 
-def explicit(score, queries, keys, values, is_causal=False, is_real=None):
+def explicit(mechanism, queries, keys, values, is_causal=False, is_real=None):
     """The tensor of order three, and its map."""
-    cores, kernel = score.get_weights()
+    cores, kernel = mechanism.get_weights()
     tensor = np.einsum(
         "hr,bihr,bjhr,bmhr->bhijm", cores.mean(0), queries, keys, values
     )
@@ -50,37 +52,37 @@ def bytes_held(function, length):
     return program.memory_analysis().temp_size_in_bytes
 
 
-class MultiLinearScoreTest(ScoreTestCase):
+class MultiLinearAttentionTest(MechanismTestCase):
     @parameterized.product(lengths=[(5, 5), (3, 6), (1, 1)], num_cores=[1, 3])
     def test_equals_the_tensor_of_order_three(self, lengths, num_cores):
-        score = built(num_cores=num_cores)
+        mechanism = built(num_cores=num_cores)
         queries, keys, values = map(heads, (lengths[0], lengths[1], lengths[1]))
-        filler, weights = score(queries, keys, values)
+        filler, weights = mechanism(queries, keys, values)
         self.assertIsNone(weights)
-        expected = explicit(score, queries, keys, values)
+        expected = explicit(mechanism, queries, keys, values)
         self.assert_all_close(filler, expected, 1e-4, 1e-4)
 
     def test_sees_no_future(self):
-        score = built()
+        mechanism = built()
         arguments = heads(6), heads(6), heads(6)
-        filler, _ = score(*arguments, use_causal_mask=True)
+        filler, _ = mechanism(*arguments, use_causal_mask=True)
         self.assert_all_close(
-            filler, explicit(score, *arguments, is_causal=True), 1e-4, 1e-4
+            filler, explicit(mechanism, *arguments, is_causal=True), 1e-4, 1e-4
         )
         changed = [x.copy() for x in arguments]
         for x in changed:
             x[:, 4:] += 1.0
-        other, _ = score(*changed, use_causal_mask=True)
+        other, _ = mechanism(*changed, use_causal_mask=True)
         self.assert_all_equal(other[:, :4], filler[:, :4])
         self.assertTrue(np.all(ops.convert_to_numpy(other != filler)[:, 4:]))
 
     @parameterized.parameters(False, True)
     @needs_graph
     def test_holds_nothing_of_the_size_of_the_tensor(self, is_causal):
-        score = built(max_length=64)
+        mechanism = built(max_length=64)
         sizes = [
             largest_tensor(
-                lambda x: score(x, x, x, use_causal_mask=is_causal)[0],
+                lambda x: mechanism(x, x, x, use_causal_mask=is_causal)[0],
                 (2, length, 3, 4),
             )
             for length in (32, 64)
@@ -95,15 +97,17 @@ class MultiLinearScoreTest(ScoreTestCase):
     )
     def test_twice_the_length_takes_four_times_the_memory(self, is_causal):
         def contracted(x):
-            return score(x, x, x, use_causal_mask=is_causal)[0]
+            return mechanism(x, x, x, use_causal_mask=is_causal)[0]
 
         def whole(x):
             tensor = ops.einsum("bihr,bjhr,bmhr->bhijm", x, x, x)
-            return ops.einsum("bhijm,hjmv->bihv", tensor, score.kernel.value)
+            return ops.einsum(
+                "bhijm,hjmv->bihv", tensor, mechanism.kernel.value
+            )
 
         sizes = []
         for length in (64, 128):
-            score = built(max_length=length)
+            mechanism = built(max_length=length)
             sizes.append([bytes_held(f, length) for f in (contracted, whole)])
         growth = np.divide(*reversed(sizes))
         self.assertBetween(growth[0], 1.5, 4.0)
@@ -115,8 +119,8 @@ class MultiLinearScoreTest(ScoreTestCase):
             3,
             4,
             binding="none",
-            score="multi_linear",
-            score_options={"max_length": 8, "output_dim": 5},
+            attention="multi_linear",
+            attention_options={"max_length": 8, "output_dim": 5},
         )
         x = heads(6)[:, :, 0, [0, 1, 2, 3, 0]]
         output = layer(x, x, use_causal_mask=is_causal)
@@ -125,7 +129,7 @@ class MultiLinearScoreTest(ScoreTestCase):
             ops.convert_to_numpy(dense(x))
             for dense in (layer.query_dense, layer.key_dense, layer.value_dense)
         )
-        expected = explicit(layer.score, queries, keys, values, is_causal)
+        expected = explicit(layer.attention, queries, keys, values, is_causal)
         self.assert_all_close(output, expected.sum(-2), 1e-4, 1e-4)
         # Cached, it has the output's size too.
         cache = layer.init_cache(2, 6)
@@ -139,19 +143,19 @@ class MultiLinearScoreTest(ScoreTestCase):
 
     @parameterized.parameters(False, True)
     def test_sees_no_padding(self, is_causal):
-        score = built()
+        mechanism = built()
         arguments = heads(5), heads(5), heads(5)
         is_real = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]], bool)
-        filler, _ = score(
+        filler, _ = mechanism(
             *arguments,
             attention_mask=is_real[:, None, None],
             use_causal_mask=is_causal,
         )
-        expected = explicit(score, *arguments, is_causal, is_real)
+        expected = explicit(mechanism, *arguments, is_causal, is_real)
         self.assert_all_close(filler, expected, 1e-4, 1e-4)
-        cache = score.make_cache(*arguments[1:], padding_mask=is_real)
-        filler, _ = score.attend(arguments[0], cache)
-        expected = explicit(score, *arguments, False, is_real)
+        cache = mechanism.make_cache(*arguments[1:], padding_mask=is_real)
+        filler, _ = mechanism.attend(arguments[0], cache)
+        expected = explicit(mechanism, *arguments, False, is_real)
         self.assert_all_close(filler, expected, 1e-4, 1e-4)
 
     def test_cached_equals_uncached(self):
@@ -162,13 +166,13 @@ class MultiLinearScoreTest(ScoreTestCase):
     def test_a_column_of_the_tensor_is_attention_without_softmax(self):
         # The paper's corollary: one head's attention is in the tensor. With a
         # map that reads off "j attends to m = j", and values that count.
-        score = built(max_length=5)
+        mechanism = built(max_length=5)
         queries, keys = heads(5), heads(5)
         kernel = np.zeros((3, 5, 5, 4), "float32")
         for place in range(4):
             kernel[:, place, :, place] = np.eye(5)[place]
-        score.set_weights([np.ones((1, 3, 4)), kernel])
-        filler, _ = score(queries, keys, np.ones_like(keys))
+        mechanism.set_weights([np.ones((1, 3, 4)), kernel])
+        filler, _ = mechanism(queries, keys, np.ones_like(keys))
         products = np.einsum("bihr,bjhr->bihj", queries, keys)
         self.assert_all_close(filler, products[..., :4], 1e-5)
 
@@ -180,8 +184,8 @@ class MultiLinearScoreTest(ScoreTestCase):
             {
                 "num_heads": 2,
                 "key_dim": 3,
-                "score": "multi_linear",
-                "score_options": {"max_length": 8, "num_cores": 2},
+                "attention": "multi_linear",
+                "attention_options": {"max_length": 8, "num_cores": 2},
             },
             inputs=[x, x],
             expected_output_shape=x.shape,
@@ -197,32 +201,34 @@ class MultiLinearScoreTest(ScoreTestCase):
             ({"sliding_window": 3}, "sliding_window"),
         ):
             with self.assertRaisesRegex(ValueError, message):
-                MultiLinearScore(**options)
+                MultiLinearAttention(**options)
         with self.assertRaisesRegex(ValueError, "key_dim=4, value_dim=5"):
-            MultiLinearScore().build(*2 * [(1, 2, 3, 4)], (1, 2, 3, 5))
+            MultiLinearAttention().build(*2 * [(1, 2, 3, 4)], (1, 2, 3, 5))
         options = {"max_length": 8, "output_dim": 5}
         with self.assertRaisesRegex(ValueError, "to bind.*none.*: 'hadamard'"):
             TPMultiHeadAttention(
-                2, 3, score="multi_linear", score_options=options
+                2, 3, attention="multi_linear", attention_options=options
             )
         with self.assertRaisesRegex(ValueError, r"output_dim=5.*\(6,\)"):
             TPMultiHeadAttention(
                 2,
                 3,
                 binding="none",
-                score="multi_linear",
-                score_options=options,
+                attention="multi_linear",
+                attention_options=options,
             ).build(*2 * [(1, 2, 6)])
-        score = built()
+        mechanism = built()
         with self.assertRaisesRegex(ValueError, "at most 8.*Received: 9"):
-            score(heads(9), heads(9), heads(9))
+            mechanism(heads(9), heads(9), heads(9))
         with self.assertRaisesRegex(ValueError, "at most 8.*Received: 9"):
-            score.init_cache(2, max_length=9)
+            mechanism.init_cache(2, max_length=9)
         with self.assertRaisesRegex(ValueError, r"same for all .*\(2, 1, 5, 5"):
-            score(*3 * [heads(5)], attention_mask=np.ones((2, 1, 5, 5), bool))
+            mechanism(
+                *3 * [heads(5)], attention_mask=np.ones((2, 1, 5, 5), bool)
+            )
 
     def test_takes_lengths_that_are_not_known(self):
-        layer = TPMultiHeadAttention(2, 3, score="multi_linear")
+        layer = TPMultiHeadAttention(2, 3, attention="multi_linear")
         inputs = keras.Input((None, 8))
         model = keras.Model(inputs, layer(inputs, inputs, use_causal_mask=True))
         for length in (2, 6):

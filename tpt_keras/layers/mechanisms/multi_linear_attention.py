@@ -1,13 +1,13 @@
 import keras
 from keras import ops
 
-from tpt_keras.layers.scores.attention_score import AttentionScore
-from tpt_keras.layers.scores.dot_product_score import with_room
-from tpt_keras.layers.scores.dot_product_score import write_position
+from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
+from tpt_keras.layers.mechanisms.dot_product_attention import with_room
+from tpt_keras.layers.mechanisms.dot_product_attention import write_position
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class MultiLinearScore(AttentionScore):
+class MultiLinearAttention(AttentionMechanism):
     """Multi-linear attention of the Tensorized Transformer (Ma et al., 2019).
 
     Queries, keys and values meet in a tensor of order three, a mean of block
@@ -36,19 +36,19 @@ class MultiLinearScore(AttentionScore):
         output_dim: Size of the output, where the map is the output map too:
             the attention has no other, and nothing to bind (`binding="none"`).
             Defaults to none.
-        **kwargs: See `AttentionScore`. It takes no `sliding_window`, and its
-            `dropout` has no attention weights to drop.
+        **kwargs: See `AttentionMechanism`. It takes no `sliding_window`, and
+            its `dropout` has no attention weights to drop.
 
-    The call arguments are those of `AttentionScore`, but `attention_mask` is
-    of sources alone, `(batch, 1, 1, source_length)`, and `key_dim` and
+    The call arguments are those of `AttentionMechanism`, but `attention_mask`
+    is of sources alone, `(batch, 1, 1, source_length)`, and `key_dim` and
     `value_dim` are the same.
 
     Example:
 
-    >>> score = MultiLinearScore(max_length=10)
+    >>> mechanism = MultiLinearAttention(max_length=10)
     >>> heads = keras.random.normal((3, 10, 2, 8))
-    >>> score.build(heads.shape, heads.shape, heads.shape)
-    >>> filler, _ = score(heads, heads, heads)
+    >>> mechanism.build(heads.shape, heads.shape, heads.shape)
+    >>> filler, _ = mechanism(heads, heads, heads)
     >>> filler.shape
     (3, 10, 2, 8)
     """

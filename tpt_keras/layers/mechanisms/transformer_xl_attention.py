@@ -1,14 +1,16 @@
 import keras
 from keras import ops
 
-from tpt_keras.layers.scores.distances import all_distances
-from tpt_keras.layers.scores.distances import distances_to_keys
-from tpt_keras.layers.scores.dot_product_score import DotProductScore
+from tpt_keras.layers.mechanisms.distances import all_distances
+from tpt_keras.layers.mechanisms.distances import distances_to_keys
+from tpt_keras.layers.mechanisms.dot_product_attention import (
+    DotProductAttention,
+)
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class TransformerXLScore(DotProductScore):
+class TransformerXLAttention(DotProductAttention):
     """The relative dot products of Transformer-XL (Dai et al., 2019).
 
     A key is matched by its content and by how far it stands, each with a bias
@@ -24,19 +26,19 @@ class TransformerXLScore(DotProductScore):
 
     Args:
         biases: Function without arguments that returns the weights `u` and
-            `v` of another score, which are this one's too, as they are all
+            `v` of another mechanism, which are this one's too, as they are all
             layers' in the paper's language models. It is no part of the
             config. Defaults to biases of its own.
-        **kwargs: See `AttentionScore`.
+        **kwargs: See `AttentionMechanism`.
 
-    The call arguments are those of `AttentionScore`.
+    The call arguments are those of `AttentionMechanism`.
 
     Example:
 
-    >>> score = TransformerXLScore()
+    >>> mechanism = TransformerXLAttention()
     >>> heads = keras.random.normal((3, 10, 2, 8))
-    >>> score.build(heads.shape, heads.shape, heads.shape)
-    >>> filler, weights = score(heads, heads, heads)
+    >>> mechanism.build(heads.shape, heads.shape, heads.shape)
+    >>> filler, weights = mechanism(heads, heads, heads)
     >>> filler.shape, weights.shape
     ((3, 10, 2, 8), (3, 2, 10, 10))
     """
@@ -45,8 +47,8 @@ class TransformerXLScore(DotProductScore):
 
     def __init__(self, biases=None, **kwargs):
         super().__init__(**kwargs)
-        # A function, in which Keras sees nothing: of a score it would take all
-        # weights for this layer's, and for those of whoever passes it on.
+        # A function, in which Keras sees nothing: of a mechanism it would take
+        # all weights for this layer's, and for those of whoever passes it on.
         self._biases = biases
 
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):

@@ -1,17 +1,17 @@
 import keras
 
 
-class AttentionScore(keras.layers.Layer):
+class AttentionMechanism(keras.layers.Layer):
     """How queries meet keys: what an attention does between its affine maps.
 
     The first of the three parts of an attention; the second binds the filler
-    that a score gives (`Binding`), the third is the output
-    map. A score owns its weights, if it has any, and its cache: what it keeps
-    of keys and values, in a layout that only it knows.
+    that a mechanism gives (`Binding`), the third is the output map. A
+    mechanism owns its weights, if it has any, and its cache: what it keeps of
+    keys and values, in a layout that only it knows.
 
-    A score of your own is a subclass that is registered with Keras. By its
-    registered name it is taken wherever a built-in score is, in
-    `TPMultiHeadAttention(score=...)` and in `TransformerConfig(attention=...)`.
+    A mechanism of your own is a subclass that is registered with Keras. By its
+    registered name it is taken wherever a built-in mechanism is: `attention=`
+    of a `TPMultiHeadAttention` and of a `TransformerConfig`.
 
     Args:
         dropout: Dropout rate of the attention weights, where there are any.
@@ -42,8 +42,8 @@ class AttentionScore(keras.layers.Layer):
     has_weights = True
     # The most keys that it takes, where there is such a number.
     max_length = None
-    # Size of the output, where a score is its attention's output map too: its
-    # filler `(batch, target_length, num_heads, output_dim)` is each head's
+    # Size of the output, where a mechanism is the output map too: its filler
+    # `(batch, target_length, num_heads, output_dim)` is each head's
     # share of it, and there is nothing to bind.
     output_dim = None
     # Whether it asks how far a query stands from a key. In cross-attention,
@@ -97,8 +97,8 @@ class AttentionScore(keras.layers.Layer):
             key_heads: Tensor `(batch, source_length, num_heads, key_dim)`.
             value_heads: Tensor `(batch, source_length, num_heads, value_dim)`.
             padding_mask: Boolean `(batch, source_length)`, true at real
-                tokens, for a score that sums over them here; `attend` is given
-                it again.
+                tokens, for a mechanism that sums over them here; `attend` is
+                given it again.
 
         Returns:
             A tuple of tensors `(batch, ...)`.

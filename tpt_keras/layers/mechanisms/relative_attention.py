@@ -1,14 +1,16 @@
 import keras
 from keras import ops
 
-from tpt_keras.layers.scores.distances import all_distances
-from tpt_keras.layers.scores.distances import distances_to_keys
-from tpt_keras.layers.scores.distances import keys_to_distances
-from tpt_keras.layers.scores.dot_product_score import DotProductScore
+from tpt_keras.layers.mechanisms.distances import all_distances
+from tpt_keras.layers.mechanisms.distances import distances_to_keys
+from tpt_keras.layers.mechanisms.distances import keys_to_distances
+from tpt_keras.layers.mechanisms.dot_product_attention import (
+    DotProductAttention,
+)
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class RelativeScore(DotProductScore):
+class RelativeAttention(DotProductAttention):
     """Dot products that know how far a key stands (Shaw et al., 2018).
 
     A learned vector of the distance `j - i`, the same for all heads, is added
@@ -23,16 +25,16 @@ class RelativeScore(DotProductScore):
     Args:
         max_distance: Distances beyond this one count as this one (the paper's
             k). Defaults to `16`.
-        **kwargs: See `AttentionScore`.
+        **kwargs: See `AttentionMechanism`.
 
-    The call arguments are those of `AttentionScore`.
+    The call arguments are those of `AttentionMechanism`.
 
     Example:
 
-    >>> score = RelativeScore(max_distance=4)
+    >>> mechanism = RelativeAttention(max_distance=4)
     >>> heads = keras.random.normal((3, 10, 2, 8))
-    >>> score.build(heads.shape, heads.shape, heads.shape)
-    >>> filler, weights = score(heads, heads, heads)
+    >>> mechanism.build(heads.shape, heads.shape, heads.shape)
+    >>> filler, weights = mechanism(heads, heads, heads)
     >>> filler.shape, weights.shape
     ((3, 10, 2, 8), (3, 2, 10, 10))
     """

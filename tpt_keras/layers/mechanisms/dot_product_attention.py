@@ -5,11 +5,11 @@ from keras import ops
 
 from tpt_keras.layers.attention_masks import distance_mask
 from tpt_keras.layers.attention_masks import mask_to_bias
-from tpt_keras.layers.scores.attention_score import AttentionScore
+from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class DotProductScore(AttentionScore):
+class DotProductAttention(AttentionMechanism):
     """Scaled dot products (equations 2 and 3 of Schlag et al., 2019).
 
         weights = softmax(q k^T / sqrt(key_dim))
@@ -19,17 +19,17 @@ class DotProductScore(AttentionScore):
     `(batch, num_heads, source_length, key_dim)` and `value_dim`: heads first,
     or every step of decoding would move them there.
 
-    A score that adds something to the logits, or to what is retrieved, is a
+    A mechanism that adds something to the logits, or to what is retrieved, is a
     subclass that overrides `logits`, or `retrieve`.
 
-    The arguments are those of `AttentionScore`.
+    The arguments are those of `AttentionMechanism`.
 
     Example:
 
-    >>> score = DotProductScore()
+    >>> mechanism = DotProductAttention()
     >>> heads = keras.random.normal((3, 10, 2, 8))
-    >>> score.build(heads.shape, heads.shape, heads.shape)
-    >>> filler, weights = score(heads, heads, heads)
+    >>> mechanism.build(heads.shape, heads.shape, heads.shape)
+    >>> filler, weights = mechanism(heads, heads, heads)
     >>> filler.shape, weights.shape
     ((3, 10, 2, 8), (3, 2, 10, 10))
     """

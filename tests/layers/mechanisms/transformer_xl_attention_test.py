@@ -3,9 +3,11 @@ import pytest
 from absl.testing import parameterized
 from keras import ops
 
-from tests.layers.scores.score_test_case import ScoreTestCase
+from tests.layers.mechanisms.mechanism_test_case import MechanismTestCase
 from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers.scores.transformer_xl_score import TransformerXLScore
+from tpt_keras.layers.mechanisms.transformer_xl_attention import (
+    TransformerXLAttention,
+)
 
 RNG = np.random.default_rng(13)
 
@@ -15,10 +17,10 @@ def heads(length, dim=4):
 
 
 def built():
-    score = TransformerXLScore()
-    score.build(*2 * [(None, None, 3, 4)], (None, None, 3, 5))
-    score.set_weights([RNG.normal(size=w.shape) for w in score.weights])
-    return score
+    mechanism = TransformerXLAttention()
+    mechanism.build(*2 * [(None, None, 3, 4)], (None, None, 3, 5))
+    mechanism.set_weights([RNG.normal(size=w.shape) for w in mechanism.weights])
+    return mechanism
 
 
 def sinusoid(distance, size):
@@ -29,9 +31,9 @@ def sinusoid(distance, size):
     return pairs.ravel()
 
 
-def brute_force(score, queries, keys, values, is_causal):
+def brute_force(mechanism, queries, keys, values, is_causal):
     """The equation of section 3.3, one query and key after the other."""
-    u, v, kernel = score.get_weights()
+    u, v, kernel = mechanism.get_weights()
     filler = np.zeros((*queries.shape[:3], values.shape[-1]))
     for b, i, h in np.ndindex(*queries.shape[:3]):
         logits = []
@@ -45,7 +47,7 @@ def brute_force(score, queries, keys, values, is_causal):
     return filler
 
 
-class TransformerXLScoreTest(ScoreTestCase):
+class TransformerXLAttentionTest(MechanismTestCase):
     @parameterized.parameters(
         ((6, 6), False),
         ((6, 6), True),
@@ -54,22 +56,22 @@ class TransformerXLScoreTest(ScoreTestCase):
         ((7, 3), True),
     )
     def test_equals_brute_force(self, lengths, is_causal):
-        score = built()
+        mechanism = built()
         queries, keys, values = (
             heads(lengths[0]),
             heads(lengths[1]),
             heads(lengths[1], 5),
         )
-        filler, _ = score(queries, keys, values, use_causal_mask=is_causal)
-        expected = brute_force(score, queries, keys, values, is_causal)
+        filler, _ = mechanism(queries, keys, values, use_causal_mask=is_causal)
+        expected = brute_force(mechanism, queries, keys, values, is_causal)
         self.assert_all_close(filler, expected, 1e-5)
 
     def test_sees_no_future(self):
-        score = built()
+        mechanism = built()
         x, changed = heads(6), heads(6)
         changed[:, :4] = x[:, :4]
         one, other = (
-            ops.convert_to_numpy(score(*3 * [y], use_causal_mask=True)[0])
+            ops.convert_to_numpy(mechanism(*3 * [y], use_causal_mask=True)[0])
             for y in (x, changed)
         )
         self.assert_all_close(one[:, :4], other[:, :4], 1e-6)
@@ -88,7 +90,7 @@ class TransformerXLScoreTest(ScoreTestCase):
         x = RNG.normal(size=(2, 4, 8)).astype("float32")
         self.run_layer_test(
             TPMultiHeadAttention,
-            {"num_heads": 2, "key_dim": 3, "score": "transformer_xl"},
+            {"num_heads": 2, "key_dim": 3, "attention": "transformer_xl"},
             inputs=[x, x],
             expected_output_shape=x.shape,
             expected_weight_count=4 * 54 + 56 + 2 * 6 + 36,
