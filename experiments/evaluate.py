@@ -68,17 +68,17 @@ def choose(splits):
 
 def evaluate_text(training):
     """Reads on in the parts of a text that were not learned."""
-    from tpt_keras.data_generators.text_segments import TextSegments
-    from tpt_keras.models.load_model import load_model
-    from tpt_keras.models.transformer_xl import TransformerXL
+    from tpt_keras.language_model.text import TextSegments
+    from tpt_keras.language_model.training import LanguageModelTrainer
+    from tpt_keras.language_model.training import read_text
+    from tpt_keras.language_model.training import text_part
+    from tpt_keras.language_model.transformer_xl import TransformerXL
+    from tpt_keras.language_model.transformer_xl import load_language_model
     from tpt_keras.training.evaluate import evaluate_batches
-    from tpt_keras.training.language_model_trainer import LanguageModelTrainer
-    from tpt_keras.training.text_task import read_text
-    from tpt_keras.training.text_task import text_part
 
     batch_size = FLAGS.batch_size or training["batch_size"]
     text = read_text(FLAGS.text_file or training["text_file"])
-    model = load_model(FLAGS.model_dir, FLAGS.best, (TransformerXL,))
+    model = load_language_model(FLAGS.model_dir, FLAGS.best)
     # With a memory, every symbol knows as much as every other one.
     reader = TransformerXL(
         model.config.replace(same_length=model.config.memory_length > 0),

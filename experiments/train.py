@@ -46,8 +46,10 @@ def main():
         raise UsageError("--modules is missing: what shall be learned?")
     strategy = _devices.strategy(workers=True)
     from tpt_keras.data_generators.mathematics_modules import select_modules
+    from tpt_keras.language_model import XL_PRESETS
+    from tpt_keras.language_model import TextTask
     from tpt_keras.models import PRESETS
-    from tpt_keras.models import XL_PRESETS
+    from tpt_keras.training.problem_task import ProblemTask
     from tpt_keras.training.train import train
 
     presets = PRESETS | XL_PRESETS
@@ -62,6 +64,7 @@ def main():
         preset=FLAGS.preset,
         options=RunOptions(**_config_flags.values(RunOptions)),
         strategy=strategy,
+        make_task=TextTask if FLAGS.text_file else ProblemTask,
     )
 
 

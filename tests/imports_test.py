@@ -41,6 +41,7 @@ ROOMS = {
     "analysis": {"layers", "models"},
     "checkpoints": {"layers", "models", "tokenizers"},
     "data_generators": {"tokenizers"},
+    "language_model": {"data_generators", "layers", "models", "training"},
     "playground": {
         "analysis",
         "data_generators",

@@ -49,7 +49,7 @@ def seconds_for_a_token(context_length):
     """Of both ways. With a memory, layer upon layer sees farther still."""
     from keras import ops
 
-    from tpt_keras.models import TransformerXL
+    from tpt_keras.language_model import TransformerXL
 
     model = TransformerXL.from_preset(
         FLAGS.preset, memory_length=context_length, same_length=True

@@ -8,6 +8,3 @@ from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.models.simple_lstm import SimpleLSTM
 from tpt_keras.models.transformer import Transformer
 from tpt_keras.models.transformer_config import TransformerConfig
-from tpt_keras.models.transformer_xl import TransformerXL
-from tpt_keras.models.transformer_xl_config import XL_PRESETS
-from tpt_keras.models.transformer_xl_config import TransformerXLConfig

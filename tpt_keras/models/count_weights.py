@@ -2,10 +2,11 @@ import math
 
 import keras
 
+from tpt_keras.errors import UsageError
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.models.lstm_config import LSTMConfig
-from tpt_keras.models.transformer_xl_config import TransformerXLConfig
+from tpt_keras.models.transformer_config import TransformerConfig
 
 
 def count_weights(config):
@@ -25,9 +26,9 @@ def count_weights(config):
     """
     if isinstance(config, LSTMConfig):
         return _lstm_weights(config)
-    if isinstance(config, TransformerXLConfig):
-        return _transformer_xl_weights(config)
-    return _transformer_weights(config)
+    if isinstance(config, TransformerConfig):
+        return _transformer_weights(config)
+    raise UsageError(f"The weights of a {config.KIND} are not counted here.")
 
 
 def _lstm_weights(config):
@@ -39,27 +40,6 @@ def _lstm_weights(config):
     encoder = 8 * e * (v + e + 1)
     attention = (2 * e + 1) * a + h * a + a
     return encoder + attention + 4 * h * (v + a + h + 1) + v * (h + a + 1)
-
-
-def _transformer_xl_weights(config):
-    d, f = config.hidden_dim, config.intermediate_dim
-    heads = _heads_shape(config, config.key_dim)
-    width = heads[-2] * heads[-1]
-    binding = make_binding(config.binding)
-    mechanism = make_mechanism(config.attention, config.attention_options)
-    of_binding = _count(binding, heads)
-    of_mechanism = _count(mechanism, heads, heads, heads)
-    role = config.num_heads * binding.role_dim * binding.has_role
-    bound = (
-        config.num_heads * binding.bound_dim * (mechanism.output_dim is None)
-    )
-    # Query, key, value, role and output maps, without biases.
-    attention = (3 * width + role + bound) * d + of_binding + of_mechanism
-    cell = attention + (2 * d * f + f + d) + 2 * 2 * d
-    # All layers of a Transformer-XL share the two biases of queries.
-    is_shared = config.attention == "transformer_xl"
-    shared = (config.num_layers - 1) * 2 * width * is_shared
-    return config.vocabulary_size * (d + 1) + config.num_layers * cell - shared
 
 
 def _transformer_weights(config):
@@ -84,8 +64,8 @@ def _transformer_weights(config):
     return embedding + config.num_layers * (cells + mechanisms)
 
 
-def _heads_shape(config, key_dim=0):
-    key_dim = key_dim or config.hidden_dim // config.num_heads
+def _heads_shape(config):
+    key_dim = config.hidden_dim // config.num_heads
     return None, None, config.num_heads, key_dim
 
 

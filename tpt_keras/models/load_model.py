@@ -1,3 +1,4 @@
+import json
 import lzma
 import pathlib
 import struct
@@ -11,7 +12,6 @@ from tpt_keras.errors import command
 from tpt_keras.models.build_model import MODELS
 from tpt_keras.models.compressed_model import COMPRESSED_FILE
 from tpt_keras.models.compressed_model import CompressedModel
-from tpt_keras.models.transformer_xl import TransformerXL
 
 MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
@@ -31,6 +31,13 @@ _DAMAGE = (
     zlib.error,
 )
 
+# Ways to use the models that answer no questions, by their classes.
+_OTHERS = {
+    "TransformerXL": "It is a language model: load it with "
+    "tpt_keras.language_model.load_language_model."
+}
+_ANY_OTHER = "Load it with keras.saving.load_model."
+
 
 def load_model(model_dir, best=False, classes=MODELS):
     """A trained model from its folder, vocabulary included.
@@ -42,8 +49,8 @@ def load_model(model_dir, best=False, classes=MODELS):
             left a finished model in.
         best: Whether to load the model that was best in validation, finished
             or not, in place of the last one.
-        classes: What is taken. Defaults to every `SequenceToSequence`; a
-            language model is asked for by `(TransformerXL,)`.
+        classes: Classes of models that are accepted. Defaults to every
+            `SequenceToSequence`.
 
     Returns:
         A model, such as a `Transformer`.
@@ -73,24 +80,19 @@ def load_model(model_dir, best=False, classes=MODELS):
     path.open("rb").close()  # a file that may not be read is not damaged
     try:
         _check_whole(path)
+        _check_class(path, classes)
         model = keras.models.load_model(
             path,
-            custom_objects={
-                model.__name__: model for model in (*MODELS, TransformerXL)
-            },
+            custom_objects={each.__name__: each for each in classes},
             compile=False,
         )
+    except UsageError:
+        raise
     except _DAMAGE as error:
         raise UsageError(
             f"The model {str(path)!r} is damaged, or of another version "
             f"({_reason(error)}). {_way_out(path)}"
         ) from error
-    if not isinstance(model, classes):
-        raise UsageError(
-            f"The file {str(path)!r} holds another model of Keras "
-            f"({type(model).__name__}), and none of {_names(classes)}. "
-            f"{_way_out(path)}"
-        )
     return model
 
 
@@ -122,6 +124,17 @@ def _check_whole(path):
         damaged = archive.testzip()
     if damaged:
         raise zipfile.BadZipFile(f"bad checksum of {damaged}")
+
+
+def _check_class(path, classes):
+    """Raises a `UsageError` if a file holds a model of another class."""
+    with zipfile.ZipFile(path) as archive:
+        name = json.loads(archive.read("config.json"))["class_name"]
+    if name not in [each.__name__ for each in classes]:
+        raise UsageError(
+            f"The file {str(path)!r} holds a {name}, and none of "
+            f"{_names(classes)}. {_OTHERS.get(name, _ANY_OTHER)}"
+        )
 
 
 def _reason(error):

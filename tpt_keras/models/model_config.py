@@ -21,14 +21,21 @@ class ModelConfig:
         UsageError: If a value is of a wrong type or makes no sense.
     """
 
-    # What a stored configuration calls itself; each subclass has its own.
+    # The name of the subclass in a stored configuration.
     KIND: typing.ClassVar = None
+    # Every subclass with a name, by its name.
+    KINDS: typing.ClassVar = {}
     # Fields that hold a size, and take none below one.
     SIZES: typing.ClassVar = ("vocabulary_size",)
 
     dropout: float = 0.0
     vocabulary: tuple = ()
     vocabulary_size: int = 0
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if cls.KIND is not None:
+            cls.KINDS[cls.KIND] = cls
 
     @property
     def cell_names(self):

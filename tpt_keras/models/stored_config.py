@@ -3,14 +3,11 @@
 import dataclasses
 
 from tpt_keras.errors import check_names
-from tpt_keras.models.lstm_config import LSTMConfig
+from tpt_keras.models.model_config import ModelConfig
 from tpt_keras.models.transformer_config import TransformerConfig
-from tpt_keras.models.transformer_xl_config import TransformerXLConfig
 
-KINDS = {
-    config_class.KIND: config_class
-    for config_class in (TransformerConfig, LSTMConfig, TransformerXLConfig)
-}
+# Every kind whose module is imported.
+KINDS = ModelConfig.KINDS
 
 
 def to_stored(config):

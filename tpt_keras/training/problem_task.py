@@ -1,12 +1,19 @@
 import numpy as np
 
 from tpt_keras.data_generators.prepared_data import DATASETS
+from tpt_keras.errors import UsageError
+from tpt_keras.models.build_model import MODELS
+from tpt_keras.models.build_model import build_model
+from tpt_keras.models.sequence_to_sequence_config import (
+    SequenceToSequenceConfig,
+)
 from tpt_keras.training.evaluate import evaluate
 from tpt_keras.training.evaluate import evaluate_batches
 from tpt_keras.training.training_data import data_fingerprints
 from tpt_keras.training.training_data import module_mix
 from tpt_keras.training.training_data import training_batches
 from tpt_keras.training.training_data import training_sources
+from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 
 class ProblemTask:
@@ -27,7 +34,21 @@ class ProblemTask:
             be told in no time, too long for the model.
     """
 
+    model_classes = MODELS
+    trainer_class = TransformerTrainer
+    runs_on_replicas = True
+
     def __init__(self, model_config, config):
+        if not isinstance(model_config, SequenceToSequenceConfig):
+            raise UsageError(
+                f"A {type(model_config).__name__} answers no questions. Train "
+                "a language model on a text (`text_file`).",
+            )
+        if config.text_file:
+            raise UsageError(
+                "`text_file` is for a language model, such as "
+                "transformer_xl_base. Any other model learns `modules`."
+            )
         self.model_config = model_config
         self._config = config
         sources = training_sources(config)
@@ -39,6 +60,19 @@ class ProblemTask:
             # are chosen for are refused before anything is written.
             _ = batches.length_pairs
         self.fingerprints = data_fingerprints(sources)
+
+    @staticmethod
+    def make_model(model_config, config):
+        """Builds a new model to train.
+
+        Args:
+            model_config: A `SequenceToSequenceConfig`.
+            config: A `TrainingConfig`.
+
+        Returns:
+            A `SequenceToSequence`.
+        """
+        return build_model(model_config, config.precision)
 
     def evaluate(self, trainer, examples):
         """The metrics of an evaluation; see `MetricsLog`.

@@ -9,14 +9,10 @@ import keras
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
-from tpt_keras.models.build_model import MODELS
-from tpt_keras.models.build_model import build_model
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.same_model import lasting_weights
 from tpt_keras.models.stored_config import to_stored
-from tpt_keras.models.transformer_xl import TransformerXL
-from tpt_keras.models.transformer_xl_config import TransformerXLConfig
 from tpt_keras.training import model_folder
 from tpt_keras.training.checkpoint_files import checkpoint_names
 from tpt_keras.training.distribution import check_jit_compile
@@ -25,19 +21,14 @@ from tpt_keras.training.distribution import is_chief
 from tpt_keras.training.distribution import num_replicas
 from tpt_keras.training.distribution import num_workers
 from tpt_keras.training.distribution import scope
-from tpt_keras.training.language_model_trainer import LanguageModelTrainer
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.optimizer import make_optimizer
 from tpt_keras.training.problem_task import ProblemTask
 from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.text_task import TextTask
 from tpt_keras.training.training_result import TrainingResult
 from tpt_keras.training.training_run import TrainingRun
 from tpt_keras.training.training_state import TrainingState
-from tpt_keras.training.transformer_trainer import TransformerTrainer
 from tpt_keras.visualization.learning_curves import draw_learning_curves
-
-_CLASSES = (*MODELS, TransformerXL)
 
 # What may differ where the weights of one model shall mean the same in another.
 _NO_ARCHITECTURE = (
@@ -56,6 +47,7 @@ def train(
     options=None,
     strategy=None,
     callbacks=(),
+    make_task=ProblemTask,
 ):
     """Trains a model, or goes on where a training of the same folder was.
 
@@ -71,6 +63,8 @@ def train(
         callbacks: Callbacks of Keras. An epoch is what lies between two
             checkpoints; its logs hold the metrics of the evaluation, where
             there was one.
+        make_task: Class of the task, made of `model_config` and `config`.
+            Defaults to `ProblemTask`; a language model has `TextTask`.
 
     Returns:
         A `TrainingResult`: the model, its history and the best score.
@@ -101,7 +95,7 @@ def train(
     model_dir = pathlib.Path(model_dir)
     options = options or RunOptions()
     strategy = strategy or default_strategy()
-    _check_options(model_config, config, options, strategy)
+    _check_options(model_config, config, options, strategy, make_task)
     task = make_task(model_config, config)
     model_config = task.model_config
     record = {
@@ -111,10 +105,10 @@ def train(
         "data": task.fingerprints,
     }
     model_folder.check_config(model_dir, record)
-    model = _finished_model(model_dir, record)
+    model = _finished_model(model_dir, record, task)
     if model is not None:
         return TrainingResult(model, read_metrics(model_dir))
-    weights = _initial_weights(model_config, config, model_dir)
+    weights = _initial_weights(task, config, model_dir)
     with contextlib.ExitStack() as stack:
         output_dir = model_dir
         if is_chief(strategy):
@@ -127,7 +121,7 @@ def train(
         model_folder.ensure_config(output_dir, record)
         keras.utils.set_random_seed(config.seed)
         with scope(strategy):
-            trainer = make_trainer(model_config, config, options)
+            trainer = make_trainer(model_config, config, options, task)
             for variable, values in zip(
                 lasting_weights(trainer.transformer), weights or ()
             ):
@@ -152,12 +146,12 @@ def train(
         return TrainingResult(trainer.transformer, read_metrics(output_dir))
 
 
-def _finished_model(model_dir, record):
+def _finished_model(model_dir, record, task):
     """The model of a training that is finished already, or `None`."""
     if not model_folder.is_finished(model_dir, record):
         return None
     try:
-        model = load_model(model_dir, classes=_CLASSES)
+        model = load_model(model_dir, classes=task.model_classes)
     except UsageError as error:
         if not checkpoint_names(model_dir / model_folder.CHECKPOINTS):
             raise
@@ -167,14 +161,15 @@ def _finished_model(model_dir, record):
     return model
 
 
-def _initial_weights(model_config, config, model_dir):
+def _initial_weights(task, config, model_dir):
     """The weights to start with, or `None` for new ones, or to go on."""
     checkpoints = model_dir / model_folder.CHECKPOINTS
     if not config.init_from or checkpoint_names(checkpoints):
         return None
     folder = pathlib.Path(config.init_from)
     best = (folder / BEST_MODEL_FILE).is_file()
-    model = load_model(folder, best, _CLASSES)
+    model = load_model(folder, best, task.model_classes)
+    model_config = task.model_config
     if type(model.config) is not type(model_config):
         raise UsageError(
             f"The model in --init_from={folder} is of a "
@@ -209,7 +204,7 @@ def _finish(model, model_dir, record):
     model_folder.save_finished_model(model, model_dir, record)
 
 
-def _check_options(model_config, config, options, strategy):
+def _check_options(model_config, config, options, strategy, task):
     for steps in (config.train_steps, config.interval):
         if steps % options.steps_per_execution:
             raise UsageError(
@@ -228,10 +223,10 @@ def _check_options(model_config, config, options, strategy):
             "rematerialize needs a dropout of 0: computed again, dropout "
             "would drop something else."
         )
-    if is_language_model(model_config) and num_replicas(strategy) > 1:
+    if not task.runs_on_replicas and num_replicas(strategy) > 1:
         raise UsageError(
-            "A language model, with its memory of a text, is trained on one "
-            "device: take --distribution=none."
+            "A language model is trained on one device, because it remembers "
+            "the rows of a batch: take --distribution=none."
         )
     if config.train_minutes and num_workers(strategy) > 1:
         raise UsageError(
@@ -242,44 +237,14 @@ def _check_options(model_config, config, options, strategy):
         check_jit_compile(strategy)
 
 
-def is_language_model(model_config):
-    """Whether a model reads on in a text, and answers no questions.
-
-    Args:
-        model_config: A `ModelConfig`, such as a `TransformerConfig`.
-    """
-    return isinstance(model_config, TransformerXLConfig)
-
-
-def make_task(model_config, config):
-    """What a model is trained for.
-
-    Args:
-        model_config: A `ModelConfig`, such as a `TransformerConfig`.
-        config: A `TrainingConfig`.
-
-    Returns:
-        A `ProblemTask` or, of a language model, a `TextTask`.
-
-    Raises:
-        UsageError: If the data is of the other kind, or not there.
-    """
-    if is_language_model(model_config) != bool(config.text_file):
-        raise UsageError(
-            "A language model (transformer_xl_base) learns a text: "
-            "--text_file. Any other model learns to answer: --modules."
-        )
-    task = TextTask if config.text_file else ProblemTask
-    return task(model_config, config)
-
-
-def make_trainer(model_config, config, options):
+def make_trainer(model_config, config, options, task=ProblemTask):
     """A new model, ready to be trained.
 
     Args:
         model_config: A `ModelConfig`, such as a `TransformerConfig`.
         config: A `TrainingConfig`.
         options: A `RunOptions`.
+        task: The task, or its class.
 
     Returns:
         A compiled `Trainer`, its optimizer built.
@@ -291,15 +256,8 @@ def make_trainer(model_config, config, options):
             layer_names=list(model_config.cell_names),
         )
     with remat:
-        if is_language_model(model_config):
-            trainer_class = LanguageModelTrainer
-            transformer = TransformerXL(
-                model_config, config.batch_size, dtype=config.precision
-            )
-        else:
-            trainer_class = TransformerTrainer
-            transformer = build_model(model_config, config.precision)
-    trainer = trainer_class(
+        transformer = task.make_model(model_config, config)
+    trainer = task.trainer_class(
         transformer,
         global_clipnorm=config.global_clipnorm,
         gradient_accumulation_steps=options.gradient_accumulation_steps,

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tpt_keras.models import XL_PRESETS
+from tpt_keras.language_model import XL_PRESETS
 
 
 @pytest.mark.slow

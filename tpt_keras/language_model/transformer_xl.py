@@ -6,13 +6,14 @@ from keras import ops
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
+from tpt_keras.language_model.config import XL_PRESETS
+from tpt_keras.language_model.config import TransformerXLConfig
 from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.token_and_position_embedding import (
     TokenAndPositionEmbedding,
 )
 from tpt_keras.layers.transformer_xl_cell import TransformerXLCell
-from tpt_keras.models.transformer_xl_config import XL_PRESETS
-from tpt_keras.models.transformer_xl_config import TransformerXLConfig
+from tpt_keras.models.load_model import load_model
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -286,3 +287,20 @@ class TransformerXL(keras.Model):
         config = dict(config)
         config["config"] = TransformerXLConfig(**config["config"])
         return cls(**config)
+
+
+def load_language_model(model_dir, best=False):
+    """Loads a trained language model from its folder, vocabulary included.
+
+    Args:
+        model_dir: Folder that a training left a finished model in.
+        best: Whether to load the best model in validation instead of the last
+            one.
+
+    Returns:
+        A `TransformerXL` without a memory.
+
+    Raises:
+        UsageError: If the folder holds no such model, or a damaged one.
+    """
+    return load_model(model_dir, best, (TransformerXL,))

@@ -1,9 +1,15 @@
+import pathlib
+
 import numpy as np
 
 from tpt_keras.data_generators.numbered_batches import NumberedBatches
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
 
 NUM_BYTES = 256
+# The validation and the test part are each one of so many parts of a text, as
+# of enwik8: the last 5 of 100 million bytes and the 5 million before them.
+ONE_OF = 20
 
 
 class TextSegments(NumberedBatches):
@@ -118,3 +124,45 @@ def text_vocabulary(text):
     for start in range(0, len(text), 2**24):
         found[text[start : start + 2**24]] = True
     return tuple(np.flatnonzero(found).tolist())
+
+
+def read_text(path):
+    """A text file's bytes, which are not held in memory.
+
+    Args:
+        path: The file.
+
+    Returns:
+        uint8 array.
+
+    Raises:
+        UsageError: If there is no such file, or nothing in it.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file() or not path.stat().st_size:
+        raise UsageError(f"There is no text in --text_file={path}.")
+    return np.memmap(path, np.uint8, mode="r")
+
+
+def text_part(text, name):
+    """A part of a text: nine tenths, and a twentieth twice.
+
+    Args:
+        text: uint8 array.
+        name: `"train"`, `"validation"` or `"test"`, which follow in the text.
+
+    Returns:
+        uint8 array.
+
+    Raises:
+        UsageError: If there is no such part.
+    """
+    test = len(text) - len(text) // ONE_OF
+    validation = test - len(text) // ONE_OF
+    parts = {
+        "train": text[:validation],
+        "validation": text[validation:test],
+        "test": text[test:],
+    }
+    check_names("split", [name], parts)
+    return parts[name]

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpt_keras.data_generators.text_segments import TextSegments
-from tpt_keras.data_generators.text_segments import text_vocabulary
 from tpt_keras.errors import UsageError
+from tpt_keras.language_model.text import TextSegments
+from tpt_keras.language_model.text import text_vocabulary
 
 
 @given(

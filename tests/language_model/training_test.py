@@ -1,3 +1,4 @@
+import functools
 import json
 import math
 
@@ -6,20 +7,23 @@ import numpy as np
 import pytest
 from keras import ops
 
-from tpt_keras.data_generators.text_segments import TextSegments
 from tpt_keras.errors import UsageError
+from tpt_keras.language_model import XL_PRESETS
+from tpt_keras.language_model import TransformerXL
+from tpt_keras.language_model import TransformerXLConfig
+from tpt_keras.language_model.text import TextSegments
+from tpt_keras.language_model.training import LanguageModelTrainer
+from tpt_keras.language_model.training import TextTask
+from tpt_keras.language_model.training import text_part
 from tpt_keras.models import PRESETS
-from tpt_keras.models import XL_PRESETS
-from tpt_keras.models import TransformerXL
-from tpt_keras.models import TransformerXLConfig
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.stored_config import from_stored
+from tpt_keras.training import train as training_module
 from tpt_keras.training.evaluate import evaluate_batches
-from tpt_keras.training.language_model_trainer import LanguageModelTrainer
 from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.text_task import text_part
-from tpt_keras.training.train import train
 from tpt_keras.training.training_config import TrainingConfig
+
+train = functools.partial(training_module.train, make_task=TextTask)
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -198,12 +202,12 @@ def test_what_makes_no_sense(training, tmp_path):
             {},
             "--segment_length=32. Received: 33",
         ),
-        (PRESETS["tp_transformer_tiny"], {}, {}, "--modules"),
+        (PRESETS["tp_transformer_tiny"], {}, {}, "text_file"),
         (
             CONFIG,
             {"text_file": "", "modules": ("numbers__gcd",)},
             {},
-            "--text_file",
+            "text_file",
         ),
     ):
         with pytest.raises(UsageError, match=message):

@@ -1,0 +1,9 @@
+"""Transformer-XL, a language model that learns a text and continues it."""
+
+from tpt_keras.language_model.config import XL_PRESETS
+from tpt_keras.language_model.config import TransformerXLConfig
+from tpt_keras.language_model.text import TextSegments
+from tpt_keras.language_model.training import LanguageModelTrainer
+from tpt_keras.language_model.training import TextTask
+from tpt_keras.language_model.transformer_xl import TransformerXL
+from tpt_keras.language_model.transformer_xl import load_language_model
