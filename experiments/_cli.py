@@ -1,7 +1,10 @@
-"""How every command here starts and ends."""
+"""The frame of every command: flags, one-line errors, log and interruption."""
 
 import contextlib
 import functools
+import importlib
+import json
+import logging
 import os
 import pathlib
 import re
@@ -10,59 +13,61 @@ import sys
 
 from absl import app
 from absl import flags
-from absl import logging
+from absl import logging as absl_logging
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
 from tpt_keras.errors import command
 
 from ._faults import line_of
-from ._interruption import Interruption
+from ._faults import with_flags
 
-# Flagfiles that come along, to be named without their folder.
+# Flagfiles of the package, which can be named without their folder.
 CONFIGS = pathlib.Path(__file__).parent / "configs"
+BACKENDS = ("tensorflow", "jax")
 
 
-def run(main, goes_on=False):
+def run(main, resumes=False):
     """Parses flags and runs `main`.
 
-    What the user can mend (an unknown flag, a value that makes no sense, a
-    folder that is not there, a disk that is full) ends with one line and exit
-    status 2; an interruption with one line and 128 and the signal's number.
+    A fault that the user can mend (an unknown flag, a missing folder, a full
+    disk) ends the process with one line and exit status 2. Ctrl-C and SIGTERM
+    end it with one line and status 130 or 143.
 
     Args:
         main: Function without arguments.
-        goes_on: Whether the command, started again, goes on where it was
-            interrupted.
+        resumes: Whether the command, started again, resumes its work.
     """
-
-    line = "Interrupted."
-    if goes_on:
-        line += " Give the same command again, and it goes on."
 
     def guarded(argv):
         if len(argv) > 1:
             raise UsageError(
                 f"Unexpected argument {argv[1]!r}: flags start with --."
             )
+        _check_backend()
         _import_tensorflow_quietly()
-        interruption.unwinding(main)
+        with interruption.raising(), _log_on_stdout():
+            main()
 
-    with Interruption(line) as interruption, one_line_errors():
+    line = "Interrupted."
+    if resumes:
+        line += " Run the same command again to resume."
+    with _Interruption(line) as interruption, one_line_errors():
         _write_lines()
         app.run(guarded, flags_parser=functools.partial(_parse_flags, main))
 
 
 @contextlib.contextmanager
 def one_line_errors():
-    """Ends the process with one line for what is no defect."""
+    """Ends the process with one line for an error that is no defect."""
     try:
         try:
             yield
         finally:
-            # Here, where an error is one that is caught.
+            # Inside the outer block, which catches the error of a full disk.
             sys.stdout.flush()
     except BrokenPipeError:
-        # Who read the output has enough of it: head, or a pager.
+        # The reader has seen enough: head, or a pager.
         _drop_output()
         sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
@@ -74,17 +79,113 @@ def one_line_errors():
         sys.exit(2)
 
 
+class _Interruption:
+    """Ends the process with one line on Ctrl-C (SIGINT) or SIGTERM.
+
+    While `main` runs, the first signal raises a `KeyboardInterrupt`, so that
+    everything cleans up, and a second one kills the process. Outside of it,
+    in the imports, the process ends at once: TensorFlow does not survive an
+    exception there. A step that is being computed is finished first. Ignored
+    signals stay ignored.
+
+    Args:
+        line: The line.
+    """
+
+    def __init__(self, line):
+        self._line = line
+        self._is_raising = False
+        self._number = None
+
+    def __enter__(self):
+        # A copy, because the original is closed while TensorFlow is imported.
+        self._stderr = os.dup(2)
+        self._handlers = {
+            number: signal.signal(number, self._handle)
+            for number in (signal.SIGINT, signal.SIGTERM)
+            if signal.getsignal(number) != signal.SIG_IGN
+        }
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        os.close(self._stderr)
+
+    @contextlib.contextmanager
+    def raising(self):
+        """Turns a signal into an exception, and that into the exit status."""
+        self._is_raising = True
+        try:
+            yield
+        except BaseException:
+            # TensorFlow may have turned it into an exception of its own.
+            if self._number is None:
+                raise
+        finally:
+            self._is_raising = False
+        if self._number is not None:
+            self._say()
+            sys.exit(128 + self._number)
+
+    def _handle(self, number, frame):
+        if self._is_raising:
+            self._number = number
+            for each in self._handlers:
+                signal.signal(each, signal.SIG_DFL)
+            raise KeyboardInterrupt
+        self._say()
+        os._exit(128 + number)
+
+    def _say(self):
+        """Prints the line and silences everything after it."""
+        # On a terminal, erases what is left of a progress bar.
+        start = "\n\x1b[J" if sys.stderr.isatty() else ""
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os.write(self._stderr, f"{start}{self._line}\n".encode())
+        null = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (1, 2):
+            os.dup2(null, descriptor)
+
+
 def _write_lines():
-    """Output that is no terminal gets lines, when they are printed."""
+    """Makes output that is no terminal consist of lines."""
     sys.stdout.reconfigure(line_buffering=True)
     if not sys.stderr.isatty():
-        # Before tqdm is imported, by us or by TensorFlow Datasets: its bars
-        # are made of control characters.
+        # Read when tqdm is imported. Its bars are control characters.
         os.environ.setdefault("TQDM_DISABLE", "1")
 
 
+class _LinesOnStdout(logging.Handler):
+    """Prints log messages as they are, above any progress bars."""
+
+    def emit(self, record):
+        line = with_flags(record.getMessage())
+        tqdm = sys.modules.get("tqdm")
+        if tqdm:
+            tqdm.tqdm.write(line)
+        else:
+            print(line)
+
+
+@contextlib.contextmanager
+def _log_on_stdout():
+    logger = logging.getLogger("tpt_keras")
+    handler = _LinesOnStdout()
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
+
+
 def _drop_output():
-    """Keeps Python from writing at its end what could not be written."""
+    """Keeps Python from an error at its exit about unwritten output."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         return
@@ -93,14 +194,50 @@ def _drop_output():
     os.close(null)
 
 
-def _import_tensorflow_quietly():
-    """Imports TensorFlow without its native chatter on standard error.
+def _backend():
+    """The name of Keras's backend, without importing Keras."""
+    if "KERAS_BACKEND" in os.environ:
+        return os.environ["KERAS_BACKEND"]
+    home = os.environ.get("KERAS_HOME", pathlib.Path.home() / ".keras")
+    try:
+        config = json.loads(pathlib.Path(home, "keras.json").read_text())
+        return config.get("backend", "tensorflow")
+    except (OSError, ValueError, AttributeError):
+        return "tensorflow"
 
-    It is written past Python, says on every start that there is no GPU, and
-    would bury the one line that matters.
+
+def _check_backend():
+    if _backend() not in BACKENDS:
+        raise UsageError(
+            f"Unknown KERAS_BACKEND: {_backend()!r}. The commands run on "
+            f"{' and '.join(BACKENDS)}."
+        )
+
+
+def _import_tensorflow_quietly():
+    """Imports TensorFlow, if it is the backend, without its native messages.
+
+    They bypass Python, report on every start that there is no GPU, and would
+    bury the one line that matters.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    logging.set_verbosity(logging.ERROR)
+    absl_logging.set_verbosity(absl_logging.ERROR)
+    if _backend() != "tensorflow":
+        return
+    try:
+        with _closed_stderr():
+            tensorflow = importlib.import_module("tensorflow")
+            tensorflow.config.list_physical_devices()
+    except Exception as error:
+        reason = str(error).strip() or type(error).__name__
+        raise UsageError(
+            f"TensorFlow cannot be imported ({reason.splitlines()[0]}). "
+            "Install it again, or set KERAS_BACKEND=jax."
+        ) from error
+
+
+@contextlib.contextmanager
+def _closed_stderr():
     sys.stderr.flush()
     with contextlib.ExitStack() as stack:
         stderr = os.dup(2)
@@ -109,15 +246,11 @@ def _import_tensorflow_quietly():
         null = os.open(os.devnull, os.O_WRONLY)
         stack.callback(os.close, null)
         os.dup2(null, 2)
-        # A benchmark on another backend does without it.
-        stack.enter_context(contextlib.suppress(ModuleNotFoundError))
-        import tensorflow as tf
-
-        tf.config.list_physical_devices()
+        yield
 
 
 class _HelpFlag(flags.BooleanFlag):
-    """Shows a command's own docstring and flags, which absl's cannot.
+    """Shows a command's docstring and its flags.
 
     Args:
         main: The command's `main`.
@@ -138,7 +271,7 @@ class _HelpFlag(flags.BooleanFlag):
             lambda match: command(match[1]),
             sys.modules[name].__doc__,
         )
-        # As absl names the module that was started.
+        # absl's name of the module that was started.
         name = sys.argv[0] if name == "__main__" else name
         print(docstring)
         print("Flags:")
@@ -151,12 +284,12 @@ def _parse_flags(main, argv):
     try:
         return flags.FLAGS(_with_paths_of_flagfiles(argv))
     except SystemExit:
-        # Of one of the flags that show help: absl exits with 1.
+        # absl exits with 1 after it has shown help.
         sys.exit(0)
 
 
 def _with_paths_of_flagfiles(argv):
-    """Puts its path for the name of a flagfile that comes along."""
+    """Replaces the names of the package's flagfiles by their paths."""
     argv = list(argv)
     for index, argument in enumerate(argv):
         flag, equals, name = argument.partition("=")
@@ -173,11 +306,63 @@ def _flagfile(name):
     if (CONFIGS / name).is_file():
         return str(CONFIGS / name)
     raise UsageError(
-        f"There is no flagfile {name!r}. Name a file of yours, or one that "
-        f"comes along: {', '.join(flagfiles())}."
+        f"There is no flagfile {name!r}. Name a file of yours, or one of the "
+        f"package: {', '.join(flagfiles())}."
     )
 
 
 def flagfiles():
-    """Names of the flagfiles that come along."""
+    """Names of the package's flagfiles."""
     return sorted(path.name for path in CONFIGS.glob("*.cfg"))
+
+
+def needed(*names):
+    """Raises an error if a flag that a command cannot do without is missing.
+
+    Args:
+        *names: Names of the flags.
+
+    Raises:
+        UsageError: With `field`, the first missing one.
+    """
+    for name in names:
+        if not flags.FLAGS[name].value:
+            raise UsageError(f"`{name}` is needed.", field=name)
+
+
+def in_range(name, low, high=float("inf")):
+    """Raises an error if a flag's number is out of its range.
+
+    Args:
+        name: Name of the flag.
+        low: The least number.
+        high: The largest number.
+
+    Raises:
+        UsageError: With `field=name`.
+    """
+    value = flags.FLAGS[name].value
+    if value is not None and not low <= value <= high:
+        limits = (
+            f"from {low} to {high}"
+            if high < float("inf")
+            else (f"at least {low}")
+        )
+        raise UsageError(
+            f"`{name}` must be {limits}. Received: {value}.", field=name
+        )
+
+
+def one_of(name, known):
+    """Raises an error if a flag's value, or one of its list, is unknown.
+
+    Args:
+        name: Name of the flag.
+        known: The known values.
+
+    Raises:
+        UsageError: With `field=name`.
+    """
+    value = flags.FLAGS[name].value
+    for each in value if isinstance(value, list) else [value]:
+        check_choice(name, each, known)

@@ -52,7 +52,7 @@ def main():
     from tpt_keras.visualization.attention_maps import draw_attention
     from tpt_keras.visualization.attention_maps import write_attention_page
 
-    check_names("--attention", [FLAGS.attention], ATTENTIONS)
+    check_names("attention", [FLAGS.attention], ATTENTIONS)
     model = load_model(FLAGS.model_dir, classes=(Transformer,))
     layer, head = layer_and_head(model, FLAGS.layer, FLAGS.head)
     problems = [attention_weights(model, question) for question in questions]

@@ -168,4 +168,4 @@ def _beam_options():
 
 
 if __name__ == "__main__":
-    _cli.run(main, goes_on=True)
+    _cli.run(main, resumes=True)

@@ -117,7 +117,7 @@ def scaled_configs():
     from tpt_keras.analysis.replication import scaled_config
 
     names = FLAGS.variants or ROWS
-    check_names("--variants name", names, ROWS)
+    check_names("variant", names, ROWS)
     return {
         name: scaled_config(
             name, FLAGS.scale, FLAGS.num_layers, FLAGS.num_heads
@@ -188,4 +188,4 @@ def write_tables(folder, names, seeds, training):
 
 
 if __name__ == "__main__":
-    _cli.run(main, goes_on=True)
+    _cli.run(main, resumes=True)

@@ -83,9 +83,9 @@ def choose_problems():
     from tpt_keras.training.problem_samples import TRAIN
 
     dataset = of_trainings("dataset", FLAGS.dataset, "mathematics_dataset")
-    check_names("--dataset", [dataset], DATASETS)
+    check_names("dataset", [dataset], DATASETS)
     splits = list(dict.fromkeys(FLAGS.splits))
-    check_names("--splits name", splits, {TRAIN, *DATASETS[dataset]})
+    check_names("split", splits, {TRAIN, *DATASETS[dataset]})
     modules = of_trainings("modules", list(select_modules(FLAGS.modules)))
     return {
         "dataset": dataset,
@@ -122,4 +122,4 @@ def of_trainings(name, given, default=None):
 
 
 if __name__ == "__main__":
-    _cli.run(main, goes_on=True)
+    _cli.run(main, resumes=True)

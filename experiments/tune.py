@@ -84,4 +84,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main, goes_on=True)
+    _cli.run(main, resumes=True)

@@ -1,22 +1,29 @@
+"""The errors of the package and the checks that raise them.
+
+Messages name fields in backticks (`learning_rate`). The commands in
+`experiments` show the fields that are flags of theirs as flags.
+"""
+
 import collections.abc
 import dataclasses
 import errno
+import importlib.util
 import numbers
 import os
 import re
 import sys
 
-# The fault of a disk or of the rights to it, whoever tells of it.
 _DISK_FAULTS = (
     errno.EACCES,
     errno.EDQUOT,
     errno.EFBIG,
     errno.EIO,
+    errno.ELOOP,
     errno.ENOSPC,
     errno.EPERM,
     errno.EROFS,
 )
-# The fault of a path that was given, where Python tells of it.
+# Faults of a path, as Python's own errors report them.
 _PATH_FAULTS = (
     errno.EEXIST,
     errno.EISDIR,
@@ -24,8 +31,8 @@ _PATH_FAULTS = (
     errno.ENOENT,
     errno.ENOTDIR,
 )
-# What is taken for a value of a type; a bool counts as a number in Python.
-_TAKEN = {
+# The accepted values of a field's type. In Python a bool is also a number.
+_ACCEPTED = {
     bool: bool,
     int: numbers.Integral,
     float: numbers.Real,
@@ -33,47 +40,158 @@ _TAKEN = {
     tuple: collections.abc.Iterable,
     dict: collections.abc.Mapping,
 }
-# TensorFlow's names for where in a graph it was.
+# TensorFlow's notes about the place in a graph.
 _PLACES = re.compile(r"{{.*?}} | \[Op:\w+\]")
 
 
 class UsageError(ValueError):
-    """The user asked for something that cannot be done as asked.
+    """A request that cannot be met, and that the user can change.
 
-    Its message is one line that names the culprit and the way out. The
-    commands in `experiments` print it and exit with status 2; anything else
-    that is raised there is a defect and keeps its traceback.
+    The message is one line. It says what is wrong, where, and what to do. The
+    commands in `experiments` print it and exit with status 2.
+
+    Args:
+        message: The message.
+        field: Name of the field or argument at fault, or `None`.
+        path: The file or folder at fault, or `None`.
+        remedy: The step that helps, or `None`: a pair of its name (`"train"`)
+            and a dict of its options. The commands show it as a command line.
     """
+
+    def __init__(self, message, field=None, path=None, remedy=None):
+        super().__init__(message)
+        self.field = field
+        self.path = None if path is None else str(path)
+        self.remedy = remedy
+
+
+class UnreadableFileError(UsageError):
+    """A file whose content cannot be read; see `tpt_keras.files.reading`.
+
+    Args:
+        message: The message.
+        path: The file.
+        reason: The cause, in one line.
+        remedy: See `UsageError`.
+    """
+
+    def __init__(self, message, path=None, reason=None, remedy=None):
+        super().__init__(message, path=path, remedy=remedy)
+        self.reason = reason
+
+
+class MissingDependencyError(UsageError):
+    """A package that is not installed; see `require`.
+
+    Args:
+        message: The message.
+        extra: The extra of `tpt_keras` that installs it.
+    """
+
+    def __init__(self, message, extra=None):
+        super().__init__(message)
+        self.extra = extra
+
+
+def require(module, extra):
+    """Raises an error if an optional package is not installed.
+
+    It imports nothing, so that it can be called before any work.
+
+    Args:
+        module: Name of the package as it is imported: `"plotly"`.
+        extra: The extra of `tpt_keras` that installs it: `"analysis"`.
+
+    Raises:
+        MissingDependencyError: If the package is not installed.
+    """
+    try:
+        is_there = importlib.util.find_spec(module) is not None
+    except ValueError:  # None in sys.modules
+        is_there = False
+    if not is_there:
+        raise MissingDependencyError(
+            f"The package {module} is not installed. Install it with: "
+            f"pip install 'tpt_keras[{extra}]'",
+            extra=extra,
+        )
+
+
+def check_choice(name, value, known):
+    """Raises an error if a value is not one of the known ones.
+
+    Args:
+        name: Name of the field: `"schedule"`.
+        value: The value.
+        known: The known values.
+
+    Raises:
+        UsageError: With `field=name`, the value and the known ones.
+    """
+    if value not in known:
+        raise UsageError(
+            f"Unknown {name} {value!r}. Known {name}s: "
+            f"{', '.join(sorted(map(str, known)))}.",
+            field=name,
+        )
 
 
 def check_names(kind, names, known):
-    """Raises a `UsageError` if any of `names` is not among `known`.
+    """`check_choice` of several values."""
+    for name in names:
+        check_choice(kind, name, known)
+
+
+def check_positive_integer(name, value):
+    """Raises an error if a value is not a positive integer.
 
     Args:
-        kind: What the names are, for the message: `"preset"`.
-        names: The names to check.
-        known: The names there are.
+        name: Name of the field: `"batch_size"`.
+        value: The value.
 
     Raises:
-        UsageError: With the unknown name and the list of known ones.
+        UsageError: With `field=name`, the value and its type.
     """
-    for name in names:
-        if name not in known:
+    is_integer = isinstance(value, numbers.Integral)
+    if not is_integer or isinstance(value, bool) or value <= 0:
+        raise UsageError(
+            f"`{name}` must be a positive integer. Received: {value!r} (of "
+            f"type {type(value).__name__}).",
+            field=name,
+        )
+
+
+def set_types(config):
+    """Converts the values of a new dataclass to the types of its fields.
+
+    Args:
+        config: The dataclass instance.
+
+    Raises:
+        UsageError: If a value is of a wrong type, with its field.
+    """
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        is_misplaced_bool = isinstance(value, bool) and field.type is not bool
+        if is_misplaced_bool or not isinstance(value, _ACCEPTED[field.type]):
             raise UsageError(
-                f"Unknown {kind} {name!r}. Known {kind}s: "
-                f"{', '.join(sorted(known))}."
+                f"`{field.name}` takes a value of type "
+                f"{field.type.__name__}. Received: {value!r} (of type "
+                f"{type(value).__name__}).",
+                field=field.name,
             )
+        object.__setattr__(config, field.name, field.type(value))
 
 
 def command(name):
-    """How the user starts a command, for messages.
+    """The command line that starts a command, for messages.
 
     Args:
         name: The command's name: `"train"`.
 
     Returns:
-        `"python -m experiments.train"` where the commands were started so, in
-        a checkout, otherwise `"tpt_keras train"`, which is installed.
+        `"python -m experiments.train"` if the commands were started this way,
+        in a checkout; otherwise `"tpt_keras train"`.
     """
     started = getattr(sys.modules["__main__"], "__spec__", None)
     if started and started.name.startswith("experiments."):
@@ -81,65 +199,27 @@ def command(name):
     return f"tpt_keras {name}"
 
 
-def check_positive_integer(name, value):
-    """Raises a `UsageError` if `value` is no integer above zero.
-
-    Args:
-        name: What the value is of, for the message: `"batch_size"`.
-        value: The value.
-
-    Raises:
-        UsageError: With the name, the value and its type.
-    """
-    is_integer = isinstance(value, numbers.Integral)
-    if not is_integer or isinstance(value, bool) or value <= 0:
-        raise UsageError(
-            f"{name} must be a positive integer. Received: {value!r} (of type "
-            f"{type(value).__name__})."
-        )
-
-
-def set_types(config):
-    """Makes the values of a configuration of its fields' types.
-
-    Args:
-        config: A dataclass that is being made.
-
-    Raises:
-        UsageError: If one is of a wrong type, with its name.
-    """
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        is_misplaced_bool = isinstance(value, bool) and field.type is not bool
-        if is_misplaced_bool or not isinstance(value, _TAKEN[field.type]):
-            raise UsageError(
-                f"{field.name} takes a value of type "
-                f"{field.type.__name__}. Received: {value!r} (of type "
-                f"{type(value).__name__})."
-            )
-        object.__setattr__(config, field.name, field.type(value))
-
-
-def port_taken(port, flag):
-    """The `UsageError` of a server whose port cannot be used.
+def port_taken(port, field):
+    """Returns the error of a server whose port is in use.
 
     Args:
         port: The port's number.
-        flag: The flag that another one is given with: `"--port"`.
+        field: Name of the field that holds it: `"port"`.
 
     Returns:
         A `UsageError`, to be raised.
     """
     return UsageError(
-        f"The port {port} cannot be used: another program may have it. Choose "
-        f"another with {flag}, or 0 for any that is free."
+        f"The port {port} cannot be used; another program may have it. Choose "
+        f"another `{field}`, or 0 for any free one.",
+        field=field,
     )
 
 
 def disk_fault(error):
-    """What the system said, where an error comes from a disk or a path.
+    """Returns the system's message if an error is of a disk or a path.
 
-    TensorFlow and h5py make errors of their own of it, in its words.
+    TensorFlow and h5py raise errors of their own with the system's words.
 
     Args:
         error: An exception.

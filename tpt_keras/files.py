@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and folders that one process works in."""
+"""Atomic writes, one error for unreadable files, and locks of folders."""
 
 import atexit
 import contextlib
@@ -11,6 +11,7 @@ import uuid
 
 import filelock
 
+from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 
 PARTIAL = "partial-"
@@ -18,18 +19,61 @@ LOCK_FILE = ".lock"
 
 
 @contextlib.contextmanager
-def whole_file(path, sync=True):
-    """Writes a file that is there under its name only when it is whole.
+def reading(path, advice="", remedy=None):
+    """Turns every exception about a file's content into one error.
 
-    It is written beside its place, on the disk before it is renamed, and
-    gone where writing it failed. A process that is killed may leave it, under
-    a name that starts with `PARTIAL`, which nobody reads.
+    Libraries raise dozens of different exceptions for a damaged file. Keep
+    the block short: every exception in it is taken for the file's fault.
 
     Args:
-        path: The file. Its folder has to be there.
-        sync: Whether to wait until it is on the disk. Without, a loss of power
-            may leave a damaged file under its name: for the many small ones
-            whose reader notices and makes them again.
+        path: The file.
+        advice: What to do, as a sentence for the error's message.
+        remedy: The step that helps; see `UsageError`.
+
+    Raises:
+        UnreadableFileError: If the block raises an exception.
+
+    Example:
+
+    ```python
+    with reading(path, "Train the model again."):
+        config = json.loads(path.read_text())
+    ```
+    """
+    try:
+        yield
+    except UnreadableFileError:
+        raise
+    except Exception as error:
+        reason = _reason(error)
+        message = f"The file {str(path)!r} cannot be read ({reason}). {advice}"
+        raise UnreadableFileError(
+            message.strip(), path, reason, remedy
+        ) from error
+
+
+def _reason(error):
+    """An exception's message in one short line."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    # Keras puts its own opinion first.
+    text = str(error).rpartition("Exception encountered: ")[2].strip()
+    line = (text or type(error).__name__).splitlines()[0]
+    return line[:200].rstrip(".")
+
+
+@contextlib.contextmanager
+def whole_file(path, sync=True):
+    """Writes a file atomically: it gets its name when it is whole.
+
+    The data is written to a file beside it, flushed to the disk and renamed.
+    A killed process may leave a file whose name starts with `PARTIAL`. A
+    symbolic link is followed: the file that it points to is replaced.
+
+    Args:
+        path: The file. Its folder has to exist.
+        sync: Whether to wait until the data is on the disk. Without, a loss of
+            power may leave a damaged file.
 
     Yields:
         Path to write to, with the suffix of `path`.
@@ -45,7 +89,9 @@ def whole_file(path, sync=True):
     ```
     """
     path = pathlib.Path(path)
-    # Of this call alone: other threads and processes may write the same.
+    if path.is_symlink():
+        path = path.resolve()
+    # The number keeps threads and processes that write the same file apart.
     partial = path.with_name(f"{PARTIAL}{uuid.uuid4().hex[:8]}-{path.name}")
     try:
         with named_in_errors(path):
@@ -60,10 +106,10 @@ def whole_file(path, sync=True):
 
 @contextlib.contextmanager
 def whole_folder(path):
-    """Makes a folder that is there under its name only when it is whole.
+    """Makes a folder atomically: it gets its name when it is whole.
 
-    For who has the lock of the folder above: what a killed process left there
-    goes, and so does what was written where writing failed.
+    The caller has to hold the lock of the folder above, because remains of
+    killed processes are removed.
 
     Args:
         path: The folder.
@@ -82,7 +128,7 @@ def whole_folder(path):
 
 @contextlib.contextmanager
 def named_in_errors(path):
-    """Names a file in an `OSError` without a name, as that of a write is.
+    """Adds a file's name to an `OSError` without one.
 
     Args:
         path: The file.
@@ -90,40 +136,39 @@ def named_in_errors(path):
     try:
         yield
     except OSError as error:
-        # One without a number, as libraries raise, would lose its message.
+        # With a name, an error without a number would lose its message.
         if error.errno is not None and error.filename is None:
             error.filename = str(path)
         raise
 
 
 def remove_partial(path):
-    """Removes what killed processes left of writing a file.
+    """Removes the partial files that killed processes left of a file.
 
-    For who knows that nobody writes it now.
+    No process may be writing the file.
 
     Args:
         path: The file, as `whole_file` takes it.
     """
     path = pathlib.Path(path)
     for partial in path.parent.glob(f"{PARTIAL}*"):
-        # A hexadecimal number stands between.
+        # A hexadecimal number of eight digits comes between.
         if partial.name[len(PARTIAL) + 9 :] == path.name:
             partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def folder_lock(folder, work):
-    """Keeps other processes from the same work in a folder.
+    """Locks a folder against other processes that do the same work.
 
-    The lock is the operating system's and ends with its process, however that
-    ends.
+    The operating system releases the lock when its process ends in any way.
 
     Args:
-        folder: The folder; made where it is not there.
-        work: What is done in it, for the message: `"trains"`.
+        folder: The folder; created if it does not exist.
+        work: The work as a verb, for the message: `"trains"`.
 
     Raises:
-        UsageError: If somebody else has the lock.
+        UsageError: If another process holds the lock.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -133,7 +178,8 @@ def folder_lock(folder, work):
     except filelock.Timeout:
         raise UsageError(
             f"Another process {work} in the folder {str(folder)!r} already. "
-            "Wait until it ends, or take another folder."
+            "Wait until it ends, or take another folder.",
+            path=folder,
         ) from None
     try:
         yield
@@ -142,25 +188,24 @@ def folder_lock(folder, work):
 
 
 def plain_path(folder):
-    """A path to a folder that TensorFlow does not take for a pattern.
+    """Returns a path to a folder that TensorFlow does not take for a pattern.
 
-    It looks for checkpoints, its own to restore and older ones to delete, by
-    patterns: in a folder named `run[1]` it finds none, and from one named
-    `run*` it deletes those of `run1`.
+    TensorFlow finds files by patterns: in a folder named `run[1]` it finds
+    none, and for a folder named `run*` it deletes those of `run1`.
 
     Args:
-        folder: The folder, there already or not.
+        folder: The folder, which need not exist.
 
     Returns:
-        The folder's path, or that of a link to it where its own has a
-        character of patterns. The link is gone when the process ends.
+        The folder's path, or a temporary link to it if the path has a
+        character of patterns. The link is removed when the process ends.
     """
     folder = pathlib.Path(folder).absolute()
     return _link(folder) if is_pattern(folder) else folder
 
 
 def is_pattern(path):
-    """Whether a path has a character that TensorFlow's patterns have.
+    """Returns `True` if TensorFlow takes a path for a pattern.
 
     Args:
         path: The path.

@@ -1,40 +1,36 @@
-"""Ctrl-C and SIGTERM end a command with one line, wherever it is."""
+"""Ctrl-C and SIGTERM end a command with one line and their status."""
 
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 
-from experiments._interruption import Interruption
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
 
-GOES_ON = "Interrupted. Give the same command again, and it goes on.\n"
 
+class Command:
+    """A Python script in a process of its own, as a shell starts it."""
 
-class Started:
-    """A command in a process of its own, as a shell starts it.
-
-    Args:
-        script: What Python runs.
-        *arguments: Its command line.
-        folder: Folder for what it prints.
-    """
-
-    def __init__(self, script, *arguments, folder):
+    def __init__(self, folder, script, *arguments, **env):
         self._paths = [folder / name for name in ("stdout", "stderr")]
+        # The tests may run where Ctrl-C is ignored, which is inherited.
+        script = (
+            "import signal\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            f"{script}"
+        )
         with self._paths[0].open("wb") as out, self._paths[1].open("wb") as err:
             self.popen = subprocess.Popen(
                 [sys.executable, "-c", script, *map(str, arguments)],
                 cwd=ROOT,
+                env={**os.environ, **env},
                 stdout=out,
                 stderr=err,
-                # As a terminal's Ctrl-C finds it.
                 process_group=0,
             )
 
@@ -49,272 +45,105 @@ class Started:
             assert time.monotonic() < deadline, self.printed
             time.sleep(0.02)
 
-    def end(self, number=signal.SIGINT, group=True):
-        """Sends a signal; returns the exit status."""
-        kill = os.killpg if group else os.kill
-        kill(self.popen.pid, number)
+    def end(self, number):
+        """Sends a signal as a terminal does; returns the exit status."""
+        os.killpg(self.popen.pid, number)
         return self.popen.wait(60)
+
+    def children(self):
+        tasks = pathlib.Path(f"/proc/{self.popen.pid}/task")
+        return [
+            int(child)
+            for path in tasks.glob("*/children")
+            for child in path.read_text().split()
+        ]
 
 
 @pytest.fixture
 def start(tmp_path):
-    processes = []
+    started = []
 
-    def start(*arguments):
-        processes.append(Started(*arguments, folder=tmp_path))
-        return processes[-1]
+    def start(script, *arguments, **env):
+        started.append(Command(tmp_path, script, *arguments, **env))
+        return started[-1]
 
     yield start
-    for process in processes:
-        process.popen.kill()
-        process.popen.wait()
+    for command in started:
+        command.popen.kill()
+        command.popen.wait()
 
 
-# The tests may run where Ctrl-C is ignored, which would be inherited.
-PROLOGUE = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-"""
-
-# What a command may be at.
-WORKS = {
-    "python": "while True: pass",
-    # The interpreter has its turn when that is over.
-    "compiled": "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)",
-    "swallowed": """
-while True:
+SCRIPT = """
+import sys, time
+from experiments import _cli
+def main():
+    print("started")
     try:
         time.sleep(100)
-    except BaseException:
-        print("swallowed")
-""",
-    "another error": """
-try:
-    time.sleep(100)
-except BaseException:
-    raise ImportError("of what was interrupted")
-""",
-    "noise": """
-class Noisy:
-    def __del__(self):
-        raise ValueError("noise")
-noisy = Noisy()
-time.sleep(100)
-""",
-    "standard error is closed": """
-os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-time.sleep(100)
-""",
-    "an import": """
-interruption._unwinding = False
-time.sleep(100)
-""",
-}
-
-
-def script(work):
-    """Says that it has started, works, and says that it ends."""
-    body = "\n".join(f"    {line}" for line in work.splitlines())
-    return f"""
-import hashlib, os, sys, time
-from experiments import _interruption
-
-_interruption._GRACE_SECONDS = 0.5
-
-def main():
-    print("started", flush=True)
-{body}
-
-with _interruption.Interruption("The line.") as interruption:
-    interruption.unwinding(main)
-print("the end")
+    {handling}
+_cli.run(main, resumes=True)
 """
 
 
-@pytest.fixture
-def start_script(start):
-    def start_script(work, prologue=PROLOGUE):
-        process = start(prologue + script(work))
-        process.wait_until(lambda: "started" in process.printed[0])
-        time.sleep(0.1)
-        return process
-
-    return start_script
-
-
-@pytest.mark.parametrize("work", WORKS)
-def test_whatever_it_is_at(start_script, work):
-    process = start_script(WORKS[work])
-    assert process.end(signal.SIGINT) == 130
-    assert process.printed == ("started\n", "The line.\n")
-
-
-def test_termination(start_script):
-    process = start_script("time.sleep(100)")
-    assert process.end(signal.SIGTERM, group=False) == 143
-    assert process.printed == ("started\n", "The line.\n")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "handling",
+    [
+        "finally: print('cleaned up')",
+        # As TensorFlow does with an exception of Python that it called.
+        "except BaseException: raise ImportError('cleaned up')",
+        "except BaseException: pass",
+    ],
+    ids=["cleans up", "raises another error", "swallows"],
+)
+def test_signal_ends_a_command_with_its_status(start, handling, number):
+    command = start(SCRIPT.format(handling=handling), KERAS_BACKEND="jax")
+    command.wait_until(lambda: "started" in command.printed[0])
+    assert command.end(number) == 128 + number
+    output, errors = command.printed
+    assert output.startswith("started\n")
+    assert errors.count("\n") == 1
 
 
-def test_cleaning_up(start_script, tmp_path):
-    path = tmp_path / "cleaned_up"
-    process = start_script(f"""
-try:
-    time.sleep(100)
-finally:
-    time.sleep(0.2)
-    open({str(path)!r}, "w").close()
-""")
-    assert process.end() == 130
-    assert path.exists()
-
-
-def test_a_signal_that_is_handled_otherwise(start_script):
-    process = start_script("""
-signal.signal(signal.SIGINT, lambda *_: print("handled"))
-time.sleep(1)
-""")
-    assert process.end() == 0
-    assert process.printed == ("started\nhandled\nthe end\n", "")
-
-
-def test_a_signal_that_is_ignored(start_script):
-    """As Ctrl-C is by what a shell runs in the background."""
-    process = start_script(
-        "time.sleep(1)",
-        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)",
+def test_signal_ends_the_import_of_tensorflow(start, tmp_path):
+    (tmp_path / "tensorflow.py").write_text(
+        "import time\nprint('importing')\ntime.sleep(100)"
     )
-    assert process.end() == 0
-    assert process.printed == ("started\nthe end\n", "")
-
-
-def test_all_is_as_before():
-    def what_is_there():
-        handlers = [
-            signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)
-        ]
-        return handlers, threading.enumerate(), os.listdir("/dev/fd")
-
-    before = what_is_there()
-    with (
-        pytest.raises(KeyError),
-        Interruption("The line.") as interruption,
-    ):
-        interruption.unwinding(lambda: {}["missing"])
-    assert what_is_there() == before
-
-
-def command(name):
-    """A script that is a command."""
-    return (
-        PROLOGUE
-        + f"""
-import runpy
-runpy.run_module("experiments.{name}", run_name="__main__", alter_sys=True)
-"""
+    command = start(
+        SCRIPT.format(handling="finally: pass"),
+        KERAS_BACKEND="tensorflow",
+        PYTHONPATH=f"{tmp_path}:{ROOT}",
     )
-
-
-# Sends a signal in the middle of the second checkpoint, before its data has
-# its final name.
-IN_CHECKPOINT = """
-import os
-import numpy
-save, count = numpy.savez, 0
-def interrupted_save(*args, **kwargs):
-    global count
-    count += 1
-    if count == 2:
-        os.kill(os.getpid(), signal.SIGINT)
-    return save(*args, **kwargs)
-numpy.savez = interrupted_save
-"""
+    command.wait_until(lambda: "importing" in command.printed[0])
+    assert command.end(signal.SIGINT) == 130
+    assert command.printed[1].count("\n") == 1
 
 
 @pytest.mark.slow
-def test_training(start, place_value_data, tmp_path):
-    arguments = [
-        "--preset=tp_transformer_tiny",
-        "--hparams=hidden_dim=16,intermediate_dim=32,num_layers=1,num_heads=2",
-        f"--modules={MODULE}",
-        f"--data_dir={place_value_data}",
-        f"--model_dir={tmp_path / 'model'}",
-        "--train_steps=100000",
-        "--steps_per_checkpoint=2",
-        "--steps_per_evaluation=100000",
-        "--validation_examples=20",
-        "--batch_size=16",
-    ]
-
-    # While TensorFlow is imported.
-    process = start(command("train"), *arguments)
-    maps = pathlib.Path(f"/proc/{process.popen.pid}/maps")
-    process.wait_until(lambda: "tensorflow" in maps.read_text())
-    assert process.end() == 130
-    assert process.printed == ("", GOES_ON)
-
-    # While a checkpoint is written.
-    process = start(PROLOGUE + IN_CHECKPOINT + command("train"), *arguments)
-    assert process.popen.wait(300) == 130
-    output, errors = process.printed
-    # Before it may be TensorFlow's chatter.
-    assert errors.endswith(GOES_ON)
-    assert "Traceback" not in errors
-    assert "Epoch 1/50000" in output
-
-    # While it fits.
-    process = start(command("train"), *arguments)
-    process.wait_until(lambda: "Epoch 3/50000" in process.printed[0])
-    assert process.end(signal.SIGTERM, group=False) == 143
-    output, errors = process.printed
-    assert errors == GOES_ON
-    assert output.startswith("Going on from ")
-    assert list((tmp_path / "model" / "checkpoints").glob("ckpt-*.npz"))
-
-
-@pytest.mark.slow
-def test_generation(start, tmp_path):
-    """Its workers get the signal, too, from the moment that they start."""
-    arguments = [
+def test_signal_ends_all_processes_of_a_generation(start, tmp_path):
+    command = start(
+        "import runpy\n"
+        "runpy.run_module('experiments.prepare_data', run_name='__main__', "
+        "alter_sys=True)",
         f"--modules={MODULE}",
         f"--data_dir={tmp_path / 'data'}",
         "--train_examples=1000000",
         "--num_workers=2",
-    ]
-
-    # While workers start; the tracker of the pool's semaphores comes first.
-    process = start(command("prepare_data"), *arguments)
-    process.wait_until(lambda: len(children(process)) > 1)
-    assert_ends_with_its_children(process)
-
-    # While they draw.
-    process = start(command("prepare_data"), *arguments)
-    process.wait_until(lambda: list(tmp_path.rglob("train_easy-*.json")))
-    assert_ends_with_its_children(process)
-
-
-def children(process):
-    """Process ids of a process's children."""
-    tasks = pathlib.Path(f"/proc/{process.popen.pid}/task")
-    return [
-        int(child)
-        for path in tasks.glob("*/children")
-        for child in path.read_text().split()
-    ]
-
-
-def assert_ends_with_its_children(process):
-    workers = children(process)
-    assert process.end() == 130
-    assert process.printed == ("", GOES_ON)
+    )
+    command.wait_until(lambda: list(tmp_path.rglob("train_easy-*.json")))
+    children = command.children()
+    assert children
+    assert command.end(signal.SIGINT) == 130
+    assert command.printed[1].count("\n") == 1
     deadline = time.monotonic() + 30
-    while any(is_alive(worker) for worker in workers):
+    while any(map(is_alive, children)):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
 def is_alive(pid):
     try:
-        # That of a process which has ended and was not waited for is empty.
+        # A zombie's is empty.
         return bool(pathlib.Path(f"/proc/{pid}/cmdline").read_bytes())
     except OSError:
         return False

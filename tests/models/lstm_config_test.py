@@ -11,7 +11,7 @@ from tpt_keras.models import LSTMConfig
         ({"thinking_steps": -1}, "thinking_steps must not be negative"),
         ({"hidden_dim": 0}, "hidden_dim must be positive"),
         ({"encoder_dim": 0}, "encoder_dim must be positive"),
-        ({"attention_dim": "8"}, "attention_dim takes a value of type int"),
+        ({"attention_dim": "8"}, "attention_dim.? takes a value of type int"),
         ({"dropout": 1.0}, "dropout must be in"),
     ],
 )

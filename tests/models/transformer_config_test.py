@@ -90,7 +90,7 @@ def test_values_of_a_wrong_type(kind, value):
         except UsageError as error:
             message = str(error)
         expected = (
-            f"{name} takes a value of type {kind.__name__}. Received: "
+            f"`{name}` takes a value of type {kind.__name__}. Received: "
             f"{value!r} (of type {type(value).__name__})."
         )
         # What is of the right type may yet make no sense.

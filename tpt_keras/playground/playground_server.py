@@ -53,7 +53,7 @@ class PlaygroundServer:
         try:
             self._listener = socket.create_server((_HOST, port), backlog=128)
         except OSError:
-            raise port_taken(port, "--port") from None
+            raise port_taken(port, "port") from None
         port = self._listener.getsockname()[1]
         self.address = f"http://{_HOST}:{port}"
         self._server = uvicorn.Server(

@@ -70,7 +70,7 @@ class LocalServer:
             port = self._grpc_server.add_insecure_port(f"{_HOST}:{port}")
         except RuntimeError:
             self._rest_server.server_close()
-            raise port_taken(port, "--port") from None
+            raise port_taken(port, "port") from None
         self.address = f"{_HOST}:{port}"
         self.rest_address = f"{_HOST}:{self._rest_server.port}"
 
@@ -116,7 +116,7 @@ def _make_rest_server(port, app):
     try:
         listener = socket.create_server((_HOST, port), backlog=128)
     except OSError:
-        raise port_taken(port, "--rest_port") from None
+        raise port_taken(port, "rest_port") from None
     with listener:
         server = make_server(
             _HOST,

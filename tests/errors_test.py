@@ -1,0 +1,106 @@
+import dataclasses
+import json
+import pickle
+import sys
+import zipfile
+
+import pytest
+
+from tpt_keras import errors
+from tpt_keras.files import reading
+
+
+@dataclasses.dataclass
+class Config:
+    size: int = 1
+    rate: float = 1.0
+    names: tuple = ()
+
+    def __post_init__(self):
+        errors.set_types(self)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.UsageError("a", "field", "path", ("train", {"seed": 1})),
+        errors.UnreadableFileError("a", "path", "reason"),
+        errors.MissingDependencyError("a", "torch"),
+    ],
+)
+def test_errors_pass_between_processes(error):
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+
+
+def test_choice_names_its_field():
+    errors.check_choice("schedule", "cosine", ("cosine", "constant"))
+    with pytest.raises(errors.UsageError) as caught:
+        errors.check_choice("schedule", "linear", ("cosine", "constant"))
+    assert caught.value.field == "schedule"
+    assert "'linear'" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None])
+def test_positive_integer_names_its_field(value):
+    errors.check_positive_integer("size", 1)
+    with pytest.raises(errors.UsageError) as caught:
+        errors.check_positive_integer("size", value)
+    assert caught.value.field == "size"
+
+
+def test_types_are_those_of_the_fields():
+    config = Config(rate=2, names=["a"])
+    assert (type(config.rate), config.names) == (float, ("a",))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"size": 1.5}, {"size": True}, {"rate": "1"}, {"names": 3}]
+)
+def test_wrong_type_names_its_field(wrong):
+    with pytest.raises(errors.UsageError) as caught:
+        Config(**wrong)
+    assert [caught.value.field] == list(wrong)
+
+
+def test_missing_package_names_its_extra(monkeypatch):
+    errors.require("json", "torch")
+    with pytest.raises(errors.MissingDependencyError) as caught:
+        errors.require("not_there", "torch")
+    assert caught.value.extra == "torch"
+    monkeypatch.setitem(sys.modules, "json", None)
+    with pytest.raises(errors.MissingDependencyError):
+        errors.require("json", "torch")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: json.loads(path.read_text()),
+        zipfile.ZipFile,
+        lambda path: path.with_name("not_there").read_text(),
+        lambda path: Config(**{path.read_text(): 1}),
+        lambda path: Config(size=path.read_text()),
+    ],
+)
+def test_every_failure_to_read_is_one_error(tmp_path, read):
+    path = tmp_path / "a.json"
+    path.write_text("damaged")
+    with pytest.raises(errors.UnreadableFileError) as caught, reading(path):
+        read(path)
+    assert caught.value.path == str(path)
+    assert caught.value.reason
+    assert "\n" not in str(caught.value)
+
+
+def test_unreadable_file_keeps_its_own_name(tmp_path):
+    with (
+        pytest.raises(errors.UnreadableFileError) as caught,
+        reading(tmp_path),
+        reading(tmp_path / "inner", "Make it again.", ("train", {})),
+    ):
+        raise EOFError
+    assert caught.value.path == str(tmp_path / "inner")
+    assert caught.value.remedy == ("train", {})
