@@ -25,28 +25,40 @@ def define(config_class, leave_out=()):
         config_class: A dataclass whose docstring describes its `Args`.
         leave_out: Names of fields whose flags are something else.
     """
-    descriptions = _descriptions(config_class)
-    for field in dataclasses.fields(config_class):
+    for field, description in _described_fields(config_class).values():
         if field.name not in leave_out:
             default = field.default
             if field.type is tuple:
                 default = list(default)
-            description = descriptions.get(field.name)
             _KINDS[field.type](field.name, default, description)
 
 
 def values(config_class, leave_out=()):
-    """What the flags of a dataclass's fields hold, by name.
+    """Returns the values of the flags that were given, by name.
 
     Args:
         config_class: A dataclass.
         leave_out: Names of fields that have no flags, or other ones.
     """
     return {
-        field.name: flags.FLAGS[field.name].value
-        for field in dataclasses.fields(config_class)
-        if field.name not in leave_out
+        name: flags.FLAGS[name].value
+        for name in _described_fields(config_class)
+        if name not in leave_out and not flags.FLAGS[name].using_default_value
     }
+
+
+def _described_fields(config_class):
+    """Returns pairs of a field and its description, by name.
+
+    A nested configuration has the fields of all its `SECTIONS`.
+    """
+    found = {}
+    for section in getattr(config_class, "SECTIONS", (config_class,)):
+        descriptions = _descriptions(section)
+        for field in dataclasses.fields(section):
+            description = descriptions.get(field.name)
+            found.setdefault(field.name, (field, description))
+    return found
 
 
 def _descriptions(config_class):

@@ -31,14 +31,15 @@ def main():
 
     runs = {}
     for model_dir in FLAGS.model_dirs:
-        config = model_folder.read_config(model_dir)
+        model_folder.read_config(model_dir)  # refuses other folders
+        training = model_folder.read_training(model_dir)
         rows = read_metrics(model_dir)
         if not any(FLAGS.metric in row for row in rows):
             raise UsageError(
                 f"The training {model_dir!r} has no metric {FLAGS.metric!r} "
                 "yet."
             )
-        title = ", ".join(config["training"]["modules"])
+        title = ", ".join(training["modules"])
         name = pathlib.Path(model_dir).name
         runs.setdefault(title, {})[name] = rows
     with named_in_errors(FLAGS.output):

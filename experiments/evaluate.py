@@ -44,8 +44,8 @@ def main():
         raise UsageError("--batch_size must be positive.")
     from tpt_keras.training import model_folder
 
-    config = model_folder.read_config(FLAGS.model_dir)
-    training = config.get("training", {})
+    model_folder.read_config(FLAGS.model_dir)  # refuses other folders
+    training = model_folder.read_training(FLAGS.model_dir)
     if training.get("text_file"):
         rows = evaluate_text(training)
     else:

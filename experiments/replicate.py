@@ -11,7 +11,6 @@ every seed, so that what was ended early is a table of fewer seeds. Started
 again, it goes on.
 """
 
-import dataclasses
 import json
 import math
 import pathlib
@@ -20,8 +19,7 @@ from absl import flags
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import TrainingConfig
 
 from . import _cli
 from . import _config_flags
@@ -57,7 +55,6 @@ flags.DEFINE_string(
     "replication_dir", None, "Folder for everything that is left."
 )
 _config_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
-_config_flags.define(RunOptions)
 _devices.define(
     "none or mirrored: of each training. Default: mirrored where there is "
     "more than one GPU.",
@@ -70,11 +67,10 @@ def main():
     from tpt_keras.data_generators.mathematics_modules import select_modules
 
     configs = scaled_configs()
-    training = TrainingConfig(
+    training = TrainingConfig.from_flat(
         modules=select_modules(FLAGS.modules),
         **_config_flags.values(TrainingConfig, NOT_FLAGS),
     )
-    options = RunOptions(**_config_flags.values(RunOptions))
     folder = pathlib.Path(FLAGS.replication_dir)
     for seed in range(FLAGS.seeds):
         for number, (name, config) in enumerate(configs.items(), 1):
@@ -84,9 +80,8 @@ def main():
             train_one(
                 name,
                 config,
-                dataclasses.replace(training, seed=seed),
+                training.replace(seed=seed),
                 model_dir(folder, name, seed),
-                options,
                 strategy,
             )
         write_tables(folder, list(configs), seed + 1, training)
@@ -126,15 +121,13 @@ def scaled_configs():
     }
 
 
-def train_one(name, config, training, path, options, strategy):
+def train_one(name, config, training, path, strategy):
     """Trains, goes on, or does nothing if it is finished."""
     import keras
 
     from tpt_keras.training.train import train
 
-    train(
-        config, training, path, preset=name, options=options, strategy=strategy
-    )
+    train(config, training, path, preset=name, strategy=strategy)
     # Of twelve trainings only one is to be in memory.
     keras.utils.clear_session(free_memory=True)
 
@@ -157,9 +150,9 @@ def write_tables(folder, names, seeds, training):
         for name in names
     }
     problems = {
-        "dataset": training.dataset,
-        "data_dir": training.data_dir,
-        "modules": list(training.modules),
+        "dataset": training.data.dataset,
+        "data_dir": training.data.data_dir,
+        "modules": list(training.data.modules),
         "splits": list(SPLITS),
         "examples": FLAGS.examples,
     }

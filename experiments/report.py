@@ -110,7 +110,7 @@ def of_trainings(name, given, default=None):
                 f"The model {model_dir!r} does not tell the {name} of its "
                 f"training: name --{name}."
             )
-        if isinstance(value, list):
+        if isinstance(value, (list, tuple)):
             value = sorted(value)
         if value not in found:
             found.append(value)

@@ -12,8 +12,7 @@ from absl import flags
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import TrainingConfig
 
 from . import _cli
 from . import _config_flags
@@ -32,7 +31,6 @@ flags.DEFINE_list(
 )
 flags.DEFINE_string("model_dir", None, "Folder for everything that is left.")
 _config_flags.define(TrainingConfig, leave_out=("modules",))
-_config_flags.define(RunOptions)
 _devices.define(
     "none, mirrored or multi_worker_mirrored (with TF_CONFIG). Default: "
     "mirrored where there is more than one GPU.",
@@ -59,10 +57,9 @@ def main():
     training["modules"] = select_modules(FLAGS.modules)
     train(
         preset.replace(**preset.parse_overrides(FLAGS.hparams)),
-        TrainingConfig(**training),
+        TrainingConfig.from_flat(**training),
         FLAGS.model_dir,
         preset=FLAGS.preset,
-        options=RunOptions(**_config_flags.values(RunOptions)),
         strategy=strategy,
         make_task=TextTask if FLAGS.text_file else ProblemTask,
     )

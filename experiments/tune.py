@@ -9,8 +9,7 @@ A flag after a flagfile overrides it. Started again, it goes on.
 from absl import flags
 
 from tpt_keras.errors import UsageError
-from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.search_space import SEARCHED
 from tpt_keras.tuning.search_space import SearchSpace
 
@@ -50,7 +49,6 @@ flags.DEFINE_list(
 flags.DEFINE_string("tuning_dir", None, "Folder for everything that is left.")
 _config_flags.define(SearchSpace)
 _config_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
-_config_flags.define(RunOptions)
 _devices.define(
     "none or mirrored: of each training. Default: mirrored where there is "
     "more than one GPU.",
@@ -70,13 +68,12 @@ def main():
     training["modules"] = select_modules(FLAGS.modules)
     trials = tune(
         SearchSpace(**_config_flags.values(SearchSpace)),
-        TrainingConfig(**training),
+        TrainingConfig.from_flat(**training),
         FLAGS.tuning_dir,
         FLAGS.tuner,
         FLAGS.objective,
         FLAGS.max_trials,
         FLAGS.executions_per_trial,
-        RunOptions(**_config_flags.values(RunOptions)),
         strategy,
     )
     if trials:  # a worker has none

@@ -1,7 +1,6 @@
 """What several folders of tests need and is slow to make."""
 
 import contextlib
-import dataclasses
 import gc
 import os
 import pathlib
@@ -201,9 +200,9 @@ def simple_config():
 @pytest.fixture(scope="session")
 def tiny_training(place_value_data):
     """The configuration of a training of two intervals of two steps."""
-    from tpt_keras.training.training_config import TrainingConfig
+    from tpt_keras.training.config import TrainingConfig
 
-    return TrainingConfig(
+    return TrainingConfig.from_flat(
         modules=(MODULE,),
         data_dir=str(place_value_data),
         train_steps=4,
@@ -211,6 +210,7 @@ def tiny_training(place_value_data):
         batch_size=16,
         validation_examples=20,
         learning_rate=1e-2,
+        evaluation_examples=0,
     )
 
 
@@ -219,12 +219,12 @@ def trained_model_dir(made_once, tiny_config, tiny_training):
     """The folder of a model that answers some questions right, not all."""
     from tpt_keras.training.train import train
 
-    training = dataclasses.replace(
-        tiny_training,
+    training = tiny_training.replace(
         train_steps=60,
         steps_per_evaluation=30,
         batch_size=64,
         global_clipnorm=1.0,
+        evaluation_examples=200,
     )
 
     def make(model_dir):

@@ -1,4 +1,3 @@
-import dataclasses
 import errno
 import os
 import shutil
@@ -25,7 +24,6 @@ from tpt_keras.data_generators.prepared_data import train_splits
 from tpt_keras.data_generators.record_file import RecordFile
 from tpt_keras.errors import UsageError
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 
 MODULE = MODULES[0]
@@ -124,15 +122,14 @@ def test_the_stock_dataset_has_no_extrapolation(stock_dir):
 def test_a_training_from_the_stock_dataset(
     stock_dir, tmp_path, tiny_config, tiny_training
 ):
-    config = dataclasses.replace(
-        tiny_training,
+    config = tiny_training.replace(
         data_dir=str(stock_dir),
         dataset="math_dataset",
+        evaluation_examples=20,
         train_steps=1,
         steps_per_evaluation=1,
     )
-    options = RunOptions(evaluation_examples=20)
-    train(tiny_config, config, tmp_path / "model", options=options)
+    train(tiny_config, config, tmp_path / "model")
     (row,) = read_metrics(tmp_path / "model")
     assert row["step"] == 1
     # It has no such split, which an evaluation passes over.

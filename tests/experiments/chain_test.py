@@ -76,7 +76,7 @@ def check_training(succeed, data_dir, model_dir):
     config = json.loads((model_dir / "config.json").read_text())
     assert config["preset"] == "tp_transformer_tiny"
     assert config["model"]["hidden_dim"] == 16
-    assert config["training"]["train_steps"] == 3
+    assert config["training"]["run"]["train_steps"] == 3
     assert (model_dir / "learning_curves.png").is_file()
     rows = read_metrics(model_dir)
     assert [row["step"] for row in rows] == [1, 2, 3]

@@ -13,7 +13,7 @@ def training(tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "config.json").write_text(
-            json.dumps({"training": {"modules": [module]}})
+            json.dumps({"training": {"data": {"modules": [module]}}})
         )
         (folder / "metrics.jsonl").write_text(
             "".join(json.dumps(row) + "\n" for row in rows)

@@ -19,8 +19,7 @@ from tests.experiments.command import assert_refused
 from tests.experiments.command import run_alone
 from tests.experiments.command import run_python
 from tpt_keras.errors import command
-from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.search_space import SEARCHED
 from tpt_keras.tuning.search_space import SearchSpace
 
@@ -33,10 +32,10 @@ COMMANDS = sorted(
 CONFIGS = {
     **dict.fromkeys(("kept_variance", "reconstruct", "roles"), (Problems,)),
     "quiz": (AskedModel, Problems),
-    "replicate": (TrainingConfig, RunOptions),
+    "replicate": (TrainingConfig,),
     "solve": (AskedModel,),
-    "train": (TrainingConfig, RunOptions),
-    "tune": (SearchSpace, TrainingConfig, RunOptions),
+    "train": (TrainingConfig,),
+    "tune": (SearchSpace, TrainingConfig),
 }
 # Which devices train.
 DEVICES = {"distribution", "num_gpus", "logical_cpus"}
@@ -112,7 +111,8 @@ def test_help(run, name):
     defined |= {
         field.name
         for config_class in CONFIGS.get(name, ())
-        for field in dataclasses.fields(config_class)
+        for section in getattr(config_class, "SECTIONS", (config_class,))
+        for field in dataclasses.fields(section)
     }
     if TrainingConfig in CONFIGS.get(name, ()):
         defined |= DEVICES

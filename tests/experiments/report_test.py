@@ -40,7 +40,7 @@ def test_report(
 ):
     data_dir = json.loads((trained_model_dir / "config.json").read_text())[
         "training"
-    ]["data_dir"]
+    ]["data"]["data_dir"]
     page = tmp_path / "written" / "report.html"
 
     def report(*arguments):
@@ -125,7 +125,7 @@ def test_trainings_of_several_modules(run, tmp_path):
     for module in ("numbers__gcd", "numbers__lcm"):
         (tmp_path / module).mkdir()
         (tmp_path / module / "config.json").write_text(
-            json.dumps({"training": {"modules": [module]}})
+            json.dumps({"training": {"data": {"modules": [module]}}})
         )
     folders = f"{tmp_path}/numbers__gcd,{tmp_path}/numbers__lcm"
     result = run("report", f"--model_dirs={folders}")

@@ -19,9 +19,8 @@ from tpt_keras.models import PRESETS
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.stored_config import from_stored
 from tpt_keras.training import train as training_module
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.evaluate import evaluate_batches
-from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.training_config import TrainingConfig
 
 train = functools.partial(training_module.train, make_task=TextTask)
 
@@ -42,8 +41,7 @@ TEXT = b"abcd" * 100 + b"\xe4"
 def training(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(TEXT)
-    return TrainingConfig(
-        (),
+    return TrainingConfig.from_flat(
         text_file=str(path),
         segment_length=5,
         train_steps=6,
@@ -52,10 +50,6 @@ def training(tmp_path):
         steps_per_checkpoint=3,
         steps_per_evaluation=3,
     )
-
-
-def replaced(config, **values):
-    return TrainingConfig(**{**vars(config), **values})
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +76,11 @@ def memory_of(model):
 def test_a_training_goes_on_with_what_it_remembers(
     training, precision, tmp_path
 ):
-    training = replaced(training, precision=precision)
+    training = training.replace(precision=precision)
     whole = train(CONFIG, training, tmp_path / "whole")
     for steps in (3, 6):
         again = train(
-            CONFIG, replaced(training, train_steps=steps), tmp_path / "parts"
+            CONFIG, training.replace(train_steps=steps), tmp_path / "parts"
         )
     for actual, expected in zip(
         again.model.weights, whole.model.weights, strict=True
@@ -117,7 +111,7 @@ def test_a_training_goes_on_with_what_it_remembers(
     # Another training starts with the weights.
     start = train(
         CONFIG,
-        replaced(training, init_from=str(tmp_path / "whole"), train_steps=1),
+        training.replace(init_from=str(tmp_path / "whole"), train_steps=1),
         tmp_path / "start",
     )
     assert start.history[0]["loss"] < whole.history[0]["loss"]
@@ -139,7 +133,7 @@ def test_a_model_without_a_memory_goes_on(training, tmp_path):
     )
     for steps in (3, 6):
         result = train(
-            config, replaced(training, train_steps=steps), tmp_path / "model"
+            config, training.replace(train_steps=steps), tmp_path / "model"
         )
     assert np.isfinite(result.history[-1]["val_bits_per_character"])
     saved = load_model(tmp_path / "model", classes=(TransformerXL,))
@@ -213,11 +207,10 @@ def test_what_makes_no_sense(training, tmp_path):
         with pytest.raises(UsageError, match=message):
             train(
                 model_config,
-                replaced(training, **changes),
+                training.replace(**changes, **options),
                 tmp_path / "model",
-                options=RunOptions(**options),
             )
-    with pytest.raises(UsageError, match="at least one module, or text_file"):
-        replaced(training, text_file="")
-    with pytest.raises(UsageError, match="at least one module, or text_file"):
-        replaced(training, modules=("numbers__gcd",))
+    with pytest.raises(UsageError, match="at least one module"):
+        training.replace(text_file="")
+    with pytest.raises(UsageError, match="at least one module"):
+        training.replace(modules=("numbers__gcd",))

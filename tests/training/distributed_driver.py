@@ -15,13 +15,12 @@ import keras
 import numpy as np
 
 from tpt_keras.models import PRESETS
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.distribution import make_strategy
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
-from tpt_keras.training.training_config import TrainingConfig
 
 
 def train_and_record(model, training, model_dir, options=None, strategy=None):
@@ -31,7 +30,7 @@ def train_and_record(model, training, model_dir, options=None, strategy=None):
         model: Dict of a `preset` and of the fields to change of it.
         training: Dict of the fields of a `TrainingConfig`.
         model_dir: Folder of the training.
-        options: Dict of the fields of a `RunOptions`.
+        options: Dict of further ones.
         strategy: A strategy.
 
     Returns:
@@ -42,9 +41,8 @@ def train_and_record(model, training, model_dir, options=None, strategy=None):
     preset = PRESETS[changes.pop("preset")]
     trained = train(
         preset.replace(**changes),
-        TrainingConfig(**training),
+        TrainingConfig.from_flat(**training, **(options or {})),
         model_dir,
-        options=RunOptions(**(options or {})),
         strategy=strategy,
     ).model
     record = {}

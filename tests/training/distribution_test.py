@@ -7,13 +7,12 @@ import tensorflow as tf
 from tests.training import processes
 from tests.training.replicas_test import TRAINING
 from tpt_keras.errors import UsageError
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.distribution import is_chief
 from tpt_keras.training.distribution import make_strategy
 from tpt_keras.training.distribution import of_chief
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.tensorflow_distribution import distributed_dataset
 from tpt_keras.training.train import train
-from tpt_keras.training.training_config import TrainingConfig
 from tpt_keras.training.training_data import training_batches
 from tpt_keras.training.training_data import training_sources
 from tpt_keras.training.training_run import TrainingRun
@@ -136,9 +135,8 @@ def test_several_replicas_are_not_compiled(
     with pytest.raises(UsageError, match="4 replicas cannot be compiled"):
         train(
             tiny_config,
-            tiny_training,
+            tiny_training.replace(jit_compile=True),
             tmp_path / "model",
-            options=RunOptions(jit_compile=True),
             strategy=StandInStrategy(),
         )
     assert not (tmp_path / "model").exists()
@@ -158,7 +156,9 @@ class StandInStrategy:
 
 @pytest.fixture(scope="module")
 def batches(place_value_data, tiny_config):
-    training = TrainingConfig(**TRAINING, data_dir=str(place_value_data))
+    training = TrainingConfig.from_flat(
+        **TRAINING, data_dir=str(place_value_data)
+    )
     return training_batches(training_sources(training), tiny_config, training)[
         0
     ]

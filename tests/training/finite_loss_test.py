@@ -1,4 +1,3 @@
-import dataclasses
 import math
 
 import numpy as np
@@ -12,13 +11,9 @@ from tpt_keras.training import problem_task
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 from tpt_keras.training.training_run import MAX_ROLLBACKS
 from tpt_keras.training.transformer_trainer import TransformerTrainer
-
-STOP = RunOptions(evaluation_examples=0)
-ROLLBACK = RunOptions(evaluation_examples=0, on_nan="rollback")
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -80,7 +75,7 @@ def assert_whole_checkpoint(model_dir, step, data_step):
 @pytest.mark.slow
 def test_stops_at_once(tmp_path, simple_config, tiny_training, poison):
     """In the middle of an interval, and just before a checkpoint is due."""
-    arguments = (simple_config, tiny_training, tmp_path, None, STOP)
+    arguments = (simple_config, tiny_training, tmp_path)
     for step in (3, 4):
         poison(step, times=1)
         with pytest.raises(NonFiniteLossError) as caught:
@@ -118,13 +113,12 @@ def test_stops_at_once(tmp_path, simple_config, tiny_training, poison):
 def test_an_absurd_learning_rate(
     tmp_path, simple_config, tiny_training, steps_per_checkpoint, message
 ):
-    training = dataclasses.replace(
-        tiny_training,
+    training = tiny_training.replace(
         learning_rate=1e38,
         steps_per_checkpoint=steps_per_checkpoint,
     )
     with pytest.raises(NonFiniteLossError, match=message):
-        train(simple_config, training, tmp_path, options=STOP)
+        train(simple_config, training, tmp_path)
     assert_whole_checkpoint(tmp_path, step=0, data_step=0)
     assert read_metrics(tmp_path) == []
 
@@ -134,7 +128,8 @@ def test_gives_up_when_rollbacks_do_not_help_and_goes_on_when_they_do(
     tmp_path, simple_config, tiny_training, poison, first_batches, capsys
 ):
     poison(step=3)
-    arguments = (simple_config, tiny_training, tmp_path, None, ROLLBACK)
+    training = tiny_training.replace(on_nan="rollback")
+    arguments = (simple_config, training, tmp_path)
     with pytest.raises(
         NonFiniteLossError,
         match=rf"step 3 .*{MAX_ROLLBACKS} rollbacks to step 2 did not help",

@@ -22,9 +22,8 @@ import tensorflow as tf
 
 from tests.conftest import MODULE
 from tpt_keras.models import PRESETS
-from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.train import train
-from tpt_keras.training.training_config import TrainingConfig
 
 ROOM = 10_000
 
@@ -67,16 +66,17 @@ def _train(data_dir, model_dir):
             PRESETS["tp_transformer_tiny"].replace(
                 hidden_dim=16, intermediate_dim=32, num_heads=2, num_layers=1
             ),
-            TrainingConfig(
+            TrainingConfig.from_flat(
                 modules=(MODULE,),
                 data_dir=data_dir,
                 train_steps=2,
                 steps_per_checkpoint=1,
                 batch_size=16,
                 validation_examples=20,
+                evaluation_examples=20,
+                keep_checkpoints=2,
             ),
             model_dir,
-            options=RunOptions(evaluation_examples=20, keep_checkpoints=2),
         ).model
     return model.get_weights()
 

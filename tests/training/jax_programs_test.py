@@ -1,6 +1,5 @@
 """Which programs a training on JAX compiles, and when."""
 
-import dataclasses
 import re
 import threading
 import types
@@ -11,7 +10,6 @@ import pytest
 
 from tpt_keras.errors import UsageError
 from tpt_keras.training.finite_loss import NonFiniteLossError
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 from tpt_keras.training.transformer_trainer import TransformerTrainer
 
@@ -23,8 +21,6 @@ from jax import numpy as jnp
 
 from tpt_keras.training import jax_programs
 from tpt_keras.training.jax_programs import JaxPrograms
-
-OPTIONS = RunOptions(evaluation_examples=0)
 
 
 @pytest.fixture
@@ -85,7 +81,7 @@ def test_a_training_compiles_what_it_says_and_nothing_behind_it(
     tmp_path, tiny_config, tiny_training, compiled, capsys
 ):
     threads = threading.active_count()
-    train(tiny_config, tiny_training, tmp_path, options=OPTIONS)
+    train(tiny_config, tiny_training, tmp_path)
     printed = capsys.readouterr().out
     said = [int(n) for n in re.findall(r"Compiling (\d+) program", printed)]
     steps = [name for name in compiled if "_step" in name]
@@ -119,11 +115,11 @@ def test_a_loss_that_is_not_finite_is_that_of_its_step(
     monkeypatch.setattr(
         TransformerTrainer, "_of_known_shapes", lambda *args: ()
     )
-    training = dataclasses.replace(
-        tiny_training, steps_per_evaluation=4, steps_per_checkpoint=4
+    training = tiny_training.replace(
+        steps_per_evaluation=4, steps_per_checkpoint=4
     )
     with pytest.raises(NonFiniteLossError) as caught:
-        train(tiny_config, training, tmp_path, options=OPTIONS)
+        train(tiny_config, training, tmp_path)
     assert caught.value.step == step
 
 
@@ -136,4 +132,4 @@ def test_a_batch_that_cannot_be_read_ends_a_training_as_it_is(
 
     monkeypatch.setattr(TransformerTrainer, "_in_few_shapes", damaged)
     with pytest.raises(UsageError, match=r"^Record 7 is damaged\.$"):
-        train(tiny_config, tiny_training, tmp_path, options=OPTIONS)
+        train(tiny_config, tiny_training, tmp_path)

@@ -1,6 +1,5 @@
 """Trainings of the LSTM baselines, by what trains Transformers."""
 
-import dataclasses
 import json
 
 import pytest
@@ -9,7 +8,6 @@ from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import model_folder
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 
 TINY = {"hidden_dim": 8, "encoder_dim": 4, "attention_dim": 4}
@@ -17,8 +15,8 @@ TINY = {"hidden_dim": 8, "encoder_dim": 4, "attention_dim": 4}
 
 @pytest.fixture(scope="module")
 def short_training(tiny_training):
-    return dataclasses.replace(
-        tiny_training, train_steps=2, steps_per_evaluation=1, batch_size=4
+    return tiny_training.replace(
+        train_steps=2, steps_per_evaluation=1, batch_size=4
     )
 
 
@@ -51,7 +49,7 @@ def test_a_folder_is_of_one_kind(lstm_dir, short_training, tiny_config):
 def test_weights_of_another_kind_are_refused(
     lstm_dir, tmp_path, short_training, tiny_config
 ):
-    training = dataclasses.replace(short_training, init_from=str(lstm_dir))
+    training = short_training.replace(init_from=str(lstm_dir))
     with pytest.raises(UsageError, match="of a LSTMConfig, and a Transformer"):
         train(tiny_config, training, tmp_path)
     other = PRESETS["lstm_attention"].replace(**TINY, thinking_steps=2)
@@ -63,9 +61,8 @@ def test_there_are_no_cells_to_rematerialize(tmp_path, short_training):
     with pytest.raises(UsageError, match="LSTMConfig has none of"):
         train(
             PRESETS["lstm"],
-            short_training,
+            short_training.replace(rematerialize=True),
             tmp_path,
-            options=RunOptions(rematerialize=True),
         )
 
 

@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -96,7 +94,7 @@ def test_the_longest_question_decides(
 def test_the_validation_is_looked_at_too(
     tiny_config, tiny_training, longest_question
 ):
-    training = dataclasses.replace(tiny_training, validation_examples=599)
+    training = tiny_training.replace(validation_examples=599)
     batches, _ = training_batches(
         training_sources(training), tiny_config, training
     )
@@ -126,7 +124,7 @@ def test_one_that_comes_later(
     monkeypatch.setattr(problem_batches, "SAMPLED_PROBLEMS", 1)
     limit = longest_question - 1
     config = simple_config.replace(max_question_length=limit)
-    training = dataclasses.replace(tiny_training, validation_examples=1)
+    training = tiny_training.replace(validation_examples=1)
     message = f"question of {longest_question} .*the model takes {limit}"
     with pytest.raises(UsageError, match=message):
         train(config, training, tmp_path / "model")

@@ -34,9 +34,11 @@ def test_of_the_training_it_is_what_was_learned(
         )
     }
     apart = {tuple(text.decode() for text in problem) for problem in apart}
-    count = sum(map(len, sources.values())) - tiny_training.validation_examples
+    count = (
+        sum(map(len, sources.values())) - tiny_training.data.validation_examples
+    )
     found = samples(place_value_data, ["train"], count)["train", MODULE]
-    assert len(apart) == tiny_training.validation_examples
+    assert len(apart) == tiny_training.data.validation_examples
     assert len(found) == count
     # Generated problems may be there twice, of different indices.
     assert not apart & set(found)

@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 
 
@@ -19,11 +18,10 @@ def test_the_same_seed_gives_the_same_whatever_steps_per_execution(
         models.append(
             train(
                 simple_config.replace(dropout=0.1),
-                tiny_training,
-                folder,
-                options=RunOptions(
+                tiny_training.replace(
                     evaluation_examples=20, steps_per_execution=steps
                 ),
+                folder,
             ).model
         )
         metrics.append(

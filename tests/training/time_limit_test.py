@@ -1,7 +1,5 @@
 """Trainings that end with their time, by a clock of the test's."""
 
-import dataclasses
-
 import keras
 import pytest
 
@@ -9,10 +7,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import training_run
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 
-OPTIONS = RunOptions(evaluation_examples=0)
 SECONDS_PER_STEP = 10
 
 
@@ -48,8 +44,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def training(tiny_training):
-    return dataclasses.replace(
-        tiny_training,
+    return tiny_training.replace(
         train_steps=1000,
         steps_per_evaluation=4,
         schedule="cosine",
@@ -68,7 +63,6 @@ def test_ends_with_its_time(clock, simple_config, training, tmp_path, capfd):
             simple_config,
             training,
             tmp_path,
-            options=OPTIONS,
             callbacks=[clock.ticking(**kwargs)],
         )
 
@@ -81,7 +75,8 @@ def test_ends_with_its_time(clock, simple_config, training, tmp_path, capfd):
     assert list(rows) == [4, 8, 12]
     # Of the step before, but for what it may be off by.
     rates = [
-        row["learning_rate"] / training.learning_rate for row in rows.values()
+        row["learning_rate"] / training.optimizer.learning_rate
+        for row in rows.values()
     ]
     assert rates == pytest.approx([0.75, 0.25, 0.0], abs=0.08)
     assert "val_sequence_accuracy" in rows[12]
@@ -98,21 +93,20 @@ def test_a_warm_up_goes_by_steps(clock, simple_config, training, tmp_path):
             float(watch.model.optimizer.learning_rate)
         )
     )
-    training = dataclasses.replace(
-        training, warmup_steps=4, schedule="constant", train_minutes=1.0
+    training = training.replace(
+        warmup_steps=4, schedule="constant", train_minutes=1.0
     )
     train(
         simple_config,
         training,
         tmp_path,
-        options=OPTIONS,
         callbacks=[clock.ticking(), watch],
     )
-    shares = [rate / training.learning_rate for rate in rates]
+    shares = [rate / training.optimizer.learning_rate for rate in rates]
     assert shares == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("minutes", [-1.0, float("nan"), float("inf")])
 def test_refuses_what_is_no_time(training, minutes):
     with pytest.raises(UsageError, match="train_minutes"):
-        dataclasses.replace(training, train_minutes=minutes)
+        training.replace(train_minutes=minutes)

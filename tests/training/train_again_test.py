@@ -1,7 +1,6 @@
 """Trainings that find something in their folder, or start from another's."""
 
 import contextlib
-import dataclasses
 import io
 import json
 import pathlib
@@ -18,13 +17,10 @@ from tpt_keras.models.load_model import load_model
 from tpt_keras.training import problem_task
 from tpt_keras.training import train as train_module
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
 from tpt_keras.training.training_data import data_fingerprints
 from tpt_keras.training.training_data import training_sources
 from tpt_keras.training.training_run import TrainingRun
-
-OPTIONS = RunOptions(evaluation_examples=0)
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -54,9 +50,7 @@ def model_config(tiny_config):
 @pytest.fixture(scope="module")
 def training(tiny_training):
     """Three steps, the last of them an interval of its own."""
-    return dataclasses.replace(
-        tiny_training, train_steps=3, steps_per_checkpoint=2
-    )
+    return tiny_training.replace(train_steps=3, steps_per_checkpoint=2)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +58,7 @@ def finished(tmp_path_factory, model_config, training):
     """The folder of a finished training; its best model is not its last."""
     folder = tmp_path_factory.mktemp("finished") / "model"
     with contextlib.redirect_stdout(io.StringIO()):
-        train(model_config, training, folder, options=OPTIONS)
+        train(model_config, training, folder)
     return folder
 
 
@@ -94,15 +88,15 @@ def contents(folder):
 def test_one_process_at_a_time(
     folder, tmp_path, model_config, training, capsys
 ):
-    longer = dataclasses.replace(training, train_steps=4)
+    longer = training.replace(train_steps=4)
     before = contents(folder)
     with folder_lock(folder, "trains"):
         for _ in range(2):
             with pytest.raises(UsageError, match=r"process trains in .*copy"):
-                train(model_config, longer, folder, options=OPTIONS)
+                train(model_config, longer, folder)
         assert contents(folder) == before
         # Who only reads is in nobody's way.
-        train(model_config, training, folder, options=OPTIONS)
+        train(model_config, training, folder)
     assert "nothing to do" in capsys.readouterr().out
 
 
@@ -115,7 +109,7 @@ def test_workers_share_the_folder(
     (folder / "model.keras").unlink()
     before = contents(folder)
     with folder_lock(folder, "trains"):
-        train(model_config, training, folder, options=OPTIONS)
+        train(model_config, training, folder)
     assert contents(folder) == before
 
 
@@ -123,10 +117,8 @@ def test_workers_share_the_folder(
 def test_a_prolonged_training_was_never_shorter(
     folder, tmp_path, model_config, training, monkeypatch, capsys
 ):
-    longer = dataclasses.replace(training, train_steps=7)
-    straight = train(
-        model_config, longer, tmp_path / "straight", options=OPTIONS
-    ).model
+    longer = training.replace(train_steps=7)
+    straight = train(model_config, longer, tmp_path / "straight").model
     last = load_model(folder)
 
     def die(*args):
@@ -135,26 +127,30 @@ def test_a_prolonged_training_was_never_shorter(
     with monkeypatch.context() as patch:
         patch.setattr(TrainingRun, "run", die)
         with pytest.raises(KeyboardInterrupt):
-            train(model_config, longer, folder, options=OPTIONS)
+            train(model_config, longer, folder)
     # It is not finished any more, and goes on.
     assert not (folder / "model.keras").exists()
     shutil.move(folder / "model-3.keras", tmp_path / "model.keras")
     assert_same_weights(load_model(tmp_path), last)
     capsys.readouterr()
-    model = train(model_config, longer, folder, options=OPTIONS).model
+    model = train(model_config, longer, folder).model
     assert "ckpt-3 (step 3)" in capsys.readouterr().out
     assert_same_weights(model, straight)
     assert_same_weights(load_model(folder), straight)
     assert [row["step"] for row in read_metrics(folder)] == [2, 3, 4, 6, 7]
-    train(model_config, longer, folder, options=OPTIONS)
+    train(model_config, longer, folder)
     assert "nothing to do" in capsys.readouterr().out
 
 
 def test_prolonged_from_between_two_executions(folder, model_config, training):
-    longer = dataclasses.replace(training, train_steps=8)
-    options = dataclasses.replace(OPTIONS, steps_per_execution=2)
+    longer = training.replace(
+        train_steps=8,
+        steps_per_checkpoint=2,
+        steps_per_evaluation=2,
+        steps_per_execution=2,
+    )
     with pytest.raises(UsageError, match=r"step 3, .* the 2 steps_per_exec"):
-        train(model_config, longer, folder, options=options)
+        train(model_config, longer, folder)
 
 
 @pytest.mark.slow
@@ -165,21 +161,21 @@ def test_starts_from_the_weights_of_another(
     expected = load_model(folder, best)
     if not best:
         (folder / "best.keras").unlink()
-    starting = dataclasses.replace(training, init_from=str(folder), seed=5)
+    starting = training.replace(init_from=str(folder), seed=5)
     # What decides no weight may be another.
     config = model_config.replace(dropout=0.0, max_question_length=50)
     model_dir = tmp_path / "model"
-    model = train(config, starting, model_dir, options=OPTIONS).model
+    model = train(config, starting, model_dir).model
     assert_same_weights(model, expected)
     assert model.config == config
     printed = capsys.readouterr().out
     assert f"the {'best' if best else 'last'} model of {folder}" in printed
     record = json.loads((model_dir / "config.json").read_text())
-    assert record["training"]["init_from"] == str(folder)
+    assert record["training"]["run"]["init_from"] == str(folder)
     # Once it has begun, it needs the other no more.
     shutil.rmtree(folder)
     (model_dir / "model.keras").unlink()
-    model = train(config, starting, model_dir, options=OPTIONS).model
+    model = train(config, starting, model_dir).model
     assert_same_weights(model, expected)
     assert "Starting" not in capsys.readouterr().out
 
@@ -191,20 +187,18 @@ def test_starts_from_another_when_the_disk_was_full_at_first(
     checkpoints = tmp_path / "model" / "checkpoints"
     checkpoints.mkdir(parents=True)
     (checkpoints / "ckpt-1.index").touch()
-    starting = dataclasses.replace(training, init_from=str(finished))
-    model = train(
-        model_config, starting, tmp_path / "model", options=OPTIONS
-    ).model
+    starting = training.replace(init_from=str(finished))
+    model = train(model_config, starting, tmp_path / "model").model
     assert_same_weights(model, load_model(finished, best=True))
 
 
 def test_starts_from_no_other_architecture(
     finished, tmp_path, model_config, training
 ):
-    starting = dataclasses.replace(training, init_from=str(finished))
+    starting = training.replace(init_from=str(finished))
     other = model_config.replace(num_layers=2, binding="none", dropout=0.2)
     with pytest.raises(UsageError) as caught:
-        train(other, starting, tmp_path / "model", options=OPTIONS)
+        train(other, starting, tmp_path / "model")
     message = str(caught.value)
     for part in (
         str(finished),
@@ -215,9 +209,9 @@ def test_starts_from_no_other_architecture(
 
 
 def test_starts_from_nothing(tmp_path, model_config, training):
-    starting = dataclasses.replace(training, init_from=str(tmp_path / "no"))
+    starting = training.replace(init_from=str(tmp_path / "no"))
     with pytest.raises(UsageError, match=r"no model folder '.*no'"):
-        train(model_config, starting, tmp_path / "model", options=OPTIONS)
+        train(model_config, starting, tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -228,7 +222,7 @@ def test_a_damaged_model_is_made_again(
     path = folder / "model.keras"
     damaged = path.read_bytes()[:-1000]
     path.write_bytes(damaged)
-    model = train(model_config, training, folder, options=OPTIONS).model
+    model = train(model_config, training, folder).model
     printed = capsys.readouterr().out
     assert f"{str(path)!r} is damaged" in printed
     assert "ckpt-3 (step 3)" in printed
@@ -245,7 +239,7 @@ def test_a_damaged_model_without_checkpoints(folder, model_config, training):
     model.save(folder / "model.keras")
     before = contents(folder)
     with pytest.raises(UsageError, match=r"model\.keras.*Sequential"):
-        train(model_config, training, folder, options=OPTIONS)
+        train(model_config, training, folder)
     assert contents(folder) == before
 
 
@@ -258,7 +252,7 @@ def test_keeps_the_fingerprint_of_its_data(
     record["data"][MODULE] = "of other problems"
     path.write_text(json.dumps(record))
     with pytest.raises(UsageError, match=rf"problems of {MODULE} in .*--data"):
-        train(model_config, training, folder, options=OPTIONS)
+        train(model_config, training, folder)
 
 
 @pytest.mark.slow
@@ -273,11 +267,11 @@ def test_goes_on_with_data_that_was_moved(
 ):
     moved = tmp_path / "moved"
     shutil.copytree(place_value_data, moved)
-    longer = dataclasses.replace(training, data_dir=str(moved), train_steps=4)
-    train(model_config, longer, folder, options=OPTIONS)
+    longer = training.replace(data_dir=str(moved), train_steps=4)
+    train(model_config, longer, folder)
     assert "ckpt-3 (step 3)" in capsys.readouterr().out
     record = json.loads((folder / "config.json").read_text())
-    assert record["training"]["data_dir"] == str(moved)
+    assert record["training"]["data"]["data_dir"] == str(moved)
 
 
 @pytest.mark.slow
@@ -285,9 +279,9 @@ def test_in_a_folder_whose_name_looks_like_a_pattern(
     tmp_path, model_config, training, unfitted, capsys
 ):
     folder = tmp_path / "run[1]*"
-    model = train(model_config, training, folder, options=OPTIONS).model
+    model = train(model_config, training, folder).model
     (folder / "model.keras").unlink()
-    again = train(model_config, training, folder, options=OPTIONS).model
+    again = train(model_config, training, folder).model
     path = folder / "checkpoints" / "ckpt-1"
     assert f"Going on from {path} (step 0)." in capsys.readouterr().out
     assert_same_weights(again, model)

@@ -1,5 +1,4 @@
 import contextlib
-import dataclasses
 import gc
 import io
 import json
@@ -24,8 +23,7 @@ from tpt_keras.training import model_folder
 from tpt_keras.training import problem_task
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.optimizer import learning_rate_schedule
-from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.optimizers import learning_rate_schedule
 from tpt_keras.training.train import train
 from tpt_keras.training.training_data import training_batches
 from tpt_keras.training.training_data import training_sources
@@ -33,7 +31,6 @@ from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 # Of a split as many problems as of the validation set, which is enough to see
 # that they are evaluated.
-OPTIONS = RunOptions(evaluation_examples=20)
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -107,10 +104,9 @@ def uninterrupted(tmp_path_factory, dropout_config, tiny_training):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         model = train(
             dropout_config,
-            tiny_training,
+            tiny_training.replace(evaluation_examples=20),
             model_dir,
             preset="tp_transformer_tiny",
-            options=OPTIONS,
         ).model
     return Uninterrupted(model_dir, model, printed.getvalue())
 
@@ -144,7 +140,7 @@ def test_what_a_training_leaves(uninterrupted, tiny_training):
     # One before the first step, one after every interval.
     assert len(checkpoints_of(model_dir)) == 3
     for name in ("step", "data_step"):
-        assert checkpointed(model_dir, name) == tiny_training.train_steps
+        assert checkpointed(model_dir, name) == tiny_training.run.train_steps
 
 
 def test_the_configuration_beside_the_model(
@@ -154,7 +150,9 @@ def test_the_configuration_beside_the_model(
     assert config["preset"] == "tp_transformer_tiny"
     model_config = from_stored(config["model"])
     assert model_config == dropout_config
-    assert type(tiny_training)(**config["training"]) == tiny_training
+    assert type(tiny_training).from_stored(
+        config["training"]
+    ) == tiny_training.replace(evaluation_examples=20)
 
 
 def test_the_metrics(uninterrupted, tiny_training):
@@ -187,7 +185,7 @@ def test_the_metrics(uninterrupted, tiny_training):
             )
         assert 0.0 < row["gradient_norm"] < 100.0
         assert row["learning_rate"] == pytest.approx(
-            tiny_training.learning_rate
+            tiny_training.optimizer.learning_rate
         )
         # A problem has some 45 tokens here.
         ratio = row["tokens_per_second"] / row["examples_per_second"]
@@ -224,11 +222,11 @@ def test_the_first_loss_is_that_of_the_first_batch(
     tmp_path, tiny_config, tiny_training
 ):
     """What is logged is what numpy makes of the batch and the weights."""
-    training = dataclasses.replace(tiny_training, train_steps=1, seed=1)
+    training = tiny_training.replace(train_steps=1, seed=1)
     batches, validation = training_batches(
         training_sources(training), tiny_config, training
     )
-    keras.utils.set_random_seed(training.seed)
+    keras.utils.set_random_seed(training.run.seed)
     model = Transformer(tiny_config)
 
     def loss(inputs, targets):
@@ -238,8 +236,7 @@ def test_the_first_loss_is_that_of_the_first_batch(
         return -of_target[..., 0][targets != 0]
 
     first = loss(*next(batches.iterate())).mean()
-    options = RunOptions(evaluation_examples=0)
-    model = train(tiny_config, training, tmp_path, options=options).model
+    model = train(tiny_config, training, tmp_path).model
     [row] = read_metrics(tmp_path)
     assert row["step"] == 1
     assert row["loss"] == pytest.approx(first, rel=1e-4)
@@ -280,7 +277,7 @@ def test_another_training_in_the_same_folder_is_refused(
     uninterrupted, dropout_config, tiny_training
 ):
     model_dir = uninterrupted.model_dir
-    training = dataclasses.replace(tiny_training, learning_rate=0.5)
+    training = tiny_training.replace(learning_rate=0.5)
     with pytest.raises(
         UsageError, match=r"training\.learning_rate: 0\.01 there, 0\.5 here"
     ):
@@ -294,10 +291,9 @@ def test_goes_on_whenever_it_was_killed(
     model_dir, model, _ = uninterrupted
     arguments = (
         dropout_config,
-        tiny_training,
+        tiny_training.replace(evaluation_examples=20),
         tmp_path,
         "tp_transformer_tiny",
-        OPTIONS,
     )
 
     def die(*args, **kwargs):
@@ -342,18 +338,16 @@ def test_goes_on_whenever_it_was_killed(
 def uneven(tmp_path_factory, simple_config, tiny_training):
     """The folder of a training whose numbers of steps do not divide."""
     model_dir = tmp_path_factory.mktemp("uneven") / "model"
-    training = dataclasses.replace(
-        tiny_training,
+    training = tiny_training.replace(
         train_steps=7,
         steps_per_checkpoint=2,
         steps_per_evaluation=4,
         schedule="cosine",
         warmup_steps=2,
+        keep_checkpoints=2,
+        profile_steps=(2, 3),
     )
-    options = RunOptions(
-        evaluation_examples=0, keep_checkpoints=2, profile_steps=(2, 3)
-    )
-    train(simple_config, training, model_dir, options=options)
+    train(simple_config, training, model_dir)
     return model_dir, training
 
 
@@ -412,15 +406,12 @@ def judged(monkeypatch):
 
 @pytest.fixture(scope="module")
 def long_training(tiny_training):
-    return dataclasses.replace(
-        tiny_training,
+    return tiny_training.replace(
         train_steps=10,
         steps_per_checkpoint=1,
         steps_per_evaluation=2,
+        max_steps_without_improvement=3,
     )
-
-
-PATIENCE = RunOptions(evaluation_examples=0, max_steps_without_improvement=3)
 
 
 def assert_stopped_at_step_8(model_dir, weights, printed):
@@ -440,7 +431,7 @@ def assert_stopped_at_step_8(model_dir, weights, printed):
 def test_stops_without_improvement_and_keeps_the_best(
     tmp_path, simple_config, long_training, judged, capsys
 ):
-    arguments = (simple_config, long_training, tmp_path, None, PATIENCE)
+    arguments = (simple_config, long_training, tmp_path)
     model = train(*arguments).model
     assert_stopped_at_step_8(tmp_path, judged, capsys.readouterr().out)
     assert sorted(judged) == [2, 4, 6, 8]
@@ -453,7 +444,7 @@ def test_stops_without_improvement_and_keeps_the_best(
 def test_stops_at_the_same_step_when_killed_between(
     tmp_path, simple_config, long_training, judged, capsys, monkeypatch
 ):
-    arguments = (simple_config, long_training, tmp_path, None, PATIENCE)
+    arguments = (simple_config, long_training, tmp_path)
 
     def die_in_step(step):
         def die(self, batch, logs=None):
@@ -500,14 +491,15 @@ def test_every_option_reaches_the_trainer(
         raise CompiledError
 
     monkeypatch.setattr(TransformerTrainer, "compile", compile_)
-    training = dataclasses.replace(
-        tiny_training, global_clipnorm=0.375, precision="mixed_bfloat16"
-    )
-    options = RunOptions(
-        gradient_accumulation_steps=4, jit_compile=True, steps_per_execution=2
+    training = tiny_training.replace(
+        global_clipnorm=0.375,
+        precision="mixed_bfloat16",
+        gradient_accumulation_steps=4,
+        jit_compile=True,
+        steps_per_execution=2,
     )
     with pytest.raises(CompiledError):
-        train(simple_config, training, tmp_path, options=options)
+        train(simple_config, training, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -519,20 +511,12 @@ def test_every_option_reaches_the_trainer(
         (2, 5),
     ],
 )
-def test_steps_per_execution_must_divide(
-    tmp_path, simple_config, tiny_training, steps, train_steps
-):
-    training = dataclasses.replace(tiny_training, train_steps=train_steps)
-    with pytest.raises(
-        UsageError, match=f"{train_steps} train_steps.* 2 steps.* {steps} steps"
-    ):
-        train(
-            simple_config,
-            training,
-            tmp_path / "model",
-            options=RunOptions(steps_per_execution=steps),
+def test_steps_per_execution_must_divide(tiny_training, steps, train_steps):
+    with pytest.raises(UsageError) as caught:
+        tiny_training.replace(
+            train_steps=train_steps, steps_per_execution=steps
         )
-    assert not (tmp_path / "model").exists()
+    assert caught.value.field == "steps_per_execution"
 
 
 def test_rematerialized_dropout_is_refused(
@@ -541,9 +525,8 @@ def test_rematerialized_dropout_is_refused(
     with pytest.raises(UsageError, match=r"rematerialize.*dropout of 0"):
         train(
             dropout_config,
-            tiny_training,
+            tiny_training.replace(rematerialize=True),
             tmp_path / "model",
-            options=RunOptions(rematerialize=True),
         )
     assert not (tmp_path / "model").exists()
 
@@ -564,7 +547,7 @@ def test_validation_problems_are_never_trained_on(simple_config, tiny_training):
 def test_validation_problems_are_of_every_difficulty(
     simple_config, tiny_training
 ):
-    training = dataclasses.replace(tiny_training, validation_examples=100)
+    training = tiny_training.replace(validation_examples=100)
     _, validation = training_batches(
         training_sources(training), simple_config, training
     )
@@ -584,7 +567,7 @@ def test_validation_problems_are_of_every_difficulty(
 def test_the_validation_set_is_the_seeds(simple_config, tiny_training):
     sets = []
     for seed in (0, 0, 1):
-        training = dataclasses.replace(tiny_training, seed=seed)
+        training = tiny_training.replace(seed=seed)
         sets.append(
             set(
                 all_problems(
@@ -600,7 +583,7 @@ def test_the_validation_set_is_the_seeds(simple_config, tiny_training):
 
 @pytest.mark.parametrize("apart", [600, 1000])
 def test_too_few_problems(simple_config, tiny_training, apart):
-    training = dataclasses.replace(tiny_training, validation_examples=apart)
+    training = tiny_training.replace(validation_examples=apart)
     with pytest.raises(UsageError, match=f"600.*{apart}"):
         training_batches(training_sources(training), simple_config, training)
 
@@ -608,9 +591,7 @@ def test_too_few_problems(simple_config, tiny_training, apart):
 def test_a_missing_data_folder_leaves_no_model_folder(
     tmp_path, simple_config, tiny_training
 ):
-    training = dataclasses.replace(
-        tiny_training, data_dir=str(tmp_path / "nothing")
-    )
+    training = tiny_training.replace(data_dir=str(tmp_path / "nothing"))
     with pytest.raises(UsageError, match="no data folder"):
         train(simple_config, training, tmp_path / "model")
     assert not (tmp_path / "model").exists()
@@ -641,9 +622,8 @@ class Stop(keras.callbacks.Callback):
 def test_a_callback_stops_a_training(
     tmp_path, simple_config, tiny_training, capsys, batch, step
 ):
-    training = dataclasses.replace(tiny_training, train_steps=10)
-    options = RunOptions(evaluation_examples=0)
-    arguments = (simple_config, training, tmp_path, None, options)
+    training = tiny_training.replace(train_steps=10)
+    arguments = (simple_config, training, tmp_path)
     result = train(*arguments, callbacks=[Stop(batch)])
     assert f"Stopped at step {step} by a" in capsys.readouterr().out
     assert [row["step"] for row in result.history] == [2, step]

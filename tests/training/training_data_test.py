@@ -1,5 +1,4 @@
 import collections
-import dataclasses
 import shutil
 
 import pytest
@@ -10,7 +9,7 @@ from tpt_keras.data_generators.problem_batches import ProblemBatches
 from tpt_keras.data_generators.problem_mixture import ProblemMixture
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.training import training_data
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.training_data import data_fingerprints
 from tpt_keras.training.training_data import module_mix
 from tpt_keras.training.training_data import training_sources
@@ -21,7 +20,7 @@ NAMES = {"a": "numbers__gcd", "b": "numbers__place_value", "c": "algebra__x"}
 @pytest.mark.parametrize("step", [0, 3, 40])
 def test_module_mix_is_what_a_batch_holds(step):
     tokenizer = CharacterTokenizer()
-    config = TrainingConfig(
+    config = TrainingConfig.from_flat(
         modules=tuple(NAMES.values()), data_dir="data", train_steps=1
     )
     batches = ProblemBatches(
@@ -53,7 +52,9 @@ def fingerprint(monkeypatch):
         monkeypatch.setattr(
             training_data, "problem_sources", lambda *args: {"m": source}
         )
-        config = TrainingConfig(modules=("m",), data_dir="data", train_steps=1)
+        config = TrainingConfig.from_flat(
+            modules=("m",), data_dir="data", train_steps=1
+        )
         return data_fingerprints(training_sources(config))["m"]
 
     return fingerprint
@@ -77,5 +78,5 @@ def test_the_fingerprint_is_that_of_the_data_wherever_it_lies(
     assert module == MODULE
     moved = tmp_path / "moved"
     shutil.copytree(place_value_data, moved)
-    config = dataclasses.replace(tiny_training, data_dir=str(moved))
+    config = tiny_training.replace(data_dir=str(moved))
     assert data_fingerprints(training_sources(config)) == {MODULE: fingerprint}

@@ -9,7 +9,6 @@ from tensorflow.python.eager import context
 
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
 from tpt_keras.training.train import make_trainer
 from tpt_keras.training.train import train
@@ -515,8 +514,7 @@ def rematerialized(tiny_config, tiny_training):
         keras.utils.set_random_seed(5)
         trainer = make_trainer(
             tiny_config,
-            tiny_training,
-            RunOptions(rematerialize=rematerialize),
+            tiny_training.replace(rematerialize=rematerialize),
         )
         with optimized_graphs() as graphs:
             step(trainer, random_batch(0, rows=6))
@@ -553,8 +551,7 @@ def test_rematerialization_is_refused_with_dropout(
     with pytest.raises(UsageError, match="needs a dropout of 0"):
         train(
             dataclasses.replace(tiny_config, dropout=0.1),
-            tiny_training,
+            tiny_training.replace(rematerialize=True),
             tmp_path / "model",
-            options=RunOptions(rematerialize=True),
         )
     assert not (tmp_path / "model").exists()

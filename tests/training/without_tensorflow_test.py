@@ -1,7 +1,6 @@
 """JAX, where TensorFlow is not installed, learns what TensorFlow does."""
 
 import ast
-import dataclasses
 import os
 import shutil
 import subprocess
@@ -16,11 +15,10 @@ from tests.training.trained_without_tensorflow import QUESTION
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import model_folder
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.evaluate import evaluate_batches
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import train
-from tpt_keras.training.training_config import TrainingConfig
 from tpt_keras.training.training_data import training_batches
 from tpt_keras.training.training_data import training_sources
 from tpt_keras.training.transformer_trainer import TransformerTrainer
@@ -34,7 +32,6 @@ HPARAMS = {
     "num_heads": 2,
     "num_layers": 1,
 }
-OPTIONS = RunOptions(evaluation_examples=20)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +45,7 @@ def training(tmp_path_factory, tiny_config, place_value_data):
             weight.path.endswith("gamma") + 0.2 * rng.normal(size=weight.shape)
         )
     model_folder.save_best_model(start, folder)
-    return TrainingConfig(
+    return TrainingConfig.from_flat(
         modules=[MODULE],
         data_dir=str(place_value_data),
         train_steps=TRAIN_STEPS,
@@ -62,6 +59,7 @@ def training(tmp_path_factory, tiny_config, place_value_data):
         steps_per_checkpoint=1,
         steps_per_evaluation=TRAIN_STEPS,
         init_from=str(folder),
+        evaluation_examples=20,
     )
 
 
@@ -69,7 +67,7 @@ def training(tmp_path_factory, tiny_config, place_value_data):
 def on_tensorflow(tmp_path_factory, tiny_config, training):
     """The folder of the training on TensorFlow."""
     folder = tmp_path_factory.mktemp("on_tensorflow")
-    train(tiny_config, training, folder, "tp_transformer_tiny", OPTIONS)
+    train(tiny_config, training, folder, "tp_transformer_tiny")
     return folder
 
 
@@ -77,14 +75,13 @@ def on_tensorflow(tmp_path_factory, tiny_config, training):
 def on_jax(tmp_path_factory, training):
     """The folder of the training on JAX, and what the command printed."""
     folder = tmp_path_factory.mktemp("on_jax")
-    flags = dataclasses.asdict(training) | {
+    flags = training.flat() | {
         "modules": MODULE,
         "preset": "tp_transformer_tiny",
         "hparams": ",".join(f"{k}={v}" for k, v in HPARAMS.items()),
         "model_dir": folder,
-        "evaluation_examples": OPTIONS.evaluation_examples,
     }
-    del flags["module_weights"]
+    del flags["module_weights"], flags["profile_steps"]
     output = subprocess.run(
         [
             sys.executable,
@@ -157,11 +154,11 @@ def test_tensorflow_answers_and_evaluates_as_jax_did(
 def test_what_jax_began_tensorflow_goes_on_with(
     on_jax, on_tensorflow, tmp_path, tiny_config, training, capsys
 ):
-    longer = dataclasses.replace(training, train_steps=TRAIN_STEPS + 1)
+    longer = training.replace(train_steps=TRAIN_STEPS + 1)
     rows = []
     for folder in (on_jax[0], on_tensorflow):
         copy = shutil.copytree(folder, tmp_path / folder.name)
-        train(tiny_config, longer, copy, "tp_transformer_tiny", OPTIONS)
+        train(tiny_config, longer, copy, "tp_transformer_tiny")
         assert f"(step {TRAIN_STEPS})" in capsys.readouterr().out
         rows.append(read_metrics(copy)[-1:])
     assert_same_rows(*rows)

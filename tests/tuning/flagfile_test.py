@@ -1,8 +1,6 @@
-import dataclasses
-
 from tpt_keras.models import PRESETS
 from tpt_keras.models.stored_config import to_stored
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.flagfile import flagfile
 
 
@@ -10,7 +8,7 @@ def test_of_an_lstm():
     record = {
         "preset": "lstm_attention",
         "model": to_stored(PRESETS["lstm_attention"].replace(hidden_dim=8)),
-        "training": dataclasses.asdict(TrainingConfig(["m"])),
+        "training": TrainingConfig.from_flat(modules=["m"]).to_stored(),
     }
     assert flagfile(record) == (
         "--preset=lstm_attention\n--hparams=hidden_dim=8\n--modules=m\n"
@@ -24,7 +22,7 @@ def test_of_options():
     record = {
         "preset": "tp_transformer_relative",
         "model": to_stored(model),
-        "training": dataclasses.asdict(TrainingConfig(["m"])),
+        "training": TrainingConfig.from_flat(modules=["m"]).to_stored(),
     }
     [hparams] = [
         line.removeprefix("--hparams=")

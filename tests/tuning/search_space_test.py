@@ -7,10 +7,12 @@ import pytest
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.models.count_weights import count_weights
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.search_space import SearchSpace
 
-TRAINING = TrainingConfig(["m"], train_steps=200, batch_size=7, seed=3)
+TRAINING = TrainingConfig.from_flat(
+    modules=["m"], train_steps=200, batch_size=7, seed=3
+)
 EVERYTHING = SearchSpace(
     num_layers=(1, 2, 3),
     num_heads=(1, 2, 4),
@@ -46,8 +48,8 @@ def test_every_proposal_fits(proposed):
         assert 190_000 <= count_weights(model) <= 200_000
         assert model.num_layers == values["num_layers"]
         assert model.dropout == values["dropout"]
-        assert training.batch_size == 7
-        assert training.seed == 3
+        assert training.data.batch_size == 7
+        assert training.run.seed == 3
 
 
 @pytest.mark.slow
@@ -84,23 +86,25 @@ def test_a_filter_is_as_wide_as_asked(proposed):
 def test_only_a_cosine_has_a_warmup(proposed):
     schedules = set()
     for values, _, training in proposed:
-        schedules.add(training.schedule)
-        assert ("warmup_share" in values) == (training.schedule == "cosine")
+        schedules.add(training.optimizer.schedule)
+        assert ("warmup_share" in values) == (
+            training.optimizer.schedule == "cosine"
+        )
         share = values.get("warmup_share", 0.0)
-        assert training.warmup_steps == share * 200
+        assert training.optimizer.warmup_steps == share * 200
     assert schedules == {"constant", "cosine"}
 
 
 def test_each_optimizer_has_its_own_rates(proposed):
     seen = set()
     for values, _, training in proposed:
-        name = training.optimizer
+        name = training.optimizer_name
         factor = 0.1 if name == "lion" else 1.0
-        rate = training.learning_rate / factor
+        rate = training.optimizer.learning_rate / factor
         assert rate == pytest.approx(5e-4 * 2 ** round(math.log2(rate / 5e-4)))
         assert 4e-4 <= rate <= 5e-3
         assert values[f"{name}_learning_rate"] == pytest.approx(
-            training.learning_rate
+            training.optimizer.learning_rate
         )
         assert sum(key.endswith("learning_rate") for key in values) == 1
         seen.add(name)

@@ -2,7 +2,7 @@
 
 import keras_tuner
 
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.oracles import make_oracle
 from tpt_keras.tuning.search_space import SearchSpace
 
@@ -19,7 +19,7 @@ TINY_SPACE = SearchSpace(
 def open_oracle(kind, folder, max_trials=6):
     """An oracle over `TINY_SPACE`, which goes on where it was."""
     hp = keras_tuner.HyperParameters()
-    TINY_SPACE.propose(hp, TrainingConfig(["m"]))
+    TINY_SPACE.propose(hp, TrainingConfig.from_flat(modules=["m"]))
     objective = keras_tuner.Objective("val_sequence_accuracy", "max")
     oracle = make_oracle(kind, hp, objective, 0, max_trials, max_epochs=4)
     oracle.verbose = 0

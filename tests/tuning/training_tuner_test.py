@@ -7,15 +7,14 @@ import tensorflow as tf
 
 from tests.tuning.searching import TINY_SPACE
 from tests.tuning.searching import open_oracle
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.finite_loss import NonFiniteLossError
-from tpt_keras.training.run_options import RunOptions
-from tpt_keras.training.training_config import TrainingConfig
 from tpt_keras.training.training_result import TrainingResult
 from tpt_keras.tuning import training_tuner
 from tpt_keras.tuning.training_tuner import TrainingTuner
 
-TRAINING = TrainingConfig(
-    ["m"], train_steps=40, steps_per_evaluation=10, seed=5
+TRAINING = TrainingConfig.from_flat(
+    modules=["m"], train_steps=40, steps_per_evaluation=10, seed=5
 )
 
 
@@ -37,9 +36,7 @@ def search(tmp_path, monkeypatch):
 
         monkeypatch.setattr(training_tuner, "train", train)
         oracle = open_oracle(kind, tmp_path, max_trials)
-        TrainingTuner(
-            oracle, TINY_SPACE, TRAINING, RunOptions(), tmp_path, **kwargs
-        ).search()
+        TrainingTuner(oracle, TINY_SPACE, TRAINING, tmp_path, **kwargs).search()
         return list(oracle.trials.values())
 
     return search
@@ -49,9 +46,9 @@ def test_a_score_is_the_mean_of_the_best(search, tmp_path):
     seeds = []
 
     def train(config, model_dir):
-        seeds.append(config.seed)
+        seeds.append(config.run.seed)
         assert model_dir.parent.parent == tmp_path
-        best = 0.2 if config.seed == 5 else 0.4
+        best = 0.2 if config.run.seed == 5 else 0.4
         return [row(10, 0.1), row(20, best), row(30, float("nan"))]
 
     [trial, _, _] = search(train, executions_per_trial=2)
@@ -107,8 +104,8 @@ def test_hyperbands_epochs_are_steps(search):
     steps = {}
 
     def train(config, model_dir):
-        steps[model_dir.parent.name] = config.train_steps
-        return [row(config.train_steps, config.learning_rate)]
+        steps[model_dir.parent.name] = config.run.train_steps
+        return [row(config.run.train_steps, config.optimizer.learning_rate)]
 
     for trial in search(train, "hyperband"):
         epochs = trial.hyperparameters.values["tuner/epochs"]
@@ -126,7 +123,7 @@ def test_hyperband_prolongs_a_constant_schedule_alone(search):
             begun[model_dir.parent.name] = (model_dir / "earlier").read_text()
         (model_dir / "earlier").write_text(model_dir.parent.name)
         log.write_text("{}")
-        return [row(config.train_steps, config.learning_rate)]
+        return [row(config.run.train_steps, config.optimizer.learning_rate)]
 
     continued = 0
     for trial in search(train, "hyperband"):

@@ -4,12 +4,12 @@ import pytest
 
 from tests.tuning.searching import TINY_SPACE
 from tpt_keras.models.count_weights import count_weights
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.transformer_trainer import TransformerTrainer
 from tpt_keras.tuning.transformer_hypermodel import TransformerHyperModel
 
 HYPERMODEL = TransformerHyperModel(
-    TINY_SPACE, TrainingConfig(["m"], train_steps=100)
+    TINY_SPACE, TrainingConfig.from_flat(modules=["m"], train_steps=100)
 )
 
 

@@ -106,26 +106,26 @@ class TextTask:
                 "`text_file` is for a language model, such as "
                 "transformer_xl_base. Any other model learns `modules`."
             )
-        if not config.text_file:
+        if not config.data.text_file:
             raise UsageError(
                 "A language model learns a text: `text_file` is missing."
             )
         longest = model_config.max_length
-        if longest is not None and config.segment_length > longest:
+        if longest is not None and config.data.segment_length > longest:
             raise UsageError(
                 f"This model takes segments of at most {longest} symbols: "
                 f"--segment_length={longest}. Received: "
-                f"{config.segment_length}."
+                f"{config.data.segment_length}."
             )
-        text = read_text(config.text_file)
+        text = read_text(config.data.text_file)
         vocabulary = text_vocabulary(text)
         self.model_config = model_config.replace(vocabulary=vocabulary)
         self.training, self.validation = (
             TextSegments(
                 text_part(text, part),
                 vocabulary,
-                config.batch_size,
-                config.segment_length,
+                config.data.batch_size,
+                config.data.segment_length,
             )
             for part in ("train", "validation")
         )
@@ -147,7 +147,7 @@ class TextTask:
             A `TransformerXL` with a memory for every row of a batch.
         """
         return TransformerXL(
-            model_config, config.batch_size, dtype=config.precision
+            model_config, config.data.batch_size, dtype=config.run.precision
         )
 
     def evaluate(self, trainer, examples):

@@ -13,7 +13,6 @@ evaluation.json     what the evaluations gave
 """
 
 import contextlib
-import dataclasses
 import json
 import pathlib
 
@@ -26,10 +25,10 @@ from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.same_model import same_model
 from tpt_keras.training.checkpoint_files import remove_unfinished
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.metrics_log import METRICS_FILE
 from tpt_keras.training.same_training import check_same_training
 from tpt_keras.training.same_training import is_prolonged
-from tpt_keras.training.training_config import TrainingConfig
 
 CONFIG_FILE = "config.json"
 CHECKPOINTS = "checkpoints"
@@ -97,7 +96,7 @@ def ensure_config(model_dir, config):
             return
         check_same_training(folder, old, config)
         if is_prolonged(old, config):
-            set_model_aside(folder, old["training"]["train_steps"])
+            set_model_aside(folder, old["training"]["run"]["train_steps"])
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as partial:
         partial.write_text(json.dumps(config, indent=2))
@@ -134,21 +133,22 @@ def read_config(model_dir):
 
 
 def read_training(model_dir):
-    """What a model's folder tells of its training.
+    """Reads the configuration of a folder's training.
 
     Args:
         model_dir: The folder.
 
     Returns:
-        Dict of the fields of a `TrainingConfig`; empty for a folder that does
-        not tell: a converted checkpoint's, or that of a model alone.
+        Dict of flat names, as `TrainingConfig.flat` gives it; empty if the
+        folder has none, like that of a converted checkpoint.
 
     Raises:
         UsageError: If its configuration is damaged.
     """
     if not (pathlib.Path(model_dir) / CONFIG_FILE).exists():
         return {}
-    return read_config(model_dir).get("training", {})
+    training = read_config(model_dir).get("training")
+    return TrainingConfig.from_stored(training).flat() if training else {}
 
 
 def save_finished_model(model, model_dir, config):
@@ -220,13 +220,12 @@ def _is_sound(config):
     sections = ("model", "training", "data")
     if not all(isinstance(config.get(name, {}), dict) for name in sections):
         return False
-    training = config.get("training", {})
-    json_types = {tuple: list, float: (float, int)}
-    return all(
-        isinstance(training[field.name], json_types.get(field.type, field.type))
-        for field in dataclasses.fields(TrainingConfig)
-        if field.name in training
-    ) and all(isinstance(name, str) for name in training.get("modules", []))
+    if "training" in config:
+        try:
+            TrainingConfig.from_stored(config["training"])
+        except UsageError:
+            return False
+    return True
 
 
 def _save(model, path):

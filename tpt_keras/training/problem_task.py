@@ -44,7 +44,7 @@ class ProblemTask:
                 f"A {type(model_config).__name__} answers no questions. Train "
                 "a language model on a text (`text_file`).",
             )
-        if config.text_file:
+        if config.data.text_file:
             raise UsageError(
                 "`text_file` is for a language model, such as "
                 "transformer_xl_base. Any other model learns `modules`."
@@ -72,7 +72,7 @@ class ProblemTask:
         Returns:
             A `SequenceToSequence`.
         """
-        return build_model(model_config, config.precision)
+        return build_model(model_config, config.run.precision)
 
     def evaluate(self, trainer, examples):
         """The metrics of an evaluation; see `MetricsLog`.
@@ -90,17 +90,17 @@ class ProblemTask:
         if not examples:
             return metrics
         for split in ("interpolate", "extrapolate"):
-            if split not in DATASETS[self._config.dataset]:
+            if split not in DATASETS[self._config.data.dataset]:
                 continue
             accuracies = {
                 f"{split}/{result['module']}": result["sequence_accuracy"]
                 for result in evaluate(
                     trainer,
-                    self._config.modules,
+                    self._config.data.modules,
                     [split],
-                    self._config.data_dir,
-                    self._config.batch_size,
-                    self._config.dataset,
+                    self._config.data.data_dir,
+                    self._config.data.batch_size,
+                    self._config.data.dataset,
                     examples,
                 )
             }

@@ -6,25 +6,22 @@ import json
 from tpt_keras.errors import UsageError
 from tpt_keras.models.stored_config import KINDS
 from tpt_keras.models.stored_config import kind_of
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import MAY_CHANGE
+from tpt_keras.training.config import TrainingConfig
 
 
 def check_same_training(model_dir, old, new):
     """Raises a `UsageError` if the two are not the same training.
 
-    What a folder of an older version lacks has its default. The data may lie
-    elsewhere if it is known to be the same, and there may be more steps if the
-    schedule has no end.
+    The data may lie elsewhere if it is the same, and there may be more steps
+    if the schedule is constant.
 
     Args:
         model_dir: The folder, for the message.
         old: Dict of the folder's configuration.
         new: Dict of the one that is asked for.
     """
-    may_differ = set()
-    if "data" in old:
-        # The data itself is compared.
-        may_differ |= {"training.data_dir", "training.text_file"}
+    may_differ = {f"training.{name}" for name in MAY_CHANGE}
     if is_prolonged(old, new):
         may_differ.add("training.train_steps")
     found = [
@@ -52,32 +49,31 @@ def is_prolonged(old, new):
 
 
 def _has_more_steps(old, new):
-    before, after = (
-        config.get("training", {}).get("train_steps", 0)
-        for config in (old, new)
+    if "training" not in old:
+        return False
+    return (
+        old["training"]["run"]["train_steps"]
+        < new["training"]["run"]["train_steps"]
     )
-    return 0 < before < after
 
 
 def _ends(config):
-    return config["training"]["schedule"] != "constant"
+    return config["training"]["optimizer"]["schedule"] != "constant"
 
 
 def _advice(model_dir, old, new):
     if not (_has_more_steps(old, new) and _ends(new)):
         return ""
+    schedule = new["training"]["optimizer"]["schedule"]
     return (
-        f" A {new['training']['schedule']} schedule ends with its last step: "
+        f" A {schedule} schedule ends with its last step: "
         "to learn on, start another training with "
         f"--init_from={model_dir}."
     )
 
 
 def _complete(config):
-    """A configuration with the defaults of what its version did not know.
-
-    Less the data's fingerprints, which are compared by themselves.
-    """
+    """Returns a configuration by flat names, less the data's fingerprints."""
     completed = {key: config[key] for key in config if key != "data"}
     if "model" in config:
         kind = kind_of(config["model"])
@@ -87,10 +83,8 @@ def _complete(config):
             **config["model"],
         }
     if "training" in config:
-        completed["training"] = {
-            **defaults(TrainingConfig),
-            **config["training"],
-        }
+        training = TrainingConfig.from_stored(config["training"]).flat()
+        completed["training"] = json.loads(json.dumps(training))
     return completed
 
 
@@ -135,11 +129,11 @@ def _shown(value):
 def _check_data(model_dir, old, new):
     before, after = old.get("data"), new.get("data")
     if before is None or after is None:
-        return  # of an older version, which kept no fingerprint
+        return
     changed = [name for name in after if before.get(name) != after[name]]
     if not changed:
         return
-    training = new["training"]
+    training = new["training"]["data"]
     if training.get("text_file"):
         found = f"The text in {training['text_file']!r} is not the one"
         advice = "Name the first one (--text_file)"

@@ -1,6 +1,6 @@
 import keras
 
-from tpt_keras.training.optimizer import learning_rate_in_time
+from tpt_keras.training.optimizers import learning_rate_in_time
 
 # Share of the peak that the learning rate may be off by: to change it in every
 # step would keep a device waiting.
@@ -29,13 +29,13 @@ class TimeLimit(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self._follow(self._step() + batch + 1, self._sync)
-        if self._seconds() >= 60 * self._config.train_minutes:
+        if self._seconds() >= 60 * self._config.run.train_minutes:
             self.model.stop_training = True
 
     def _follow(self, step, sync=lambda: None):
         minutes = self._seconds() / 60
         rate = learning_rate_in_time(self._config, step, minutes)
-        tolerance = _TOLERANCE * self._config.learning_rate
+        tolerance = _TOLERANCE * self._config.optimizer.learning_rate
         if self._rate is None or abs(rate - self._rate) > tolerance:
             sync()
             self.model.optimizer.learning_rate = rate

@@ -22,9 +22,8 @@ from tpt_keras.training.distribution import num_replicas
 from tpt_keras.training.distribution import num_workers
 from tpt_keras.training.distribution import scope
 from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.optimizer import make_optimizer
+from tpt_keras.training.optimizers import make_optimizer
 from tpt_keras.training.problem_task import ProblemTask
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.training_result import TrainingResult
 from tpt_keras.training.training_run import TrainingRun
 from tpt_keras.training.training_state import TrainingState
@@ -44,7 +43,6 @@ def train(
     config,
     model_dir,
     preset=None,
-    options=None,
     strategy=None,
     callbacks=(),
     make_task=ProblemTask,
@@ -57,7 +55,6 @@ def train(
         model_dir: Folder for everything that the training leaves.
         preset: Name of the preset that `model_config` comes from, for the
             record.
-        options: A `RunOptions`.
         strategy: A strategy, as `make_strategy` makes them: of
             `tf.distribute`, or on JAX a `keras.distribution.DataParallel`.
         callbacks: Callbacks of Keras. An epoch is what lies between two
@@ -81,11 +78,9 @@ def train(
     result = train(
         PRESETS["tp_transformer_tiny"],
         TrainingConfig(
-            ["numbers__place_value"],
-            train_steps=1000,
-            batch_size=128,
-            learning_rate=1e-3,
-            schedule="cosine",
+            DataConfig(["numbers__place_value"], batch_size=128),
+            Adam(learning_rate=1e-3, schedule="cosine"),
+            RunConfig(train_steps=1000),
         ),
         "models/place_value",
     )
@@ -93,15 +88,14 @@ def train(
     ```
     """
     model_dir = pathlib.Path(model_dir)
-    options = options or RunOptions()
     strategy = strategy or default_strategy()
-    _check_options(model_config, config, options, strategy, make_task)
+    _check_config(model_config, config, strategy, make_task)
     task = make_task(model_config, config)
     model_config = task.model_config
     record = {
         "preset": preset,
         "model": to_stored(model_config),
-        "training": dataclasses.asdict(config),
+        "training": config.to_stored(),
         "data": task.fingerprints,
     }
     model_folder.check_config(model_dir, record)
@@ -119,9 +113,9 @@ def train(
                 stack.enter_context(tempfile.TemporaryDirectory())
             )
         model_folder.ensure_config(output_dir, record)
-        keras.utils.set_random_seed(config.seed)
+        keras.utils.set_random_seed(config.run.seed)
         with scope(strategy):
-            trainer = make_trainer(model_config, config, options, task)
+            trainer = make_trainer(model_config, config, task)
             for variable, values in zip(
                 lasting_weights(trainer.transformer), weights or ()
             ):
@@ -129,15 +123,14 @@ def train(
         state = TrainingState(
             trainer,
             model_dir / model_folder.CHECKPOINTS,
-            options.keep_checkpoints,
+            config.run.keep_checkpoints,
         )
         _restore_or_start(state)
-        _check_step(state, options)
+        _check_step(state, config)
         TrainingRun(
             trainer,
             state,
             config,
-            options,
             task,
             output_dir,
             callbacks,
@@ -164,9 +157,9 @@ def _finished_model(model_dir, record, task):
 def _initial_weights(task, config, model_dir):
     """The weights to start with, or `None` for new ones, or to go on."""
     checkpoints = model_dir / model_folder.CHECKPOINTS
-    if not config.init_from or checkpoint_names(checkpoints):
+    if not config.run.init_from or checkpoint_names(checkpoints):
         return None
-    folder = pathlib.Path(config.init_from)
+    folder = pathlib.Path(config.run.init_from)
     best = (folder / BEST_MODEL_FILE).is_file()
     model = load_model(folder, best, task.model_classes)
     model_config = task.model_config
@@ -204,21 +197,13 @@ def _finish(model, model_dir, record):
     model_folder.save_finished_model(model, model_dir, record)
 
 
-def _check_options(model_config, config, options, strategy, task):
-    for steps in (config.train_steps, config.interval):
-        if steps % options.steps_per_execution:
-            raise UsageError(
-                f"The {config.train_steps} train_steps and the "
-                f"{config.interval} steps between checkpoints must be "
-                f"multiples of the {options.steps_per_execution} "
-                "steps_per_execution."
-            )
-    if options.rematerialize and not model_config.cell_names:
+def _check_config(model_config, config, strategy, task):
+    if config.run.rematerialize and not model_config.cell_names:
         raise UsageError(
             "rematerialize computes a Transformer's cells again, which an "
             f"{type(model_config).__name__} has none of. Leave it out."
         )
-    if options.rematerialize and model_config.dropout:
+    if config.run.rematerialize and model_config.dropout:
         raise UsageError(
             "rematerialize needs a dropout of 0: computed again, dropout "
             "would drop something else."
@@ -228,29 +213,28 @@ def _check_options(model_config, config, options, strategy, task):
             "A language model is trained on one device, because it remembers "
             "the rows of a batch: take --distribution=none."
         )
-    if config.train_minutes and num_workers(strategy) > 1:
+    if config.run.train_minutes and num_workers(strategy) > 1:
         raise UsageError(
             "train_minutes is for one process: every worker's clock would end "
             "its training at another step. Take --train_steps."
         )
-    if options.jit_compile:
+    if config.run.jit_compile:
         check_jit_compile(strategy)
 
 
-def make_trainer(model_config, config, options, task=ProblemTask):
+def make_trainer(model_config, config, task=ProblemTask):
     """A new model, ready to be trained.
 
     Args:
         model_config: A `ModelConfig`, such as a `TransformerConfig`.
         config: A `TrainingConfig`.
-        options: A `RunOptions`.
         task: The task, or its class.
 
     Returns:
         A compiled `Trainer`, its optimizer built.
     """
     remat = contextlib.nullcontext()
-    if options.rematerialize:
+    if config.run.rematerialize:
         remat = keras.RematScope(
             mode="list_of_layers",
             layer_names=list(model_config.cell_names),
@@ -259,13 +243,13 @@ def make_trainer(model_config, config, options, task=ProblemTask):
         transformer = task.make_model(model_config, config)
     trainer = task.trainer_class(
         transformer,
-        global_clipnorm=config.global_clipnorm,
-        gradient_accumulation_steps=options.gradient_accumulation_steps,
+        global_clipnorm=config.optimizer.global_clipnorm,
+        gradient_accumulation_steps=config.run.gradient_accumulation_steps,
     )
     trainer.compile(
         optimizer=make_optimizer(config),
-        jit_compile=options.jit_compile,
-        steps_per_execution=options.steps_per_execution,
+        jit_compile=config.run.jit_compile,
+        steps_per_execution=config.run.steps_per_execution,
     )
     # For a checkpoint to be restored into it.
     trainer.optimizer.build(transformer.trainable_variables)
@@ -280,11 +264,11 @@ def _restore_or_start(state):
         state.save()  # so that there always is one to go back to
 
 
-def _check_step(state, options):
+def _check_step(state, config):
     step = state.step
-    if step % options.steps_per_execution:
+    if step % config.run.steps_per_execution:
         # Where a training ended that is prolonged now.
         raise UsageError(
             f"The training goes on from step {step}, which must be a multiple "
-            f"of the {options.steps_per_execution} steps_per_execution."
+            f"of the {config.run.steps_per_execution} steps_per_execution."
         )

@@ -28,10 +28,10 @@ def training_sources(config):
         Dict of the modules' names to `ProblemSource`s.
     """
     return problem_sources(
-        config.data_dir,
-        config.modules,
-        train_splits(config.dataset),
-        config.dataset,
+        config.data.data_dir,
+        config.data.modules,
+        train_splits(config.data.dataset),
+        config.data.dataset,
     )
 
 
@@ -47,7 +47,7 @@ def training_batches(sources, model_config, config):
         Two `ProblemBatches` without a common example, which raise a
         `UsageError` when they read a problem that is too long for the model.
     """
-    apart = -(-config.validation_examples // len(sources))
+    apart = -(-config.data.validation_examples // len(sources))
     for module, source in sources.items():
         if len(source) <= apart:
             raise UsageError(
@@ -62,7 +62,7 @@ def training_batches(sources, model_config, config):
                 [
                     ProblemSlice(
                         CheckedSource(source, module, model_config),
-                        seed=config.seed,
+                        seed=config.run.seed,
                         **part,
                     )
                     for module, source in sources.items()
@@ -70,12 +70,12 @@ def training_batches(sources, model_config, config):
                 weights,
             ),
             CharacterTokenizer(model_config.vocabulary),
-            config.batch_size,
-            seed=config.seed,
+            config.data.batch_size,
+            seed=config.run.seed,
         )
 
     return (
-        batches(config.module_weights or None, start=apart),
+        batches(config.data.module_weights or None, start=apart),
         batches(None, stop=apart),
     )
 
@@ -114,5 +114,5 @@ def module_mix(training, config, data_step):
         Text such as `"numbers__gcd 80, numbers__place_value 48"`.
     """
     owners = training.source.owners(training.indices(data_step))
-    counts = collections.Counter(config.modules[owner] for owner in owners)
+    counts = collections.Counter(config.data.modules[owner] for owner in owners)
     return ", ".join(f"{name} {count}" for name, count in counts.most_common())

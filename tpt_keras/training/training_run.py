@@ -9,9 +9,9 @@ from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.finite_loss import check_weights
 from tpt_keras.training.metrics_log import MetricsLog
-from tpt_keras.training.optimizer import learning_rate
-from tpt_keras.training.optimizer import learning_rate_in_time
-from tpt_keras.training.optimizer import learning_rate_schedule
+from tpt_keras.training.optimizers import learning_rate
+from tpt_keras.training.optimizers import learning_rate_in_time
+from tpt_keras.training.optimizers import learning_rate_schedule
 from tpt_keras.training.profiler import Profiler
 from tpt_keras.training.time_limit import TimeLimit
 
@@ -31,7 +31,6 @@ class TrainingRun:
         trainer: A compiled `Trainer`.
         state: Its `TrainingState`, restored.
         config: The `TrainingConfig`.
-        options: The `RunOptions`.
         task: The `ProblemTask` or the `TextTask`.
         model_dir: Folder for logs and the best model.
         callbacks: Further callbacks of Keras, called after an interval's end.
@@ -42,7 +41,6 @@ class TrainingRun:
         trainer,
         state,
         config,
-        options,
         task,
         model_dir,
         callbacks=(),
@@ -50,7 +48,6 @@ class TrainingRun:
         self.trainer = trainer
         self.state = state
         self.config = config
-        self.options = options
         self.task = task
         self.model_dir = model_dir
         self.callbacks = callbacks
@@ -67,11 +64,11 @@ class TrainingRun:
         Raises:
             NonFiniteLossError: If the loss is not finite any more.
         """
-        while self.step < self.config.train_steps:
+        while self.step < self.config.run.train_steps:
             if self._is_over:
                 print(
                     f"Stopped at step {self.step}: the "
-                    f"{self.config.train_minutes:g} train_minutes are over."
+                    f"{self.config.run.train_minutes:g} train_minutes are over."
                 )
                 return
             if self.is_stalled:
@@ -102,21 +99,21 @@ class TrainingRun:
 
     @property
     def _has_no_time(self):
-        return 0 < self.config.train_minutes <= self.seconds / 60
+        return 0 < self.config.run.train_minutes <= self.seconds / 60
 
     @property
     def is_evaluation_step(self):
         """Whether an evaluation follows the last interval."""
         return (
-            self.step % self.config.steps_per_evaluation == 0
-            or self.step == self.config.train_steps
+            self.step % self.config.run.steps_per_evaluation == 0
+            or self.step == self.config.run.train_steps
             or self._is_over
         )
 
     @property
     def is_stalled(self):
         """Whether the last evaluation was one without a best too many."""
-        patience = self.options.max_steps_without_improvement
+        patience = self.config.run.max_steps_without_improvement
         without = self.step - self.state.best_step
         return 0 < patience <= without and self.is_evaluation_step
 
@@ -126,13 +123,13 @@ class TrainingRun:
         One is shorter where the numbers do not divide: the last, and after it
         the first of a training that is prolonged.
         """
-        interval = self.config.interval
+        interval = self.config.run.interval
         epoch, done = divmod(self.step, interval)
-        epochs = self.config.train_steps // interval
+        epochs = self.config.run.train_steps // interval
         steps = interval
         if done or epoch == epochs:
             epochs = epoch + 1
-            end = min(epochs * interval, self.config.train_steps)
+            end = min(epochs * interval, self.config.run.train_steps)
             steps = end - self.step
         self._log = MetricsLog(self.model_dir)
         self._log.drop_after(self.step)
@@ -147,17 +144,17 @@ class TrainingRun:
             ),
             *self.callbacks,
         ]
-        if self.config.train_minutes:
+        if self.config.run.train_minutes:
             callbacks.append(
                 TimeLimit(self.config, lambda: self.step, lambda: self.seconds)
             )
         with contextlib.ExitStack() as stack:
-            if self.options.profile_steps:
+            if self.config.run.profile_steps:
                 profiler = Profiler(
                     self.model_dir / "logs",
-                    *self.options.profile_steps,
+                    *self.config.run.profile_steps,
                     lambda: self.step,
-                    self.options.steps_per_execution,
+                    self.config.run.steps_per_execution,
                 )
                 callbacks.append(profiler)
                 # Keras leaves callbacks alone when one of them ends a training.
@@ -199,7 +196,7 @@ class TrainingRun:
                 metrics[f"{name}_per_second"] = metrics.pop(name) / seconds
         if self.is_evaluation_step:
             metrics |= self.task.evaluate(
-                self.trainer, self.options.evaluation_examples
+                self.trainer, self.config.run.evaluation_examples
             )
             if self.state.improves(self.task.score(metrics)):
                 model_folder.save_best_model(
@@ -218,7 +215,7 @@ class TrainingRun:
         data_step = self.state.data_step + failed_step - 1 - self.step
         rate = learning_rate_schedule(self.config)
         # The optimizer is not asked: on JAX, it has no values within `fit`.
-        if self.config.train_minutes:
+        if self.config.run.train_minutes:
             rate = learning_rate_in_time(
                 self.config, failed_step - 1, self.seconds / 60
             )
@@ -229,7 +226,7 @@ class TrainingRun:
 
     def _recover(self, error):
         """Goes back to the last checkpoint, and on behind the failed batch."""
-        if self.options.on_nan == "stop":
+        if self.config.run.on_nan == "stop":
             raise NonFiniteLossError(
                 f"{error} The checkpoint of step {self.step} is kept. Train "
                 "with a lower --learning_rate in another folder, or go on "

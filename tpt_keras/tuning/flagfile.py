@@ -1,10 +1,8 @@
 """A training's configuration as a flagfile."""
 
-import dataclasses
-
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.stored_config import to_stored
-from tpt_keras.training.training_config import TrainingConfig
+from tpt_keras.training.config import TrainingConfig
 
 
 def flagfile(config):
@@ -23,16 +21,17 @@ def flagfile(config):
         for name, value in _by_dotted_names(config["model"]).items()
         if name not in ("kind", "vocabulary") and value != preset.get(name)
     )
-    defaults = {
-        field.name: field.default
-        for field in dataclasses.fields(TrainingConfig)
-    }
-    training = dict(config["training"])
+    found = TrainingConfig.from_stored(config["training"])
+    training = found.flat()
+    defaults = TrainingConfig.from_flat(
+        found.optimizer_name, modules=found.data.modules
+    ).flat() | {"optimizer": "adam"}
     modules = training.pop("modules")
     weights = zip(modules, training.pop("module_weights"))
     lists = {
         "modules": ",".join(modules),
         "module_weights": ",".join(f"{name}={w}" for name, w in weights),
+        "profile_steps": ",".join(map(str, training.pop("profile_steps"))),
     }
     flags = {
         "preset": config["preset"],

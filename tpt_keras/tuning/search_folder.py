@@ -18,7 +18,6 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
 from tpt_keras.training.same_training import defaults
 from tpt_keras.training.same_training import differences
-from tpt_keras.training.training_config import TrainingConfig
 from tpt_keras.tuning.search_space import SearchSpace
 
 SEARCH_FILE = "search.json"
@@ -66,15 +65,11 @@ def ensure_search(folder, search):
 def _complete(stored, search):
     """What is stored, with the defaults of what its version did not know."""
     completed = dict(stored)
-    for name, config_class in (
-        ("space", SearchSpace),
-        ("training", TrainingConfig),
-    ):
-        known = defaults(config_class)
-        completed[name] = {
-            **{key: known[key] for key in known if key in search[name]},
-            **stored.get(name, {}),
-        }
+    known = defaults(SearchSpace)
+    completed["space"] = {
+        **{key: known[key] for key in known if key in search["space"]},
+        **stored.get("space", {}),
+    }
     return completed
 
 

@@ -6,8 +6,8 @@ import math
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.training.training_config import OPTIMIZERS
-from tpt_keras.training.training_config import SCHEDULES
+from tpt_keras.training.optimizers import OPTIMIZERS
+from tpt_keras.training.optimizers import SCHEDULES
 
 # AdamW is adam where the training has a weight decay.
 _OPTIMIZERS = tuple(name for name in OPTIMIZERS if name != "adamw")
@@ -153,10 +153,9 @@ class SearchSpace:
         cells = self._propose_cells(hp)
         dropout = _choice(hp, "dropout", self.dropouts)
         model = self._model(variant, *cells)
-        return model.replace(dropout=dropout), dataclasses.replace(
-            training,
+        return model.replace(dropout=dropout), training.replace(
             **self._propose_rate(hp),
-            **self._propose_schedule(hp, training.train_steps),
+            **self._propose_schedule(hp, training.run.train_steps),
         )
 
     def _propose_cells(self, hp):

@@ -1,5 +1,4 @@
 import contextlib
-import dataclasses
 import pathlib
 import shutil
 import time
@@ -47,7 +46,6 @@ class TrainingTuner(keras_tuner.Tuner):
         space: The `SearchSpace`.
         training: The `TrainingConfig` of everything that is not searched. An
             execution's seed is its seed and the execution's number.
-        options: A `RunOptions`.
         folder: Folder of the search.
         executions_per_trial: How often each trial is trained.
         strategy: A `tf.distribute` strategy. Defaults to none.
@@ -58,14 +56,12 @@ class TrainingTuner(keras_tuner.Tuner):
         oracle,
         space,
         training,
-        options,
         folder,
         executions_per_trial=1,
         strategy=None,
     ):
         self.space = space
         self.training = training
-        self.options = options
         self.folder = pathlib.Path(folder)
         self._asked = False
         # Where it looks for trials, by patterns.
@@ -153,17 +149,20 @@ class TrainingTuner(keras_tuner.Tuner):
         """The objective's value of one execution."""
         keras.backend.clear_session()
         values = trial.hyperparameters.values
-        training = dataclasses.replace(
-            self.training, seed=self.training.seed + execution
+        training = self.training.replace(
+            seed=self.training.run.seed + execution
         )
         if "tuner/epochs" in values:
-            steps = values["tuner/epochs"] * training.steps_per_evaluation
-            training = dataclasses.replace(training, train_steps=steps)
+            steps = values["tuner/epochs"] * training.run.steps_per_evaluation
+            training = training.replace(train_steps=steps)
         model_config, config = self.space.propose(
             trial.hyperparameters, training
         )
         folder = execution_folder(self.folder, trial.trial_id, execution)
-        if "tuner/trial_id" in values and config.schedule == "constant":
+        if (
+            "tuner/trial_id" in values
+            and config.optimizer.schedule == "constant"
+        ):
             _prolong(
                 execution_folder(
                     self.folder, values["tuner/trial_id"], execution
@@ -178,7 +177,6 @@ class TrainingTuner(keras_tuner.Tuner):
             config,
             folder,
             preset=values["variant"],
-            options=self.options,
             strategy=self.distribution_strategy,
         )
         objective = self.oracle.objective.name

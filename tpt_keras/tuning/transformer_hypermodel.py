@@ -1,6 +1,5 @@
 import keras_tuner
 
-from tpt_keras.training.run_options import RunOptions
 from tpt_keras.training.train import make_trainer
 
 
@@ -34,6 +33,4 @@ class TransformerHyperModel(keras_tuner.HyperModel):
         Args:
             hp: `keras_tuner.HyperParameters`.
         """
-        return make_trainer(
-            *self.space.propose(hp, self.training), RunOptions()
-        )
+        return make_trainer(*self.space.propose(hp, self.training))

@@ -10,7 +10,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import folder_lock
-from tpt_keras.training.run_options import RunOptions
+from tpt_keras.training.config import MAY_CHANGE
 from tpt_keras.training.training_data import data_fingerprints
 from tpt_keras.training.training_data import training_sources
 from tpt_keras.tuning.objectives import OBJECTIVES
@@ -22,10 +22,8 @@ from tpt_keras.tuning.search_report import write_report
 from tpt_keras.tuning.search_space import SEARCHED
 from tpt_keras.tuning.training_tuner import TrainingTuner
 
-# Where the data is, and what is of language models alone.
+# Fields of one training, or of language models alone.
 _NOT_OF_A_SEARCH = (
-    "data_dir",
-    "text_file",
     "segment_length",
     "train_minutes",
 )
@@ -39,7 +37,6 @@ def tune(
     objective="val_sequence_accuracy",
     max_trials=10,
     executions_per_trial=1,
-    options=None,
     strategy=None,
 ):
     """Searches for the best model, or goes on where a search was.
@@ -59,7 +56,6 @@ def tune(
             training's steps, asks for.
         executions_per_trial: How often each trial is trained. Its score is the
             mean.
-        options: A `RunOptions`.
         strategy: The strategy of each training, as `make_strategy` makes it.
 
     Returns:
@@ -74,7 +70,9 @@ def tune(
     ```python
     trials = tune(
         SearchSpace(variants=["transformer", "tp_transformer"]),
-        TrainingConfig(["numbers__place_value"], train_steps=500),
+        TrainingConfig.from_flat(
+            modules=["numbers__place_value"], train_steps=500
+        ),
         "searches/place_value",
     )
     print(max(trials, key=lambda trial: trial["score"]))
@@ -94,8 +92,8 @@ def tune(
         "space": dataclasses.asdict(space),
         "training": {
             name: value
-            for name, value in dataclasses.asdict(training).items()
-            if name not in (*SEARCHED, *_NOT_OF_A_SEARCH)
+            for name, value in training.flat().items()
+            if name not in {*SEARCHED, *_NOT_OF_A_SEARCH, *MAY_CHANGE}
         },
         # Wherever it is: the data itself is compared.
         "data": data_fingerprints(training_sources(training)),
@@ -110,15 +108,14 @@ def tune(
             tuner,
             hyperparameters,
             keras_tuner.Objective(objective, OBJECTIVES[objective]),
-            training.seed,
+            training.run.seed,
             max_trials,
-            training.train_steps // training.steps_per_evaluation,
+            training.run.train_steps // training.run.steps_per_evaluation,
         )
         TrainingTuner(
             oracle,
             space,
             training,
-            options or RunOptions(),
             folder,
             executions_per_trial,
             strategy,
@@ -128,10 +125,10 @@ def tune(
 
 def _check_epochs(tuner, training):
     """An epoch of Hyperband lies between two evaluations."""
-    steps = training.steps_per_evaluation
-    if tuner == "hyperband" and training.train_steps % steps:
+    steps = training.run.steps_per_evaluation
+    if tuner == "hyperband" and training.run.train_steps % steps:
         raise UsageError(
             f"--tuner=hyperband trains from evaluation to evaluation: the "
-            f"{training.train_steps} --train_steps must be a multiple of the "
-            f"{steps} --steps_per_evaluation."
+            f"{training.run.train_steps} --train_steps must be a multiple of "
+            f"the {steps} --steps_per_evaluation."
         )

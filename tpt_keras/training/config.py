@@ -1,0 +1,422 @@
+"""The configuration of a training: its data, its optimizer and its run.
+
+Every field is declared once, here or in `optimizers.py`. The commands make a
+flag of each; their names are flat and unique.
+"""
+
+import dataclasses
+import math
+
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
+from tpt_keras.training.optimizers import OPTIMIZERS
+from tpt_keras.training.optimizers import Adam
+from tpt_keras.training.optimizers import OptimizerConfig
+from tpt_keras.training.settings import changeable
+from tpt_keras.training.settings import check_settings
+from tpt_keras.training.settings import setting
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+ON_NAN = ("stop", "rollback")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """The data that a model learns from.
+
+    Args:
+        modules: Names of the modules to train on; none with a `text_file`.
+        data_dir: Folder that `prepare_data` filled.
+        dataset: `"mathematics_dataset"`, or tfds's stock `"math_dataset"`.
+        module_weights: Shares of the modules by name:
+            `numbers__gcd=2,numbers__place_value=0.5`. A module without a share
+            has 1. In Python also one number each, in the order of `modules`.
+        text_file: Text that a language model learns, of any bytes. Its last
+            tenth is for validation and test.
+        segment_length: Bytes in a segment of the text. A batch has a segment
+            of each of its streams.
+        batch_size: Problems in a batch, or streams of a text.
+        validation_examples: Training problems set apart for validation.
+    """
+
+    modules: tuple = setting(())
+    # The data itself is compared when a training resumes.
+    data_dir: str = setting("data", may_change=True)
+    dataset: str = setting("mathematics_dataset")
+    module_weights: tuple = setting(())
+    text_file: str = setting("", may_change=True)
+    segment_length: int = setting(512, minimum=1)
+    batch_size: int = setting(1024, minimum=1)
+    validation_examples: int = setting(1000, minimum=1)
+
+    def __post_init__(self):
+        check_settings(self)
+        if bool(self.modules) == bool(self.text_file):
+            raise UsageError(
+                "Either `modules` must name at least one module or "
+                "`text_file` a text.",
+                field="modules",
+            )
+        self._set_module_weights()
+
+    def _set_module_weights(self):
+        weights = self.module_weights
+        if any(isinstance(weight, str) for weight in weights):
+            weights = parse_module_weights(weights, self.modules)
+        weights = tuple(map(float, weights))
+        object.__setattr__(self, "module_weights", weights)
+        if weights and len(weights) != len(self.modules):
+            raise UsageError(
+                f"`module_weights` needs one weight for each of the "
+                f"{len(self.modules)} modules. Received: {len(weights)}.",
+                field="module_weights",
+            )
+        if not all(0 < weight < math.inf for weight in weights):
+            raise UsageError(
+                "`module_weights` must be positive and finite. Received: "
+                f"{', '.join(map(str, weights))}.",
+                field="module_weights",
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerChoice:
+    """The flat name of an optimizer.
+
+    Args:
+        optimizer: `"adam"`, `"adamw"` (with weight decay), `"muon"` (matrices
+            by Muon, other weights by AdamW) or `"lion"`.
+    """
+
+    optimizer: str = setting("adam", choices=tuple(OPTIMIZERS))
+
+    def __post_init__(self):
+        check_settings(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """The steps of a training, their arithmetic and their schedule.
+
+    Some fields may have another value when a training resumes; they change no
+    result except for rounding, with two exceptions: `on_nan="rollback"`
+    skips batches that failed, and `max_steps_without_improvement` ends a
+    training early. `train_steps` may grow with a constant schedule.
+
+    Args:
+        train_steps: Number of optimizer steps.
+        train_minutes: Ends the training after this time. `0`: no limit.
+        seed: Seed of weights, order and dropout.
+        precision: Dtype policy to compute with: `"float32"`, `"mixed_bfloat16"`
+            or `"mixed_float16"`, the last with loss scaling.
+        init_from: Folder of a model whose weights to start with: the best
+            model's, or the last one's if there is no best. Empty: new weights.
+        steps_per_checkpoint: Steps between checkpoints and rows of the
+            metrics' log, if there is no evaluation earlier.
+        steps_per_evaluation: Steps between evaluations, a multiple of
+            `steps_per_checkpoint` unless it is smaller.
+        evaluation_examples: Problems of every module and split in an
+            evaluation.
+        gradient_accumulation_steps: Micro-batches that a batch is split into,
+            to save memory.
+        steps_per_execution: Optimizer steps that TensorFlow makes without
+            returning to Python.
+        jit_compile: Compiles TensorFlow's step with XLA, once for every
+            length, on one device only. JAX always compiles.
+        rematerialize: Recomputes the cells' activations in the backward pass,
+            to save memory.
+        keep_checkpoints: Number of checkpoints to keep.
+        on_nan: Reaction to a loss that is not finite: `"stop"`, or
+            `"rollback"`, which resumes from the last checkpoint with other
+            batches.
+        max_steps_without_improvement: Steps without a better validation score
+            after which a training ends. `0`: never.
+        profile_steps: First and last step of a profile for TensorBoard:
+            `100,110`.
+    """
+
+    train_steps: int = setting(1_000_000, minimum=1)
+    train_minutes: float = setting(0.0, minimum=0)
+    seed: int = setting(0, minimum=0, below=2**32)
+    precision: str = setting("float32", choices=PRECISIONS)
+    init_from: str = setting("")
+    steps_per_checkpoint: int = setting(200, minimum=1)
+    steps_per_evaluation: int = setting(1000, minimum=1)
+    evaluation_examples: int = setting(200, minimum=0, may_change=True)
+    gradient_accumulation_steps: int = setting(1, minimum=1, may_change=True)
+    steps_per_execution: int = setting(1, minimum=1, may_change=True)
+    jit_compile: bool = setting(False, may_change=True)
+    rematerialize: bool = setting(False, may_change=True)
+    keep_checkpoints: int = setting(3, minimum=1, may_change=True)
+    on_nan: str = setting("stop", choices=ON_NAN, may_change=True)
+    max_steps_without_improvement: int = setting(0, minimum=0, may_change=True)
+    profile_steps: tuple = setting((), may_change=True)
+
+    def __post_init__(self):
+        check_settings(self)
+        self._check_intervals()
+        self._set_profile_steps()
+
+    def _check_intervals(self):
+        rarer, often = self.steps_per_evaluation, self.steps_per_checkpoint
+        if rarer > often and rarer % often:
+            raise UsageError(
+                "`steps_per_evaluation` must be a multiple of "
+                f"`steps_per_checkpoint`. Received: {rarer} and {often}.",
+                field="steps_per_evaluation",
+            )
+        for steps in (self.train_steps, self.interval):
+            if steps % self.steps_per_execution:
+                raise UsageError(
+                    f"The {self.train_steps} `train_steps` and the "
+                    f"{self.interval} steps between checkpoints must be "
+                    "multiples of `steps_per_execution`. Received: "
+                    f"{self.steps_per_execution}.",
+                    field="steps_per_execution",
+                )
+
+    def _set_profile_steps(self):
+        try:
+            steps = tuple(map(int, self.profile_steps))
+        except ValueError:
+            steps = (0,)
+        if steps and not (len(steps) == 2 and 0 < steps[0] <= steps[1]):
+            raise UsageError(
+                "`profile_steps` must be a first and a last step: 100,110. "
+                f"Received: {','.join(map(str, self.profile_steps))}.",
+                field="profile_steps",
+            )
+        object.__setattr__(self, "profile_steps", steps)
+
+    @property
+    def interval(self):
+        """Steps between two checkpoints."""
+        return min(
+            self.steps_per_checkpoint,
+            self.steps_per_evaluation,
+            self.train_steps,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """The configuration of a training; the model's is beside it.
+
+    The defaults are the paper's recipe (section 4.1).
+
+    Args:
+        data: A `DataConfig`.
+        optimizer: An `Adam` or another of `optimizers.OPTIMIZERS`.
+        run: A `RunConfig`.
+
+    Raises:
+        UsageError: If a value has another type or makes no sense.
+
+    Example:
+
+    >>> config = TrainingConfig(
+    ...     DataConfig(["numbers__gcd"], batch_size=128),
+    ...     Adam(learning_rate=1e-3, warmup_steps=100),
+    ...     RunConfig(train_steps=1000),
+    ... )
+    >>> config == TrainingConfig.from_flat(
+    ...     modules=["numbers__gcd"],
+    ...     batch_size=128,
+    ...     learning_rate=1e-3,
+    ...     warmup_steps=100,
+    ...     train_steps=1000,
+    ... )
+    True
+    >>> config.replace(seed=1, optimizer="lion").optimizer.warmup_steps
+    100
+    """
+
+    data: DataConfig
+    optimizer: OptimizerConfig = dataclasses.field(default_factory=Adam)
+    run: RunConfig = dataclasses.field(default_factory=RunConfig)
+
+    # All classes with fields, for the commands' flags.
+    SECTIONS = (
+        DataConfig,
+        OptimizerChoice,
+        OptimizerConfig,
+        *OPTIMIZERS.values(),
+        RunConfig,
+    )
+
+    def __post_init__(self):
+        if not self.optimizer.warmup_steps < self.run.train_steps:
+            raise UsageError(
+                f"`warmup_steps` must be less than the {self.run.train_steps} "
+                f"`train_steps`. Received: {self.optimizer.warmup_steps}. "
+                "Lower `warmup_steps` or raise `train_steps`.",
+                field="warmup_steps",
+            )
+
+    @classmethod
+    def from_flat(cls, optimizer="adam", **fields):
+        """Makes a configuration from the flags' flat names.
+
+        Args:
+            optimizer: A key of `OPTIMIZERS`.
+            **fields: Fields of all sections. Others have their defaults.
+
+        Returns:
+            A `TrainingConfig`.
+
+        Raises:
+            UsageError: If a field is not known, or is another optimizer's.
+        """
+        OptimizerChoice(optimizer)
+        sections = {
+            "data": DataConfig,
+            "optimizer": OPTIMIZERS[optimizer],
+            "run": RunConfig,
+        }
+        values = {name: {} for name in sections}
+        for field, value in fields.items():
+            names = [
+                name
+                for name, section in sections.items()
+                if field in section.__dataclass_fields__
+            ]
+            if not names:
+                raise UsageError(
+                    f"A training with the optimizer {optimizer} has no field "
+                    f"`{field}`.",
+                    field=field,
+                )
+            values[names[0]][field] = value
+        return cls(
+            **{
+                name: section(**values[name])
+                for name, section in sections.items()
+            }
+        )
+
+    def flat(self):
+        """Returns all fields by the flags' flat names.
+
+        Returns:
+            Dict that `from_flat` takes.
+        """
+        return {
+            **dataclasses.asdict(self.data),
+            "optimizer": self.optimizer_name,
+            **dataclasses.asdict(self.optimizer),
+            **dataclasses.asdict(self.run),
+        }
+
+    def replace(self, **fields):
+        """Returns a copy with other values.
+
+        Args:
+            **fields: Fields of all sections, and `optimizer`, a key of
+                `OPTIMIZERS`. Another optimizer keeps the values that were set
+                of the fields that it has, too.
+
+        Returns:
+            A `TrainingConfig`.
+        """
+        old = self.flat()
+        name = fields.get("optimizer", self.optimizer_name)
+        if name != self.optimizer_name:
+            OptimizerChoice(name)
+            known = OPTIMIZERS[name].__dataclass_fields__
+            for field in dataclasses.fields(self.optimizer):
+                if field.name not in known or old[field.name] == field.default:
+                    del old[field.name]
+        return type(self).from_flat(**{**old, **fields})
+
+    @property
+    def optimizer_name(self):
+        """The optimizer's key in `OPTIMIZERS`."""
+        [name] = [
+            name
+            for name, section in OPTIMIZERS.items()
+            if section is type(self.optimizer)
+        ]
+        return name
+
+    def to_stored(self):
+        """Returns the sections as a dict for a JSON file."""
+        stored = dataclasses.asdict(self)
+        stored["optimizer"] = {
+            "name": self.optimizer_name,
+            **stored["optimizer"],
+        }
+        return stored
+
+    @classmethod
+    def from_stored(cls, stored):
+        """Restores a configuration that `to_stored` gave.
+
+        Args:
+            stored: Dict of sections. What is missing has its default.
+
+        Returns:
+            A `TrainingConfig`.
+
+        Raises:
+            UsageError: If there are other fields or values.
+        """
+        try:
+            sections = {name: dict(stored[name]) for name in stored}
+            optimizer = sections.pop("optimizer", {})
+            name = optimizer.pop("name", "adam")
+            return cls(
+                DataConfig(**sections.pop("data", {})),
+                OPTIMIZERS[name](**optimizer),
+                RunConfig(**sections.pop("run", {})),
+                **sections,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"The stored training is not one of this version ({error!r})."
+            ) from error
+
+
+# Fields that may have other values when a training resumes.
+MAY_CHANGE = frozenset().union(
+    *(changeable(section) for section in TrainingConfig.SECTIONS)
+)
+
+
+def parse_module_weights(items, modules):
+    """Parses weights of modules that are given by name.
+
+    Args:
+        items: List of `"name=weight"`. A module without a weight has 1.
+        modules: Names of the modules that are trained on.
+
+    Returns:
+        Tuple of floats, one a module; empty if there are no items.
+
+    Raises:
+        UsageError: If an item is no such pair, or its module is not trained
+            on, or has two weights.
+
+    Example:
+
+    >>> parse_module_weights(["b=3"], ["a", "b"])
+    (1.0, 3.0)
+    """
+    weights = {}
+    for item in items:
+        name, _, weight = item.partition("=")
+        name = name.strip()
+        try:
+            value = float(weight)
+        except ValueError:
+            raise UsageError(
+                f"`module_weights` takes name=weight: {modules[0]}=2. "
+                f"Received: {item!r}.",
+                field="module_weights",
+            ) from None
+        check_names("module of module_weights", [name], modules)
+        if name in weights:
+            raise UsageError(
+                f"`module_weights` names {name} twice.", field="module_weights"
+            )
+        weights[name] = value
+    return tuple(weights.get(name, 1.0) for name in modules) if items else ()
