@@ -68,9 +68,7 @@ def _attend(name, length, batch_size):
     import keras
     from keras import ops
 
-    from tpt_keras.layers.mechanisms.multi_linear_attention import (
-        MultiLinearAttention,
-    )
+    from tpt_keras.layers import MultiLinearAttention
 
     shape = (batch_size, length, 1, DIM)
     mechanism = MultiLinearAttention(max_length=length)

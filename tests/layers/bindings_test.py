@@ -10,9 +10,9 @@ from tests.layers.attention_maps import map_of_products
 from tests.layers.largest_tensor import largest_tensor
 from tests.layers.largest_tensor import needs_graph
 from tpt_keras.layers import BINDINGS
+from tpt_keras.layers import Binding
 from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers.bindings import Binding
-from tpt_keras.layers.bindings import make_binding
+from tpt_keras.layers import make_binding
 
 RNG = np.random.default_rng(5)
 FILLER = RNG.normal(size=(2, 3, 4, 5)).astype("float32")

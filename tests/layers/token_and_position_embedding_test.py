@@ -10,7 +10,7 @@ from tests.layer_test_case import LayerTestCase
 from tests.layer_test_case import MaskProbe
 from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import TokenAndPositionEmbedding
-from tpt_keras.layers.token_and_position_embedding import position_sinusoids
+from tpt_keras.layers import position_sinusoids
 
 IDS = np.array([[1, 5, 3, 2], [1, 4, 2, 0]], "int32")
 HIDDEN = np.random.default_rng(5).normal(size=(2, 4, 6)).astype("float32")

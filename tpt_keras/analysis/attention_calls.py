@@ -7,7 +7,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.errors import command
 from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers.attention_masks import merge_masks
+from tpt_keras.layers import merge_masks
 from tpt_keras.models import Transformer
 
 ATTENTIONS = ("encoder", "decoder", "cross")

@@ -7,7 +7,7 @@ from tpt_keras.checkpoints.reference_weights import MAX_POSITIONS
 from tpt_keras.checkpoints.reference_weights import SINUSOIDS
 from tpt_keras.checkpoints.reference_weights import reference_weights
 from tpt_keras.errors import UsageError
-from tpt_keras.layers.token_and_position_embedding import position_sinusoids
+from tpt_keras.layers import position_sinusoids
 from tpt_keras.models import Transformer
 
 # The one value that the released code has of these fields.

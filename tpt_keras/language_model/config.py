@@ -3,8 +3,8 @@ import typing
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.layers.mechanisms import make_mechanism
-from tpt_keras.layers.token_and_position_embedding import POSITIONS
+from tpt_keras.layers import POSITIONS
+from tpt_keras.layers import make_mechanism
 from tpt_keras.models.attention_choices import check_attention
 from tpt_keras.models.model_config import ModelConfig
 

@@ -8,11 +8,9 @@ from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.language_model.config import XL_PRESETS
 from tpt_keras.language_model.config import TransformerXLConfig
-from tpt_keras.layers.dtype_config import dtype_config
-from tpt_keras.layers.token_and_position_embedding import (
-    TokenAndPositionEmbedding,
-)
-from tpt_keras.layers.transformer_xl_cell import TransformerXLCell
+from tpt_keras.layers import TokenAndPositionEmbedding
+from tpt_keras.layers import TransformerXLCell
+from tpt_keras.layers import dtype_config
 from tpt_keras.models.load_model import load_model
 
 

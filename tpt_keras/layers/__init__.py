@@ -1,16 +1,25 @@
 """Keras layers of the TP-Transformer, in pure `keras.ops`."""
 
+from tpt_keras.layers.attention_masks import merge_masks
 from tpt_keras.layers.bindings import BINDINGS
 from tpt_keras.layers.bindings import Binding
+from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.decoder_cell import DecoderCell
+from tpt_keras.layers.dtype_config import dtype_config
 from tpt_keras.layers.encoder_cell import EncoderCell
 from tpt_keras.layers.feed_forward import FeedForward
 from tpt_keras.layers.mechanisms import MECHANISMS
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.mechanisms import DotProductAttention
+from tpt_keras.layers.mechanisms import MultiLinearAttention
+from tpt_keras.layers.mechanisms import RelativeAttention
+from tpt_keras.layers.mechanisms import TransformerXLAttention
+from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import Projection
+from tpt_keras.layers.token_and_position_embedding import POSITIONS
 from tpt_keras.layers.token_and_position_embedding import (
     TokenAndPositionEmbedding,
 )
+from tpt_keras.layers.token_and_position_embedding import position_sinusoids
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
 from tpt_keras.layers.transformer_xl_cell import TransformerXLCell

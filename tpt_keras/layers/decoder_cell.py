@@ -134,6 +134,11 @@ class DecoderCell(TransformerCell):
             return x, self_attention_cache
         return (x, attention_inputs) if return_attention_inputs else x
 
+    def compute_output_shape(
+        self, decoder_sequence_shape, encoder_sequence_shape=None
+    ):
+        return decoder_sequence_shape
+
     def init_cache(self, batch_size, max_length):
         """An empty cache for the self-attention.
 

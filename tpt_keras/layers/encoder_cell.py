@@ -80,3 +80,6 @@ class EncoderCell(TransformerCell):
         if not return_attention_inputs:
             return x
         return x, {"self_attention": {"query": query, "value": query, **masks}}
+
+    def compute_output_shape(self, input_shape):
+        return input_shape

@@ -120,8 +120,14 @@ class TransformerCell(Rematerializable, keras.layers.Layer):
         x = ops.add(x, self.dropout_layer(z, training=training))
         return self.output_layer_norm(x)
 
-    def compute_output_shape(self, input_shape, *args):
-        return input_shape
+    def compute_output_spec(self, *args, **kwargs):
+        # With either of these there is more than one output.
+        if any(
+            kwargs.get(name)
+            for name in ("return_attention_inputs", "self_attention_cache")
+        ):
+            return keras.Operation.compute_output_spec(self, *args, **kwargs)
+        return super().compute_output_spec(*args, **kwargs)
 
     def get_config(self):
         return {

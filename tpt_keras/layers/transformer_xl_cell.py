@@ -113,5 +113,10 @@ class TransformerXLCell(TransformerCell):
         z = self.dropout_layer(z, training=training)
         return self.output_layer_norm(ops.add(x, z))
 
+    def compute_output_shape(
+        self, inputs_shape, memory_shape=None, memory_mask_shape=None
+    ):
+        return inputs_shape
+
     def get_config(self):
         return {**super().get_config(), "sliding_window": self.sliding_window}

@@ -1,6 +1,6 @@
 from tpt_keras.errors import UsageError
-from tpt_keras.layers.mechanisms import make_mechanism
-from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
+from tpt_keras.layers import TPMultiHeadAttention
+from tpt_keras.layers import make_mechanism
 
 
 def check_attention(config, key_dim=None, **kwargs):

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.layers.projection import Projection
+from tpt_keras.layers import Projection
 from tpt_keras.models.lstm_model import LSTMModel
 
 

@@ -3,8 +3,8 @@ import math
 import keras
 
 from tpt_keras.errors import UsageError
-from tpt_keras.layers.bindings import make_binding
-from tpt_keras.layers.mechanisms import make_mechanism
+from tpt_keras.layers import make_binding
+from tpt_keras.layers import make_mechanism
 from tpt_keras.models.lstm_config import LSTMConfig
 from tpt_keras.models.transformer_config import TransformerConfig
 

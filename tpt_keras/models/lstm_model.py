@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from tpt_keras.layers.projection import Projection
+from tpt_keras.layers import Projection
 from tpt_keras.models.lstm_config import LSTMConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 

@@ -9,7 +9,7 @@ from tpt_keras.decoding.greedy_search import greedy_search
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.layers.dtype_config import dtype_config
+from tpt_keras.layers import dtype_config
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.searcher import Searcher
 from tpt_keras.models.trained_presets import TRAINED_PRESETS
@@ -80,6 +80,13 @@ class SequenceToSequence(keras.Model):
         self.autocast = False
         self.config = config
         self.tokenizer = CharacterTokenizer(config.vocabulary)
+
+    def make_train_function(self, force=False):
+        # An optimizer that makes its variables inside TensorFlow's graph has
+        # the step traced twice, with a conditional for every variable.
+        if self.optimizer is not None and not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
 
     @classmethod
     def takes(cls, config):

@@ -4,7 +4,7 @@ import typing
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.layers.token_and_position_embedding import POSITIONS
+from tpt_keras.layers import POSITIONS
 from tpt_keras.models.attention_choices import check_attention
 from tpt_keras.models.sequence_to_sequence_config import (
     SequenceToSequenceConfig,

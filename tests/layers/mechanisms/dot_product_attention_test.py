@@ -5,7 +5,7 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.layers import DotProductAttention
-from tpt_keras.layers.mechanisms import make_mechanism
+from tpt_keras.layers import make_mechanism
 
 RNG = np.random.default_rng(5)
 # Batch 2, 5 positions, 3 heads; keys of size 4, values of size 6.

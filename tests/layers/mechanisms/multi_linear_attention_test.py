@@ -7,10 +7,8 @@ from keras import ops
 from tests.layers.largest_tensor import largest_tensor
 from tests.layers.largest_tensor import needs_graph
 from tests.layers.mechanisms.mechanism_test_case import MechanismTestCase
+from tpt_keras.layers import MultiLinearAttention
 from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers.mechanisms.multi_linear_attention import (
-    MultiLinearAttention,
-)
 
 RNG = np.random.default_rng(11)
 

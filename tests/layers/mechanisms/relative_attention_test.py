@@ -3,9 +3,9 @@ import pytest
 from absl.testing import parameterized
 
 from tests.layers.mechanisms.mechanism_test_case import MechanismTestCase
+from tpt_keras.layers import RelativeAttention
 from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers.mechanisms import make_mechanism
-from tpt_keras.layers.mechanisms.relative_attention import RelativeAttention
+from tpt_keras.layers import make_mechanism
 
 RNG = np.random.default_rng(7)
 

@@ -5,9 +5,7 @@ from keras import ops
 
 from tests.layers.mechanisms.mechanism_test_case import MechanismTestCase
 from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers.mechanisms.transformer_xl_attention import (
-    TransformerXLAttention,
-)
+from tpt_keras.layers import TransformerXLAttention
 
 RNG = np.random.default_rng(13)
 
