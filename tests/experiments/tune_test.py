@@ -71,7 +71,7 @@ def test_a_search_and_its_winner_trained_again(
     assert (folder / "report.md").read_bytes() == report
     assert_refused(
         tune("--seed=1", "--num_heads=1"),
-        "training.run.seed: 0 there, 1 here",
+        "training.seed: 0 there, 1 here",
         "space.num_heads",
         "--tuning_dir",
     )
