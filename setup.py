@@ -77,7 +77,6 @@ setuptools.setup(
         "tensorflow>=2.18",
         "tensorflow-datasets>=4.9.7",
         "tensorflow-serving-api>=2.18",
-        "werkzeug>=3.0",
     ],
     extras_require={
         "test": TEST,

@@ -34,7 +34,7 @@ def print_answers(questions, answers, explain=None):
             problem = problem or _EXPLANATIONS.get(answer.status, "no answer")
             problems.append(f"{question[:40]!r} {problem} ({answer.status})")
     if len(problems) < len(answers):
-        print("\n".join(answer.answer for answer in answers), flush=True)
+        print("\n".join(answer.text for answer in answers), flush=True)
     if problems:
         more = len(problems) - _MOST_NAMED
         raise UsageError(

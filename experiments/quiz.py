@@ -34,10 +34,10 @@ def main():
         for question, found, target in zip(
             questions, model.answer(questions), targets
         ):
-            is_right = found.answer == target
+            is_right = found.text == target
             mark = "right" if is_right else "WRONG"
             print(f"{question}")
-            print(f"    answer: {found.answer:20} target: {target:20} {mark}")
+            print(f"    answer: {found.text:20} target: {target:20} {mark}")
             num_right += is_right
         num_asked += len(questions)
     print(f"{num_right} of {num_asked} answers right")

@@ -50,7 +50,6 @@ def test_a_damaged_model(run, copy, place_value_data, name):
     for command, *arguments in (
         ("solve", GOOD),
         ("quiz", f"--modules={MODULE}", f"--data_dir={place_value_data}"),
-        ("serve", "--port=0", "--rest_port=0"),
     ):
         result = run(command, f"--saved_model={copy}", *arguments)
         assert_refused(result, copy, name, "tpt_keras export")

@@ -292,7 +292,7 @@ def test_is_exported(tmp_path, config):
         model.tokenizer.encode_questions(QUESTIONS), 5, beam_width=2
     )
     expected = [model.tokenizer.decode(row) for row in best["token_ids"][:, 0]]
-    assert [a.answer for a in saved.answer(QUESTIONS)] == expected
+    assert [a.text for a in saved.answer(QUESTIONS)] == expected
     # Batches and lengths are free.
-    assert saved.answer(QUESTIONS[:1])[0].answer == expected[0]
+    assert saved.answer(QUESTIONS[:1])[0].text == expected[0]
     assert saved.config["kind"] == "lstm"

@@ -197,4 +197,4 @@ def test_is_exported(tmp_path):
 
     model = new_model(num_layers=1)
     answers = SavedModel(export(model, tmp_path)).answer(QUESTIONS)
-    assert [answer.answer for answer in answers] == model.solve(QUESTIONS)
+    assert [answer.text for answer in answers] == model.solve(QUESTIONS)

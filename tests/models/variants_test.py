@@ -122,4 +122,4 @@ def test_is_exported(attention, binding, tmp_path):
 
     model = make_model(attention, binding)
     answers = SavedModel(export(model, tmp_path)).answer(QUESTIONS)
-    assert [answer.answer for answer in answers] == model.solve(QUESTIONS)
+    assert [answer.text for answer in answers] == model.solve(QUESTIONS)

@@ -1,22 +1,17 @@
-"""Exporting a model, asking it where it is served or here, trying a server.
+"""SavedModels with strings in and out, and clients for TF Serving.
 
-A room for each: `export`, `clients` and `local_server`. What an export's
-folder holds, which all of them know, stands beside them.
-
-Names are imported when they are first used: `RestClient` needs no TensorFlow.
-The export itself is `tpt_keras.serving.export.export`.
+Names are imported on first use, so that `RestClient` needs no TensorFlow.
 """
 
 import importlib
 
 _HOMES = {
-    "Answer": "clients.answer",
-    "GrpcClient": "clients.grpc_client",
-    "KerasModel": "clients.keras_model",
-    "LocalServer": "local_server.local_server",
-    "RestClient": "clients.rest_client",
-    "SavedModel": "clients.saved_model",
-    "ServingError": "clients.serving_error",
+    "Answer": "answers",
+    "GrpcClient": "client",
+    "KerasModel": "keras_model",
+    "RestClient": "client",
+    "SavedModel": "saved_model",
+    "ServingError": "client",
 }
 __all__ = [*_HOMES]
 

@@ -1,11 +1,11 @@
 import dataclasses
 
-from tpt_keras.serving.clients.answer import Answer
-from tpt_keras.serving.clients.answer import finite_or_none
-from tpt_keras.serving.clients.answerer import Answerer
+from tpt_keras.serving.answers import Answer
+from tpt_keras.serving.answers import answer_in_batches
+from tpt_keras.serving.answers import answers_from_columns
 
 
-class KerasModel(Answerer):
+class KerasModel:
     """A Keras model, asked as an exported one is.
 
     A question that the model cannot read has its status, where the model's own
@@ -29,6 +29,17 @@ class KerasModel(Answerer):
         self._model = model
         self.config = dataclasses.asdict(model.config)
 
+    def answer(self, questions):
+        """Answers questions.
+
+        Args:
+            questions: List of strings or of bytes.
+
+        Returns:
+            List of `Answer`s.
+        """
+        return answer_in_batches(self._answer_batch, questions, 64)
+
     def _answer_batch(self, questions):
         # What is no UTF-8 becomes halves of pairs, which have their status.
         texts = [text.decode("utf-8", "surrogateescape") for text in questions]
@@ -38,19 +49,16 @@ class KerasModel(Answerer):
         good = [text for text, s in zip(texts, statuses) if s == "OK"]
         found = iter(self._solve(good) if good else [])
         return [
-            Answer(*next(found), status)
-            if status == "OK"
-            else Answer("", None, status)
+            next(found) if status == "OK" else Answer("", None, status)
             for status in statuses
         ]
 
     def _solve(self, questions):
-        """Pairs of an answer and its log probability."""
         tokenizer = self._model.tokenizer
         found = self._model.search_on_batch(tokenizer.encode_batch(questions))
-        return [
-            (tokenizer.decode(token_ids), finite_or_none(log_prob))
-            for token_ids, log_prob in zip(
-                found["token_ids"][:, 0], found["log_probs"][:, 0]
-            )
-        ]
+        return answers_from_columns(
+            len(questions),
+            [tokenizer.decode(row) for row in found["token_ids"][:, 0]],
+            found["log_probs"][:, 0],
+            ["OK"] * len(questions),
+        )

@@ -5,18 +5,19 @@ import tensorflow as tf
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import command
 from tpt_keras.files import plain_path
+from tpt_keras.serving.answers import answer_in_batches
+from tpt_keras.serving.answers import answers_from_columns
 from tpt_keras.serving.checksums import check_checksums
-from tpt_keras.serving.clients.answer import Answer
-from tpt_keras.serving.clients.answer import finite_or_none
-from tpt_keras.serving.clients.answerer import Answerer
 from tpt_keras.serving.versions import CONFIG_ASSET
 from tpt_keras.serving.versions import find_saved_model
 
+_BATCH_SIZE = 64
 
-class SavedModel(Answerer):
-    """An exported model, asked in this process.
 
-    Needs TensorFlow, and no model code of this project.
+class SavedModel:
+    """An exported model in this process.
+
+    Needs TensorFlow and no Keras model.
 
     Args:
         path: A SavedModel, or the folder of its versions.
@@ -48,21 +49,35 @@ class SavedModel(Answerer):
             raise self._error("cannot be loaded", error) from error
         self.config = _read_config(self.path / CONFIG_ASSET)
 
+    def answer(self, questions):
+        """Answers questions.
+
+        Args:
+            questions: List of strings or of bytes.
+
+        Returns:
+            List of `Answer`s. A question that has none has a status that says
+            why.
+
+        Raises:
+            UsageError: If the model answers no questions.
+        """
+        return answer_in_batches(self._answer_batch, questions, _BATCH_SIZE)
+
     def _answer_batch(self, questions):
         try:
             outputs = self._answer(questions=tf.constant(questions, tf.string))
-            columns = [
+            texts, log_probs, statuses = (
                 outputs[name].numpy().tolist()
                 for name in ("answers", "log_probs", "status")
-            ]
-            if len(columns[0]) != len(questions):
-                raise ValueError(
-                    f"{len(columns[0])} of {len(questions)} answers"
-                )
-            return [
-                Answer(answer.decode(), finite_or_none(x), status.decode())
-                for answer, x, status in zip(*columns, strict=True)
-            ]
+            )
+            return answers_from_columns(
+                len(questions),
+                [text.decode() for text in texts],
+                log_probs,
+                [status.decode() for status in statuses],
+            )
+        # Of another program's model, TensorFlow raises many kinds.
         except Exception as error:
             raise self._error("answers no questions", error) from error
 

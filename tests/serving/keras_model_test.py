@@ -32,14 +32,14 @@ def test_answers_as_its_export_does(version, untrained_model):
         "UNKNOWN_CHARACTER",
     }
     for answer, other in zip(found, expected):
-        assert answer.answer == other.answer
+        assert answer.text == other.text
         if answer.status == "OK":
             assert answer.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
 
 def test_without_a_good_question(untrained_model):
     [answer] = KerasModel(untrained_model).answer([""])
-    assert (answer.answer, answer.log_prob, answer.status) == (
+    assert (answer.text, answer.log_prob, answer.status) == (
         "",
         None,
         "EMPTY",

@@ -1,0 +1,266 @@
+"""The clients over both protocols, on real sockets."""
+
+import http.server
+import json
+import math
+import threading
+import time
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from tests.imports_test import run_python
+from tests.serving.tf_serving import TFServing
+from tests.serving.tf_serving import echo
+from tests.serving.tf_serving import free_port
+from tests.serving.tf_serving import http_server
+from tpt_keras.errors import UsageError
+from tpt_keras.serving import Answer
+from tpt_keras.serving import GrpcClient
+from tpt_keras.serving import RestClient
+from tpt_keras.serving import ServingError
+
+CLIENTS = {"grpc": GrpcClient, "rest": RestClient}
+
+
+@pytest.fixture(params=CLIENTS)
+def protocol(request):
+    return request.param
+
+
+def ask(protocol, server, questions=("1",), **kwargs):
+    """Answers of a `TFServing`."""
+    with (
+        server.serve(protocol) as address,
+        CLIENTS[protocol](address, **kwargs) as client,
+    ):
+        return client.answer(list(questions))
+
+
+def code_of(protocol, server, **kwargs):
+    """The code of the error that a client raises."""
+    with pytest.raises(ServingError) as caught:
+        ask(protocol, server, **kwargs)
+    return caught.value.code
+
+
+def test_questions_are_answered_in_their_order(protocol):
+    questions = ["1 + 1 + 1", b"1 + 2", "½漢", "", "nothing\0", '"quoted"\n']
+    server = TFServing()
+    answers = ask(protocol, server, questions, max_batch_size=4)
+    assert server.batch_sizes == [4, 2]
+    texts = [q.decode() if isinstance(q, bytes) else q for q in questions]
+    assert answers == [Answer(text, -0.5, "OK") for text in texts]
+
+
+@pytest.mark.parametrize("question", [b"\xff", "\udcff"])
+def test_rest_sends_invalid_utf8_as_base64(question):
+    def predict(questions):
+        assert [set(q) for q in questions] == [{"b64"}]
+        return {"answers": [""], "status": ["INVALID_UTF8"]}
+
+    server = TFServing(predict)
+    assert ask("rest", server, [question]) == [Answer("", None, "INVALID_UTF8")]
+
+
+def test_a_log_probability_that_is_not_finite_is_none(protocol):
+    server = TFServing(lambda qs: {**echo(qs), "log_probs": [math.nan]})
+    assert ask(protocol, server) == [Answer("1", None, "OK")]
+
+
+@pytest.mark.parametrize("question", ["1 + 1", b"1 + 1"])
+def test_a_single_question_is_refused(protocol, question):
+    with (
+        CLIENTS[protocol]("localhost:1") as client,
+        pytest.raises(TypeError),
+    ):
+        client.answer(question)
+
+
+def test_no_questions_are_no_request(protocol):
+    with CLIENTS[protocol]("localhost:1") as client:
+        assert client.answer([]) == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        ("INVALID_ARGUMENT", "INVALID_ARGUMENT"),
+        ("NOT_FOUND", "NOT_FOUND"),
+        ("RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
+        ("INTERNAL", {"grpc": "INTERNAL", "rest": "HTTP 500"}),
+    ],
+)
+def test_other_failures_are_not_retried(protocol, failure, code):
+    server = TFServing(failures=[failure])
+    code = code[protocol] if isinstance(code, dict) else code
+    assert code_of(protocol, server) == code
+    assert len(server.batch_sizes) == 1
+
+
+def test_an_unavailable_server_is_retried(protocol):
+    server = TFServing(failures=["UNAVAILABLE"] * 2)
+    assert ask(protocol, server) == [Answer("1", -0.5, "OK")]
+    assert len(server.batch_sizes) == 3
+
+
+def test_retries_are_bounded(protocol):
+    server = TFServing(failures=["UNAVAILABLE"] * 9)
+    assert code_of(protocol, server) == "UNAVAILABLE"
+    assert len(server.batch_sizes) == 5
+
+
+def test_a_server_that_starts_late_is_reached(protocol):
+    address = f"127.0.0.1:{free_port()}"
+    answers = []
+
+    def ask_early():
+        with CLIENTS[protocol](address) as client:
+            answers.extend(client.answer(["1"]))
+
+    thread = threading.Thread(target=ask_early)
+    thread.start()
+    time.sleep(0.15)
+    with TFServing().serve(protocol, int(address.partition(":")[2])):
+        thread.join()
+    assert answers == [Answer("1", -0.5, "OK")]
+
+
+@pytest.mark.parametrize("host", ["localhost", "no-such-host.invalid"])
+def test_no_server_is_unavailable(protocol, host):
+    with (
+        CLIENTS[protocol](f"{host}:{free_port()}", timeout=2) as client,
+        pytest.raises(ServingError) as caught,
+    ):
+        client.answer(["1"])
+    assert caught.value.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+
+
+def test_the_timeout_ends_a_request(protocol):
+    server = TFServing(delay=2.0)
+    assert code_of(protocol, server, timeout=0.2) == "DEADLINE_EXCEEDED"
+    assert len(server.batch_sizes) == 1
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        {"logits": ["1"]},
+        {"logits": ["1"], "status": ["OK"]},
+        {"answers": ["1", "2"], "status": ["OK", "OK"]},
+        {"answers": ["1"], "status": ["OK", "OK"]},
+        {"answers": [1.0], "status": ["OK"]},
+        {"answers": ["1"], "status": ["OK"], "log_probs": ["likely"]},
+    ],
+)
+def test_another_models_outputs_are_refused(protocol, outputs):
+    server = TFServing(lambda questions: outputs)
+    assert code_of(protocol, server) == "MALFORMED"
+
+
+class _Says:
+    """The response of an HTTP server, changed by a test."""
+
+    def __init__(self):
+        self.status, self.body = 200, b""
+
+
+@pytest.fixture(scope="module")
+def says():
+    says = _Says()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(says.status)
+            self.end_headers()
+            self.wfile.write(says.body)
+
+        def log_message(self, *args):
+            pass
+
+    with http_server(Handler) as port:
+        says.address = f"127.0.0.1:{port}"
+        yield says
+
+
+GOOD = {"outputs": {"answers": ["2"], "log_probs": [-0.5], "status": ["OK"]}}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda values: (
+        st.lists(values, max_size=2)
+        | st.dictionaries(
+            st.sampled_from([*GOOD, *GOOD["outputs"], "error"]),
+            values,
+            max_size=4,
+        )
+    ),
+)
+
+
+@hypothesis.settings(max_examples=50)
+@hypothesis.given(
+    st.sampled_from([200, 302, 404, 500]),
+    st.binary(max_size=50) | JSON.map(lambda value: json.dumps(value).encode()),
+)
+@hypothesis.example(200, json.dumps(GOOD).encode())
+@hypothesis.example(200, b"[" * 200_000)
+@hypothesis.example(
+    200, b'{"outputs": {"answers": ["2"], "log_probs": [1%s]}}' % (b"0" * 400)
+)
+def test_any_response_is_an_answer_or_an_error(says, status, body):
+    says.status, says.body = status, body
+    with RestClient(says.address) as client:
+        try:
+            [answer] = client.answer(["1 + 1"])
+        except ServingError as error:
+            message = str(error)
+        else:
+            message = says.address
+            assert isinstance(answer, Answer)
+    assert says.address in message
+    assert len(message) < 1500
+
+
+def test_rest_takes_a_url():
+    with (
+        TFServing().serve("rest") as address,
+        RestClient(f"http://{address}/") as client,
+    ):
+        assert client.answer(["1"])[0].text == "1"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"server": "localhost"},
+        {"server": ":8500"},
+        {"server": "localhost:eight"},
+        {"server": "ftp://localhost:8501"},
+        {"timeout": 0},
+        {"timeout": math.nan},
+        {"timeout": math.inf},
+        {"max_batch_size": 0},
+    ],
+)
+def test_invalid_arguments_are_refused(protocol, arguments):
+    [name] = arguments
+    with pytest.raises(UsageError) as caught:
+        CLIENTS[protocol](**{"server": "localhost:8500", **arguments})
+    assert caught.value.field == name
+
+
+def test_grpc_refuses_a_url():
+    with pytest.raises(UsageError):
+        GrpcClient("http://localhost:8501")
+
+
+def test_rest_imports_neither_tensorflow_nor_keras():
+    loaded = run_python(
+        "import sys\n"
+        "from tpt_keras.serving import RestClient\n"
+        "RestClient('localhost:8501')\n"
+        "print({'grpc', 'keras', 'tensorflow'} & set(sys.modules))"
+    )
+    assert loaded == "set()"

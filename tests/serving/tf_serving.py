@@ -1,0 +1,138 @@
+"""A server with TF Serving's interfaces, for tests of the clients."""
+
+import concurrent.futures
+import contextlib
+import http.server
+import json
+import socket
+import threading
+import time
+
+import grpc
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2
+from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+HTTP_STATUSES = {
+    "INTERNAL": 500,
+    "INVALID_ARGUMENT": 400,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
+}
+
+
+def free_port():
+    with socket.create_server(("localhost", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def echo(questions):
+    """The outputs of a model that repeats the question."""
+    return {
+        "answers": questions,
+        "log_probs": [-0.5] * len(questions),
+        "status": ["OK"] * len(questions),
+    }
+
+
+class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
+    """Serves a model under the name `"solver"`.
+
+    Args:
+        predict: Function from a list of strings to a dict of lists.
+        failures: Names of gRPC's codes, one for each request that fails.
+        delay: Seconds that a request takes.
+
+    Attributes:
+        batch_sizes: Number of questions of every request.
+    """
+
+    def __init__(self, predict=echo, failures=(), delay=0.0):
+        self.predict = predict
+        self.failures = list(failures)
+        self.delay = delay
+        self.batch_sizes = []
+
+    @contextlib.contextmanager
+    def serve(self, protocol, port=0):
+        """Serves over one of the protocols; yields the address."""
+        serve = {"grpc": self._serve_grpc, "rest": self._serve_rest}[protocol]
+        with serve(port) as port:
+            yield f"127.0.0.1:{port}"
+
+    def Predict(self, request, context):  # noqa: N802
+        questions = tf.make_ndarray(request.inputs["questions"])
+        code, outputs = self._handle(
+            request.model_spec.name, [q.decode() for q in questions]
+        )
+        if code:
+            context.abort(grpc.StatusCode[code], outputs)
+        response = predict_pb2.PredictResponse()
+        for name, values in outputs.items():
+            response.outputs[name].CopyFrom(tf.make_tensor_proto(values))
+        return response
+
+    def respond(self, path, body):
+        """The HTTP status and JSON content for a request."""
+        name = path.removeprefix("/v1/models/").removesuffix(":predict")
+        questions = json.loads(body)["inputs"]["questions"]
+        code, outputs = self._handle(name, questions)
+        if code:
+            return HTTP_STATUSES[code], {"error": outputs}
+        [*_, only] = outputs.values()
+        return 200, {"outputs": outputs if len(outputs) > 1 else only}
+
+    def _handle(self, model_name, questions):
+        """A code and a message, or `None` and the outputs."""
+        self.batch_sizes.append(len(questions))
+        time.sleep(self.delay)
+        if self.failures:
+            return self.failures.pop(0), "as told"
+        if model_name != "solver":
+            return "NOT_FOUND", "no such model"
+        return None, self.predict(questions)
+
+    @contextlib.contextmanager
+    def _serve_grpc(self, port):
+        server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
+        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+            self, server
+        )
+        port = server.add_insecure_port(f"127.0.0.1:{port}")
+        server.start()
+        try:
+            yield port
+        finally:
+            server.stop(grace=None).wait()
+
+    def _serve_rest(self, port):
+        service = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                status, content = service.respond(self.path, body)
+                self.send_response(status)
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(json.dumps(content).encode())
+
+            def log_message(self, *args):
+                pass
+
+        return http_server(Handler, port)
+
+
+@contextlib.contextmanager
+def http_server(handler, port=0):
+    """Serves HTTP in a thread; yields the port."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

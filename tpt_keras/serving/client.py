@@ -1,0 +1,331 @@
+"""Clients for TF Serving over gRPC and REST."""
+
+import abc
+import base64
+import json
+import urllib.parse
+
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_positive_integer
+from tpt_keras.errors import require
+from tpt_keras.serving.answers import answer_in_batches
+from tpt_keras.serving.answers import answers_from_columns
+
+_RETRIES = 4
+_MAX_TIMEOUT = 10**6
+_MAX_REASON_LENGTH = 1000
+_CODES_OF_HTTP = {
+    400: "INVALID_ARGUMENT",
+    404: "NOT_FOUND",
+    413: "RESOURCE_EXHAUSTED",
+    429: "RESOURCE_EXHAUSTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_WAYS_OUT = {
+    "UNAVAILABLE": (
+        "Start it, or change `server`: the usual ports are 8500 for gRPC and "
+        "8501 for REST."
+    ),
+    "NOT_FOUND": "Change `model_name`.",
+    "DEADLINE_EXCEEDED": "Increase `timeout`, or ask fewer questions at once.",
+    "RESOURCE_EXHAUSTED": "Decrease `max_batch_size`.",
+    "MALFORMED": "Change `server` or `model_name`.",
+}
+
+
+class ServingError(UsageError):
+    """Raised if a server gives no answers.
+
+    Args:
+        message: The message.
+        code: gRPC's name of the error, for REST too, or `"MALFORMED"` for a
+            response without answers.
+    """
+
+    def __init__(self, message, code):
+        super().__init__(message)
+        self.code = code
+
+
+class _Client(abc.ABC):
+    """Base class of the clients."""
+
+    def __init__(
+        self, server, model_name="solver", timeout=60.0, max_batch_size=64
+    ):
+        if not 0 < timeout <= _MAX_TIMEOUT:
+            raise UsageError(
+                f"`timeout` must be positive and at most {_MAX_TIMEOUT} "
+                f"seconds. Received: {timeout}",
+                field="timeout",
+            )
+        check_positive_integer("max_batch_size", max_batch_size)
+        self.server = server
+        self.model_name = model_name
+        self.timeout = timeout
+        self.max_batch_size = max_batch_size
+        self._connect()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    @abc.abstractmethod
+    def _connect(self):
+        """Checks the address and prepares the connection."""
+
+    @abc.abstractmethod
+    def _predict(self, questions):
+        """Sends bytes to the default signature; returns lists by name."""
+
+    @abc.abstractmethod
+    def close(self):
+        """Closes the connection."""
+
+    def answer(self, questions):
+        """Answers questions.
+
+        Args:
+            questions: List of strings or of bytes.
+
+        Returns:
+            List of `Answer`s. A question that has none has a status that says
+            why.
+
+        Raises:
+            ServingError: If the server gives no answers.
+        """
+        return answer_in_batches(
+            self._answer_batch, questions, self.max_batch_size
+        )
+
+    def _answer_batch(self, questions):
+        outputs = self._predict(questions)
+        count = len(questions)
+        try:
+            return answers_from_columns(
+                count,
+                outputs["answers"],
+                outputs.get("log_probs", [None] * count),
+                outputs["status"],
+            )
+        except KeyError:
+            raise self._error(
+                "MALFORMED", f"its outputs are {', '.join(sorted(outputs))}"
+            ) from None
+        except (OverflowError, TypeError, ValueError) as error:
+            raise self._error("MALFORMED", error) from None
+
+    def _error(self, code, reason):
+        reason = " ".join(str(reason).split())[:_MAX_REASON_LENGTH]
+        if "batch size" in reason:
+            # TF Serving gives it the code of any invalid input.
+            code = "RESOURCE_EXHAUSTED"
+        return ServingError(
+            f"The server {self.server} gives no answers for the model "
+            f"{self.model_name!r} ({code}: {reason}). "
+            + _WAYS_OUT.get(code, "Its log may say more."),
+            code,
+        )
+
+
+class GrpcClient(_Client):
+    """Client for TF Serving over gRPC.
+
+    A request that the server refuses as unavailable is retried.
+
+    Args:
+        server: Host and port, `"localhost:8500"`.
+        model_name: Name of the model on the server.
+        timeout: Seconds that a request may take.
+        max_batch_size: Most questions of a request, at most the server's own
+            limit. More questions are sent in several requests.
+
+    Raises:
+        UsageError: If an argument is invalid.
+        MissingDependencyError: Without the extra `tpt_keras[serving]`.
+
+    Example:
+
+    ```python
+    with GrpcClient("localhost:8500") as client:
+        [answer] = client.answer(["What is the tens digit of 31859?"])
+    ```
+    """
+
+    def _connect(self):
+        check_address(self.server, "grpc")
+        require("tensorflow_serving", "serving")
+        import grpc
+        from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+        retry_policy = {
+            "maxAttempts": _RETRIES + 1,
+            "initialBackoff": "0.1s",
+            "maxBackoff": "2s",
+            "backoffMultiplier": 2,
+            "retryableStatusCodes": ["UNAVAILABLE"],
+        }
+        every_method = [{}]
+        config = {
+            "methodConfig": [
+                {"name": every_method, "retryPolicy": retry_policy}
+            ]
+        }
+        options = [
+            ("grpc.service_config", json.dumps(config)),
+            # Reconnects before the last attempt.
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+        ]
+        self._channel = grpc.insecure_channel(self.server, options)
+        self._service = prediction_service_pb2_grpc.PredictionServiceStub(
+            self._channel
+        )
+
+    def close(self):
+        self._channel.close()
+
+    def _predict(self, questions):
+        import grpc
+        import tensorflow as tf
+        from tensorflow_serving.apis import predict_pb2
+
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = self.model_name
+        request.inputs["questions"].CopyFrom(
+            tf.make_tensor_proto(questions, tf.string)
+        )
+        try:
+            response = self._service.Predict(request, timeout=self.timeout)
+            return {
+                name: _to_list(tf.make_ndarray(tensor))
+                for name, tensor in response.outputs.items()
+            }
+        except grpc.RpcError as error:
+            raise self._error(error.code().name, error.details()) from None
+        # A tensor of an unknown type, or text that is not UTF-8.
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._error("MALFORMED", error) from None
+
+
+class RestClient(_Client):
+    """Client for TF Serving over REST, without TensorFlow.
+
+    A request that the server refuses as unavailable is retried.
+
+    Args:
+        server: Host and port, or a URL, `"https://example.com/solver"`.
+        model_name: Name of the model on the server.
+        timeout: Seconds that each attempt may take.
+        max_batch_size: Most questions of a request, at most the server's own
+            limit. More questions are sent in several requests.
+
+    Raises:
+        UsageError: If an argument is invalid.
+        MissingDependencyError: Without the extra `tpt_keras[serving]`.
+
+    Example:
+
+    ```python
+    with RestClient("localhost:8501") as client:
+        [answer] = client.answer(["What is the tens digit of 31859?"])
+    ```
+    """
+
+    def _connect(self):
+        check_address(self.server, "rest")
+        require("requests", "serving")
+        import requests
+        import urllib3
+
+        url = self.server if "://" in self.server else f"http://{self.server}"
+        name = urllib.parse.quote(self.model_name, safe="")
+        self._url = f"{url.rstrip('/')}/v1/models/{name}:predict"
+        retry = urllib3.Retry(
+            connect=_RETRIES,
+            status=_RETRIES,
+            status_forcelist=(502, 503),
+            read=False,
+            other=False,
+            allowed_methods=None,
+            backoff_factor=0.1,
+            raise_on_status=False,
+            respect_retry_after_header=False,
+        )
+        self._session = requests.Session()
+        for scheme in ("http://", "https://"):
+            adapter = requests.adapters.HTTPAdapter(max_retries=retry)
+            self._session.mount(scheme, adapter)
+
+    def close(self):
+        self._session.close()
+
+    def _predict(self, questions):
+        import requests
+
+        # A list for each output, which does not repeat the outputs' names.
+        body = {"inputs": {"questions": [_to_json(q) for q in questions]}}
+        try:
+            response = self._session.post(
+                self._url,
+                json=body,
+                timeout=self.timeout,
+                allow_redirects=False,
+            )
+            content = response.json()
+        except requests.Timeout as error:
+            raise self._error("DEADLINE_EXCEEDED", error) from None
+        except requests.ConnectionError as error:
+            raise self._error("UNAVAILABLE", error) from None
+        except (requests.RequestException, RecursionError) as error:
+            raise self._error("MALFORMED", error) from None
+        if not isinstance(content, dict) or "error" in content:
+            status = response.status_code
+            code = _CODES_OF_HTTP.get(status, f"HTTP {status}")
+            raise self._error(code, content)
+        outputs = content.get("outputs")
+        # TF Serving leaves out the name of a single output.
+        return outputs if isinstance(outputs, dict) else {"outputs": outputs}
+
+
+def check_address(server, protocol):
+    """Raises a `UsageError` if a server's address is invalid.
+
+    Args:
+        server: Host and port, `"localhost:8500"`; for REST also a URL.
+        protocol: `"grpc"` or `"rest"`.
+
+    Raises:
+        UsageError: If it is something else.
+    """
+    if "://" in server and protocol == "rest":
+        is_valid = server.startswith(("http://", "https://"))
+    else:
+        host, _, port = server.rpartition(":")
+        is_valid = host and port.isdecimal() and "/" not in host
+    if not is_valid:
+        raise UsageError(
+            "`server` must be a host and a port, as in localhost:8500, or a "
+            f"URL for REST. Received: {server!r} for {protocol}",
+            field="server",
+        )
+
+
+def _to_list(array):
+    """The values of an array, strings as text."""
+    if array.dtype == object:
+        return [value.decode() for value in array.reshape(-1)]
+    return array.tolist()
+
+
+def _to_json(question):
+    """A string, or TF Serving's form of bytes that are not UTF-8."""
+    try:
+        return question.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(question).decode()}

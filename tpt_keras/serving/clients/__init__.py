@@ -1,1 +1,0 @@
-"""Asking an exported model. Nothing is imported here."""
