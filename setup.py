@@ -10,18 +10,43 @@ VERSION = re.search(
     r'__version__ = "(.+?)"', (HERE / "tpt_keras" / "__init__.py").read_text()
 ).group(1)
 
-# A page to ask a model, whose attention is drawn with plotly.
-PLAYGROUND = ["plotly>=6.0", "streamlit>=1.67"]
+# What each optional part of the package imports.
+EXTRAS = {
+    # The figures and pages, and the computations behind them.
+    "analysis": [
+        "matplotlib>=3.8",
+        "plotly>=6.0",
+        "scikit-learn>=1.5",
+        "scipy>=1.13",
+    ],
+    # Generates problems in a pipeline of Apache Beam.
+    "beam": ["apache-beam>=2.60"],
+    # Compares with KerasHub and with the authors' code.
+    "benchmarks": ["keras-hub>=0.20", "torch>=2.4"],
+    # Trains and answers on JAX.
+    "jax": ["jax>=0.6"],
+    # A page in the browser that asks a model.
+    "playground": ["plotly>=6.0", "streamlit>=1.67", "uvicorn>=0.30"],
+    # Exports for TF Serving and its clients.
+    "serving": [
+        "grpcio>=1.60",
+        "requests>=2.32",
+        "tensorflow-serving-api>=2.18",
+        "urllib3>=2.0",
+    ],
+    # Reads and writes the released checkpoints.
+    "torch": ["torch>=2.4"],
+}
 
 TEST = [
-    *PLAYGROUND,
+    *(package for extra in EXTRAS.values() for package in extra),
     "hypothesis",
-    "jax",
     "pytest",
     "pytest-xdist",
     "pyyaml",
     "ruff",
     "selenium",
+    "setuptools",
 ]
 
 COMMANDS = setuptools.find_packages(include=["experiments", "experiments.*"])
@@ -38,14 +63,14 @@ setuptools.setup(
         *(f"tpt_keras.{name}" for name in COMMANDS),
         "tpt_keras.saved_models",
     ],
-    # `experiments` alone would be everybody's name, and so would the other.
+    # Packages named `experiments` and `saved_models` would collide with others.
     package_dir={
         "tpt_keras.experiments": "experiments",
         "tpt_keras.saved_models": "saved_models",
     },
     package_data={
         "tpt_keras.experiments": ["configs/*.cfg"],
-        # The trained models alone, and no exports beside or in them.
+        # Only the trained model, and not what was exported into its folder.
         "tpt_keras.saved_models": [
             f"tp_transformer_mathematics/{name}"
             for name in ("README.md", "config.json", "model.int8.npz")
@@ -61,34 +86,21 @@ setuptools.setup(
         "absl-py>=2.1",
         "filelock>=3.13",
         "google-crc32c>=1.5",
-        # tensorflow-datasets imports it without asking for it.
-        "importlib_resources",
+        # tensorflow-datasets imports it without declaring it.
+        "importlib_resources>=6.0",
         "keras>=3.13",
-        # With what its Gaussian process needs.
+        # With what its Bayesian optimization needs.
         "keras-tuner[bayesian]>=1.4.8",
         "mathematics_dataset>=1.0.1",
-        "matplotlib>=3.8",
         "numpy>=2.0",
-        "requests>=2.32",
-        "scikit-learn>=1.5",
-        "scipy>=1.13",
+        "safetensors>=0.4",
         "sympy>=1.12",
         "tensorboard>=2.18",
         "tensorflow>=2.18",
         "tensorflow-datasets>=4.9.7",
-        "tensorflow-serving-api>=2.18",
+        "tqdm>=4.60",
     ],
-    extras_require={
-        "test": TEST,
-        # Draws the pages of attention and of accuracy.
-        "analysis": ["plotly>=6.0"],
-        "beam": ["apache-beam"],
-        "benchmarks": ["keras-hub"],
-        "playground": PLAYGROUND,
-        # Writes checkpoints for the released code; reading needs nothing.
-        "torch": ["torch>=2.4"],
-        "dev": [*TEST, "pre-commit"],
-    },
+    extras_require={**EXTRAS, "test": TEST, "dev": [*TEST, "pre-commit"]},
     classifiers=[
         "License :: OSI Approved :: Apache Software License",
         "Programming Language :: Python :: 3",

@@ -27,8 +27,8 @@ CONFIGS = pathlib.Path(__file__).parent / "configs"
 BACKENDS = ("tensorflow", "jax")
 
 
-def run(main, resumes=False):
-    """Parses flags and runs `main`.
+def run(main, check=None, resumes=False):
+    """Parses flags, checks them and runs `main`.
 
     A fault that the user can mend (an unknown flag, a missing folder, a full
     disk) ends the process with one line and exit status 2. Ctrl-C and SIGTERM
@@ -36,6 +36,8 @@ def run(main, resumes=False):
 
     Args:
         main: Function without arguments.
+        check: Function without arguments that refuses impossible flags and
+            missing packages. It is called before the slow imports.
         resumes: Whether the command, started again, resumes its work.
     """
 
@@ -45,6 +47,8 @@ def run(main, resumes=False):
                 f"Unexpected argument {argv[1]!r}: flags start with --."
             )
         _check_backend()
+        if check:
+            check()
         _import_tensorflow_quietly()
         with interruption.raising(), _log_on_stdout():
             main()

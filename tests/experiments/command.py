@@ -43,7 +43,7 @@ def run_here(capfd, name, *arguments):
     sys.argv = [name, *map(str, arguments)]
     capfd.readouterr()
     try:
-        _cli.run(module.main)
+        _cli.run(module.main, getattr(module, "check", None))
         raise AssertionError("absl exits.")
     except SystemExit as exit_:
         status = exit_.code or 0
