@@ -61,7 +61,9 @@ def test_a_search_and_its_winner_trained_again(
         f"--model_dir={model_dir}",
     )
     assert result.status == 0, result.stderr
-    assert read_config(model_dir) == read_config(folder / "trial_0/execution0")
+    assert read_config(model_dir) == read_config(
+        folder / trial["folder"] / "execution0"
+    )
 
     # Finished: the same again does nothing, and another one is refused.
     report = (folder / "report.md").read_bytes()

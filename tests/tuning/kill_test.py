@@ -1,7 +1,6 @@
-"""Searches that are killed, alone and with several workers.
+"""Commands that are killed by SIGKILL and started again.
 
-Processes of the command itself, killed by SIGKILL: nothing in them gets to
-clean up. What they train could be anything, so that they trace nothing.
+Their trainings are tiny and trace nothing: any would do.
 """
 
 import json
@@ -11,99 +10,119 @@ import pytest
 from tests.conftest import MODULE
 from tests.training import processes
 from tests.training.processes import ForkedProcess
+from tpt_keras.models.load_model import MODEL_FILE
 
 pytestmark = pytest.mark.slow
 
-TRIALS = 3
+TINY = (
+    f"--modules={MODULE}",
+    "--num_layers=1",
+    "--num_heads=2",
+    "--train_steps=8",
+    "--steps_per_checkpoint=2",
+    "--steps_per_evaluation=8",
+    "--evaluation_examples=0",
+    "--validation_examples=20",
+    "--batch_size=16",
+)
+TUNE = (
+    "tune",
+    *TINY,
+    "--max_trials=3",
+    "--variants=transformer,tp_transformer",
+    "--min_weights=3000",
+    "--max_weights=4000",
+)
+REPLICATE = (
+    "replicate",
+    *TINY,
+    "--variants=transformer,tp_transformer",
+    "--scale=0.015625",
+    "--seeds=1",
+    "--examples=4",
+)
 
 
-class Search:
-    """The command for one folder, as often as it is started."""
+def has_begun(folder, number):
+    """Returns `True` once this training, counted from 1, has a checkpoint."""
+    rows = sum(
+        path.read_text().count("\n") for path in folder.rglob("metrics.jsonl")
+    )
+    return rows >= 4 * (number - 1) + 2
 
-    def __init__(self, data_dir, folder):
-        self.folder = folder / "search"
-        self._outputs = folder
-        self._started = 0
-        self._flags = [
-            f"--data_dir={data_dir}",
-            f"--modules={MODULE}",
-            f"--tuning_dir={self.folder}",
-            f"--max_trials={TRIALS}",
-            "--variants=transformer,tp_transformer",
-            "--num_layers=1",
-            "--num_heads=2",
-            "--min_weights=3000",
-            "--max_weights=4000",
-            "--train_steps=8",
-            "--steps_per_checkpoint=2",
-            "--steps_per_evaluation=8",
-            "--evaluation_examples=0",
-            "--validation_examples=20",
-            "--batch_size=16",
-        ]
 
-    def start(self, environment=None):
-        self._started += 1
+@pytest.fixture
+def start(place_value_data, tmp_path):
+    started = []
+
+    def start(command, *flags, **environment):
+        started.append(command)
         return ForkedProcess(
-            "tests.tuning.impatient_tune",
-            *self._flags,
-            output=self._outputs / f"{self._started}.txt",
+            "tests.tuning.eager_command",
+            command,
+            *flags,
+            f"--data_dir={place_value_data}",
+            output=tmp_path / f"{len(started)}.txt",
             environment=environment,
         )
 
-    @property
-    def results(self):
-        """The report's trials."""
-        return json.loads((self.folder / "report.json").read_text())
-
-    def has_begun(self, trial):
-        """Whether a trial is in the middle of its training."""
-        log = self.folder / f"trial_{trial}/execution0/metrics.jsonl"
-        return log.exists() and log.read_text().count("\n") > 2
+    return start
 
 
-@pytest.fixture(scope="module")
-def expected(place_value_data, tmp_path_factory):
-    """The trials of a search that is not killed."""
-    search = Search(place_value_data, tmp_path_factory.mktemp("whole"))
-    with processes.killed_at_the_end([search.start()]) as [process]:
+def finish(process):
+    """Waits for a process that ends by itself."""
+    with processes.killed_at_the_end([process]):
         assert process.wait() == 0, process.output
-    return search.results
 
 
-def test_a_killed_search_finishes_with_the_same_trials(
-    place_value_data, tmp_path, expected
+def finished_models(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob(MODEL_FILE)}
+
+
+@pytest.mark.parametrize(
+    ("flags", "report"),
+    [
+        ((*TUNE, "--tuning_dir="), "report.json"),
+        ((*REPLICATE, "--replication_dir="), "replication.json"),
+    ],
+)
+def test_killed_command_resumes_to_the_same_result(
+    start, tmp_path, flags, report
 ):
-    search = Search(place_value_data, tmp_path)
-    with processes.killed_at_the_end([search.start()]) as [process]:
-        process.wait_until(lambda: search.has_begun(1))
-    with processes.killed_at_the_end([search.start()]) as [process]:
-        assert process.wait() == 0, process.output
-        assert "trial_1/execution0/checkpoints/ckpt-" in process.output
-        assert "(step 0)" not in process.output
-    assert search.results == expected
+    def run(folder):
+        return start(*flags[:-1], f"{flags[-1]}{folder}")
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finish(run(whole))
+    with processes.killed_at_the_end([run(killed)]) as [process]:
+        process.wait_until(lambda: has_begun(killed, 2))
+    before = finished_models(killed)
+    finish(run(killed))
+    assert before
+    assert before.items() <= finished_models(killed).items()
+    assert (killed / report).read_text() == (whole / report).read_text()
 
 
-def test_workers_share_a_search_and_one_is_lost(
-    place_value_data, tmp_path, expected
-):
+def test_worker_started_again_resumes_its_trial(start, tmp_path):
     [port] = processes.free_ports(1)
-    search = Search(place_value_data, tmp_path)
+    folder = tmp_path / "search"
 
-    def start(name):
-        variables = {
-            "KERASTUNER_TUNER_ID": name,
-            "KERASTUNER_ORACLE_IP": "localhost",
-            "KERASTUNER_ORACLE_PORT": str(port),
-        }
-        return search.start(variables)
+    def run(name):
+        return start(
+            *TUNE,
+            f"--tuning_dir={folder}",
+            KERASTUNER_TUNER_ID=name,
+            KERASTUNER_ORACLE_IP="localhost",
+            KERASTUNER_ORACLE_PORT=str(port),
+        )
 
-    with processes.killed_at_the_end(
-        [start("chief"), start("one"), start("two")]
-    ) as [chief, one, two]:
-        two.wait_until(lambda: search.has_begun(0) and search.has_begun(1))
+    with processes.killed_at_the_end([run("chief"), run("one")]) as [
+        chief,
+        one,
+    ]:
+        one.wait_until(lambda: has_begun(folder, 1))
         one.kill()
-        assert two.wait() == 0, two.output
+        finish(run("one"))
         assert chief.wait() == 0, chief.output
-        assert "The worker one is lost" in chief.output
-    assert search.results == expected
+    trials = json.loads((folder / "report.json").read_text())
+    assert [trial["status"] for trial in trials] == ["completed"] * 3

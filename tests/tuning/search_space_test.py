@@ -24,7 +24,7 @@ EVERYTHING = SearchSpace(
 
 
 def proposals(space):
-    """The configurations of random hyperparameters, and these."""
+    """Random hyperparameters and their configurations."""
     declared = keras_tuner.HyperParameters()
     space.propose(declared, TRAINING)
     oracle = keras_tuner.oracles.RandomSearchOracle(
@@ -64,7 +64,7 @@ def test_sizes_are_equal_to_less_than_a_percent():
     assert min(weights) > 0.99 * max(weights)
 
 
-def test_a_variant_is_its_preset_at_another_size(proposed):
+def test_variant_is_its_preset_at_another_size(proposed):
     for values, model, _ in proposed:
         preset = PRESETS[values["variant"]]
         assert preset == model.replace(
@@ -76,14 +76,14 @@ def test_a_variant_is_its_preset_at_another_size(proposed):
         )
 
 
-def test_a_filter_is_as_wide_as_asked(proposed):
+def test_filter_has_the_share_asked_for(proposed):
     for values, model, _ in proposed:
         ratio = model.intermediate_dim / model.hidden_dim
         # Wider by less than what one more column for every head would be.
         assert 0 <= ratio - values["filter_ratio"] < 1
 
 
-def test_only_a_cosine_has_a_warmup(proposed):
+def test_only_cosines_have_a_warmup(proposed):
     schedules = set()
     for values, _, training in proposed:
         schedules.add(training.optimizer.schedule)
@@ -111,7 +111,7 @@ def test_each_optimizer_has_its_own_rates(proposed):
     assert seen == set(EVERYTHING.optimizers)
 
 
-def test_an_lstm_has_no_layers_and_heads():
+def test_lstm_has_no_layers_and_heads():
     space = SearchSpace(
         variants=("tp_transformer", "lstm", "lstm_attention"),
         num_layers=(1, 2),
@@ -136,11 +136,9 @@ def test_lstms_alone():
             for name in ("hidden_dim", "encoder_dim", "attention_dim")
         }
     )
-    with pytest.raises(UsageError, match="No lstm has 199999 to 200000"):
-        SearchSpace(variants=("lstm",), min_weights=199_999)
 
 
-def test_a_worker_gets_the_same():
+def test_worker_proposes_the_same():
     hp = keras_tuner.HyperParameters()
     EVERYTHING.propose(hp, TRAINING)
     hp.values |= {"optimizer": "lion", "lion_learning_rate": 1 / 7000}
@@ -152,29 +150,27 @@ def test_a_worker_gets_the_same():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "field"),
     [
-        ({"variants": ["tp_transformr"]}, "Unknown variant 'tp_transformr'"),
-        ({"optimizers": ["sgd"]}, "Unknown optimizer"),
-        ({"schedules": ["linear"]}, "Unknown schedule"),
-        ({"num_layers": ["two"]}, "num_layers takes values of type int"),
-        ({"num_layers": []}, "num_layers must have a value"),
-        ({"num_layers": [0]}, "num_layers must be positive"),
-        ({"num_heads": [2, 2]}, "num_heads names something twice"),
-        ({"dropouts": [1.0]}, r"dropouts must be in \[0, 1\)"),
-        ({"learning_rates": [1e-3]}, "the lowest and the highest"),
-        ({"learning_rates": [1e-3, 1e-4]}, "the lowest and the highest"),
-        ({"min_weights": 300_000}, "at most max_weights"),
-        (
-            {"min_weights": 199_999},
-            "No transformer of 1 layers and 2 heads has 199999 to 200000",
-        ),
-        ({"min_weights": 1, "max_weights": 9}, "raise --max_weights"),
+        ({"variants": ["tp_transformr"]}, "variant"),
+        ({"optimizers": ["sgd"]}, "optimizer"),
+        ({"schedules": ["linear"]}, "schedule"),
+        ({"num_layers": ["two"]}, "num_layers"),
+        ({"num_layers": []}, "num_layers"),
+        ({"num_layers": [0]}, "num_layers"),
+        ({"num_heads": [2, 2]}, "num_heads"),
+        ({"dropouts": [1.0]}, "dropouts"),
+        ({"learning_rates": [1e-3]}, "learning_rates"),
+        ({"learning_rates": [1e-3, 1e-4]}, "learning_rates"),
+        ({"min_weights": 300_000}, "min_weights"),
+        ({"min_weights": 199_999}, "max_weights"),
+        ({"min_weights": 1, "max_weights": 9}, "max_weights"),
     ],
 )
-def test_what_makes_no_sense(arguments, message):
-    with pytest.raises(UsageError, match=message):
+def test_invalid_space_is_refused(arguments, field):
+    with pytest.raises(UsageError) as caught:
         SearchSpace(**arguments)
+    assert caught.value.field == field
 
 
 def test_flags_are_strings():

@@ -49,6 +49,15 @@ class EventFile:
             ]
         )
 
+    def write_summary(self, summary, step=0):
+        """Adds a summary.
+
+        Args:
+            summary: A `Summary` of TensorBoard.
+            step: Integer.
+        """
+        self._write([self._event(step=step, summary=summary)])
+
     def _write(self, events):
         # Opened each time, so that nobody has to close it.
         with named_in_errors(self._path), self._path.open("ab") as file:

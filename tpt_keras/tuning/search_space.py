@@ -9,46 +9,45 @@ from tpt_keras.errors import check_names
 from tpt_keras.training.optimizers import OPTIMIZERS
 from tpt_keras.training.optimizers import SCHEDULES
 
-# AdamW is adam where the training has a weight decay.
+# AdamW is adam with the weight decay of the training.
 _OPTIMIZERS = tuple(name for name in OPTIMIZERS if name != "adamw")
 
-# Lion wants rates about so much lower than Adam's (Chen et al. 2023).
+# Lion's learning rates, as a share of Adam's (Chen et al. 2023).
 LION_FACTOR = 0.1
-# What a proposal decides of a training.
+# Fields of a training that a proposal decides.
 SEARCHED = ("optimizer", "learning_rate", "schedule", "warmup_steps")
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchSpace:
-    """What a search chooses from.
+    """The choices of a search, among models of equal size.
 
-    All proposals are of one size. A proposal names a variant and, where it has
-    them, its layers and its heads; the widest model within `max_weights`
-    follows from them, and a Transformer's filter (of an LSTM, its hidden state)
-    takes what is left, so that they differ by less than a percent. That every
-    combination has such a model is checked here, before anything is trained.
+    A proposal names a variant and, for a Transformer, its layers and heads.
+    Its width follows: the widest model within `max_weights`. A Transformer's
+    filter (an LSTM's hidden state) takes the remaining weights, so that models
+    differ by less than a percent. Every combination is checked to have such a
+    model before any training.
 
     Args:
-        variants: Names of presets: how queries meet keys, what is bound to
-            what, and the positions.
+        variants: Names of presets.
         num_layers: Numbers of encoder cells and of decoder cells.
         num_heads: Numbers of attention heads.
         filter_ratios: Filters' sizes, as shares of the hidden size. Empty:
             each variant's own.
         dropouts: Dropout rates.
         optimizers: adam, muon, lion.
-        learning_rates: Lowest and highest peak learning rate, for Adam and
-            Muon; between them, each is twice the one before. Lion's are a
-            tenth.
+        learning_rates: Lowest and highest peak learning rate of Adam and
+            Muon. Between them, each rate is twice the one before. Lion's are
+            a tenth.
         schedules: constant, cosine.
         warmup_shares: Shares of the steps over which the learning rate rises,
-            where the schedule is a cosine.
+            for a cosine.
         min_weights: Fewest weights of a model.
         max_weights: Most weights of a model.
 
     Raises:
-        UsageError: If a value makes no sense, or a combination has no model
-            of such a size.
+        UsageError: If a value is invalid, or if a combination has no model of
+            this size.
 
     Example:
 
@@ -77,8 +76,7 @@ class SearchSpace:
     max_weights: int = 200_000
 
     def __post_init__(self):
-        # Not with the module, whose fields become flags before TensorFlow is
-        # imported.
+        # The module itself is imported for its flags, before Keras.
         from tpt_keras.models.presets import PRESETS
 
         self._set_types()
@@ -87,20 +85,22 @@ class SearchSpace:
         check_names("schedule", self.schedules, SCHEDULES)
         for name in ("num_layers", "num_heads", "filter_ratios"):
             if not all(0 < value < math.inf for value in getattr(self, name)):
-                raise UsageError(f"{name} must be positive.")
+                raise UsageError(f"`{name}` must be positive.", field=name)
         for name in ("dropouts", "warmup_shares"):
             if not all(0 <= value < 1 for value in getattr(self, name)):
-                raise UsageError(f"{name} must be in [0, 1).")
+                raise UsageError(f"`{name}` must be in [0, 1).", field=name)
         rates = self.learning_rates
         if len(rates) != 2 or not 0 < rates[0] <= rates[1] < math.inf:
             raise UsageError(
-                "learning_rates must be the lowest and the highest, such as "
-                f"5e-4,4e-3. Received: {','.join(map(str, rates))}."
+                "`learning_rates` must be the lowest and the highest, such as "
+                f"5e-4,4e-3. Received: {','.join(map(str, rates))}.",
+                field="learning_rates",
             )
         if not 0 < self.min_weights <= self.max_weights:
             raise UsageError(
-                "min_weights must be positive and at most max_weights. "
-                f"Received: {self.min_weights} and {self.max_weights}."
+                "`min_weights` must be positive and at most `max_weights`. "
+                f"Received: {self.min_weights} and {self.max_weights}.",
+                field="min_weights",
             )
         for choices in itertools.product(
             self.variants,
@@ -111,7 +111,7 @@ class SearchSpace:
             self._model(*choices)
 
     def _set_types(self):
-        """Makes the values what they are to be; flags give strings."""
+        """Converts the values to their types; flags give strings."""
         kinds = {
             "variants": str,
             "optimizers": str,
@@ -128,19 +128,24 @@ class SearchSpace:
                 values = tuple(map(kind, values))
             except ValueError:
                 raise UsageError(
-                    f"{field.name} takes values of type {kind.__name__}. "
-                    f"Received: {','.join(map(str, values))}."
+                    f"`{field.name}` takes values of type {kind.__name__}. "
+                    f"Received: {','.join(map(str, values))}.",
+                    field=field.name,
                 ) from None
             if len(set(values)) < len(values) and kind is not float:
-                raise UsageError(f"{field.name} names something twice.")
+                raise UsageError(
+                    f"`{field.name}` names a value twice.", field=field.name
+                )
             if not values and field.name != "filter_ratios":
-                raise UsageError(f"{field.name} must have a value.")
+                raise UsageError(
+                    f"`{field.name}` must have a value.", field=field.name
+                )
             object.__setattr__(self, field.name, values)
 
     def propose(self, hp, training):
-        """The configurations that hyperparameters stand for.
+        """Converts hyperparameters to configurations.
 
-        Where `hp` does not know a hyperparameter yet, it is declared.
+        Hyperparameters that `hp` does not know are declared in it.
 
         Args:
             hp: `keras_tuner.HyperParameters`.
@@ -159,7 +164,7 @@ class SearchSpace:
         )
 
     def _propose_cells(self, hp):
-        """The layers, the heads and the filter, of variants that have them."""
+        """The layers, the heads and the filter, of Transformers alone."""
         from tpt_keras.models.presets import PRESETS
 
         of_cells = [name for name in self.variants if PRESETS[name].cell_names]
@@ -182,7 +187,7 @@ class SearchSpace:
         optimizer = _choice(hp, "optimizer", self.optimizers)
         low, high = self.learning_rates
         rates = {}
-        # In an order that is always the same, for a search to go on.
+        # Always in the same order, so that a search can be repeated.
         for name in filter(self.optimizers.__contains__, _OPTIMIZERS):
             factor = LION_FACTOR if name == "lion" else 1.0
             with hp.conditional_scope("optimizer", [name]):
@@ -196,7 +201,7 @@ class SearchSpace:
         return {"optimizer": optimizer, "learning_rate": rates[optimizer]}
 
     def _propose_schedule(self, hp, train_steps):
-        """The schedule; what follows a warm-up is a cosine."""
+        """The schedule; only a cosine has a warm-up."""
         schedule = _choice(hp, "schedule", self.schedules)
         share = 0.0
         if "cosine" in self.schedules:
@@ -208,11 +213,7 @@ class SearchSpace:
     def _model(
         self, variant, num_layers=None, num_heads=None, filter_ratio=None
     ):
-        """The largest model of a combination that has at most `max_weights`.
-
-        Raises:
-            UsageError: If it has fewer than `min_weights`.
-        """
+        """The largest model of a combination within `max_weights`."""
         config, num_weights = _largest_model(
             self.max_weights, variant, num_layers, num_heads, filter_ratio
         )
@@ -222,20 +223,16 @@ class SearchSpace:
         raise UsageError(
             f"No {variant} {of_cells if config.cell_names else ''}has "
             f"{self.min_weights} to {self.max_weights} weights: raise "
-            "--max_weights, lower --min_weights, or leave these layers or "
-            "heads out."
+            "`max_weights`, lower `min_weights`, or leave out these layers or "
+            "heads.",
+            field="max_weights",
         )
 
 
 # Every trial asks, and a search has few combinations.
 @functools.cache
 def _largest_model(max_weights, variant, num_layers, num_heads, filter_ratio):
-    """The largest model of a combination, and its number of weights.
-
-    Returns:
-        A `ModelConfig` and an integer: the preset and 0 where none is small
-        enough.
-    """
+    """The largest model of a combination and its weights, or 0 weights."""
     from tpt_keras.models.count_weights import count_weights
     from tpt_keras.models.presets import PRESETS
 
@@ -261,14 +258,14 @@ def _largest_model(max_weights, variant, num_layers, num_heads, filter_ratio):
 
 
 def _choice(hp, name, values):
-    """One of the values, or `None` where the hyperparameter is not active."""
+    """One of the values, or `None` for an inactive hyperparameter."""
     if len(values) == 1:
         return hp.Fixed(name, values[0])
     return hp.Choice(name, list(values))
 
 
 def _largest(fits):
-    """The largest integer that fits, of which all smaller ones do; or 0."""
+    """The largest integer that fits, by bisection, or 0."""
     high = 1
     while fits(high):
         high *= 2

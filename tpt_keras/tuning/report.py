@@ -1,16 +1,18 @@
-"""What a search has found: tables, pictures and the winner's flagfile."""
+"""The report of a search: tables, pictures and the best trial's flagfile."""
 
 import html
 import json
 import pathlib
 
 from tpt_keras.files import whole_file
+from tpt_keras.models.presets import PRESETS
+from tpt_keras.models.stored_config import to_stored
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.model_folder import read_config
-from tpt_keras.tuning.flagfile import flagfile
-from tpt_keras.tuning.search_folder import execution_folder
-from tpt_keras.tuning.search_folder import read_search
-from tpt_keras.tuning.search_results import ranked
-from tpt_keras.tuning.search_results import search_results
+from tpt_keras.tuning.trials import execution_folder
+from tpt_keras.tuning.trials import ranked
+from tpt_keras.tuning.trials import read_search
+from tpt_keras.tuning.trials import search_results
 from tpt_keras.visualization.parallel_coordinates import (
     draw_parallel_coordinates,
 )
@@ -33,19 +35,19 @@ img {{ max-width: 100%; }}
 
 
 def write_report(folder):
-    """Writes what a search has found into its folder, also before its end.
+    """Writes the results of a search, finished or not, into its folder.
 
-    `report.json` (the trials), `report.md` and `report.html`; where a trial is
-    completed, pictures and `best.cfg`, the flagfile of the best.
+    `report.json`, `report.md` and `report.html` hold the trials. If any is
+    completed, there are pictures too, and `best.cfg`, the flagfile of the best.
 
     Args:
         folder: The search's folder.
 
     Returns:
-        The trials, as `search_results` gives them.
+        The trials, see `search_results`.
 
     Raises:
-        UsageError: If no search is there, or a file of it is damaged.
+        UsageError: If the folder holds no search, or a damaged one.
     """
     folder = pathlib.Path(folder)
     search = read_search(folder)
@@ -64,9 +66,60 @@ def write_report(folder):
     _write(folder / "report.md", _markdown(text, tables, pictures))
     _write(folder / "report.html", _html(text, tables, pictures))
     if best:
-        model_dir = execution_folder(folder, best[0]["trial"], 0)
+        model_dir = execution_folder(folder / best[0]["folder"], 0)
         _write(folder / "best.cfg", flagfile(read_config(model_dir)))
     return results
+
+
+def flagfile(config):
+    """The flagfile that makes `experiments.train` repeat a training.
+
+    Args:
+        config: The resolved configuration of a model's folder, as
+            `read_config` returns it. It names its preset.
+
+    Returns:
+        Text, one flag in each line, without those at their defaults.
+    """
+    preset = _by_dotted_names(to_stored(PRESETS[config["preset"]]))
+    hparams = ",".join(
+        f"{name}={value}"
+        for name, value in _by_dotted_names(config["model"]).items()
+        if name not in ("kind", "vocabulary") and value != preset.get(name)
+    )
+    found = TrainingConfig.from_stored(config["training"])
+    training = found.flat()
+    defaults = TrainingConfig.from_flat(
+        found.optimizer_name, modules=found.data.modules
+    ).flat() | {"optimizer": "adam"}
+    modules = training.pop("modules")
+    weights = zip(modules, training.pop("module_weights"))
+    flags = {
+        "preset": config["preset"],
+        "hparams": hparams,
+        "modules": ",".join(modules),
+        "module_weights": ",".join(f"{name}={w}" for name, w in weights),
+        "profile_steps": ",".join(map(str, training.pop("profile_steps"))),
+        **{
+            name: value
+            for name, value in training.items()
+            if value != defaults[name]
+        },
+    }
+    return "".join(
+        f"--{name}={value}\n" for name, value in flags.items() if value != ""
+    )
+
+
+def _by_dotted_names(model):
+    """A stored model's fields, each option by a dotted name."""
+    fields = {}
+    for name, value in model.items():
+        if isinstance(value, dict):
+            fields |= {f"{name}.{key}": value[key] for key in value}
+        else:
+            fields[name] = value
+    return fields
 
 
 def _write(path, text):
@@ -75,7 +128,6 @@ def _write(path, text):
 
 
 def _summary(search, results):
-    """What was searched, in a sentence."""
     training, space = search["training"], search["space"]
     counts = ", ".join(
         f"{sum(result['status'] == status for result in results)} {status}"
@@ -83,18 +135,17 @@ def _summary(search, results):
     )
     return (
         f"{len(results)} trials ({counts}) of a {search['tuner']} search for "
-        f"the best {search['objective']}, on {', '.join(training['modules'])}: "
-        f"models of {space['min_weights']:,} to {space['max_weights']:,} "
+        f"the best {search['objective']}, on {', '.join(training['modules'])}. "
+        f"Models of {space['min_weights']:,} to {space['max_weights']:,} "
         f"weights, {training['train_steps']:,} steps of "
         f"{training['batch_size']} problems, "
-        f"{search['executions_per_trial']} execution(s) of each trial from "
-        f"seed {training['seed']} on. A score is the mean over the executions, "
-        "each where it was best."
+        f"{search['executions_per_trial']} execution(s) of each trial, with "
+        f"seeds from {training['seed']} on. A score is the mean of the "
+        "executions' best values."
     )
 
 
 def _best_of_variants(best):
-    """The first trial of each variant."""
     found = {}
     for result in best:
         found.setdefault(result["hyperparameters"]["variant"], result)
@@ -102,7 +153,7 @@ def _best_of_variants(best):
 
 
 def _table(results):
-    """Rows of cells, the header first; `None` where nothing is to say."""
+    """Rows of cells, the header first."""
     names = {
         name: None for result in results for name in result["hyperparameters"]
     }
@@ -114,6 +165,7 @@ def _table(results):
         "from",
         "to",
         "best_step",
+        "folder",
         "reason",
     )
     rows = [["trial", "status", *names, *columns]]
