@@ -1,44 +1,28 @@
-"""What the commands say that ask a model."""
-
+from tpt_keras.answer import OK
+from tpt_keras.answer import unanswered
 from tpt_keras.errors import UsageError
 
-_EXPLANATIONS = {
-    "EMPTY": "is empty; ask something",
-    "TOO_LONG": "has more characters than the model takes; shorten it",
-    "UNKNOWN_CHARACTER": (
-        "has a character that is not in the model's vocabulary; leave it out"
-    ),
-    "INVALID_UTF8": "is not valid text; encode it in UTF-8",
-}
-# Of those without an answer.
-_MOST_NAMED = 20
 
-
-def print_answers(questions, answers, explain=None):
+def print_answers(questions, answers, config=None):
     """Prints a line for every question, which is empty if it has no answer.
 
     Args:
         questions: List of strings.
         answers: List of as many `Answer`s.
-        explain: Function from a question and its status to what is wrong with
-            it, or `None` if it does not know.
+        config: Dict of the model's configuration, if it is known.
 
     Raises:
-        UsageError: When all are printed: names the questions without an answer
-            and says why. If none has an answer, nothing is printed.
+        UsageError: After printing, if there are questions without an answer.
+            If none has an answer, nothing is printed.
     """
-    problems = []
-    for question, answer in zip(questions, answers):
-        if answer.status != "OK":
-            problem = explain and explain(question, answer.status)
-            problem = problem or _EXPLANATIONS.get(answer.status, "no answer")
-            problems.append(f"{question[:40]!r} {problem} ({answer.status})")
-    if len(problems) < len(answers):
+    if any(answer.status == OK for answer in answers):
         print("\n".join(answer.text for answer in answers), flush=True)
-    if problems:
-        more = len(problems) - _MOST_NAMED
-        raise UsageError(
-            f"{len(problems)} of {len(answers)} questions have no answer: "
-            + "; ".join(problems[:_MOST_NAMED])
-            + (f"; and {more} more." if more > 0 else ".")
-        )
+    config = config or {}
+    faults = unanswered(
+        questions,
+        answers,
+        config.get("vocabulary", ()),
+        config.get("max_question_length"),
+    )
+    if faults:
+        raise UsageError(faults)

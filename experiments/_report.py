@@ -90,11 +90,15 @@ def answer(model, samples, path, batch_size):
     from tpt_keras.analysis.accuracies import module_accuracy
     from tpt_keras.analysis.prediction_folder import PredictionFolder
     from tpt_keras.analysis.predictions import predict_samples
+    from tpt_keras.analysis.predictions import prediction_generator
     from tpt_keras.models.load_model import load_model
 
     folder = PredictionFolder(path, model)
     load = functools.cache(
-        lambda: load_model(model["model_dir"], model["model"] == "best")
+        lambda: prediction_generator(
+            load_model(model["model_dir"], model["model"] == "best"),
+            batch_size,
+        )
     )
     num_done = 0
     with tqdm.tqdm(
@@ -124,7 +128,6 @@ def answer(model, samples, path, batch_size):
             load,
             samples,
             lambda key: folder.read(*key),
-            batch_size,
             progress.update,
             keep,
         )

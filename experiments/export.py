@@ -20,7 +20,9 @@ flags.DEFINE_string("export_dir", None, "Folder of the model's versions.")
 flags.DEFINE_integer(
     "max_answer_length", None, "In characters. Default: the model's."
 )
-flags.DEFINE_integer("beam_width", 1, "Answers to follow; 1 is greedy.")
+flags.DEFINE_integer(
+    "beam_width", 1, "Answers to follow; 1 is greedy.", lower_bound=1
+)
 flags.DEFINE_float(
     "length_penalty", 0.0, "How much longer answers are preferred."
 )
@@ -35,6 +37,7 @@ flags.DEFINE_string(
 def main():
     if not FLAGS.model_dir or not FLAGS.export_dir:
         raise UsageError("--model_dir and --export_dir are needed.")
+    from tpt_keras.decoding import BeamSampler
     from tpt_keras.models.load_model import load_model
     from tpt_keras.serving.export import export
 
@@ -42,8 +45,9 @@ def main():
         load_model(FLAGS.model_dir, FLAGS.best),
         FLAGS.export_dir,
         FLAGS.max_answer_length,
-        FLAGS.beam_width,
-        FLAGS.length_penalty,
+        BeamSampler(FLAGS.beam_width, FLAGS.length_penalty)
+        if FLAGS.beam_width != 1 or FLAGS.length_penalty
+        else "greedy",
         FLAGS.precision,
     )
     print(version)

@@ -3,8 +3,8 @@ r"""Lets a model answer unseen problems.
     python -m experiments.quiz --saved_model=saved_models/demo \
         --modules=numbers__place_value --data_dir=data
 
-Needs the SavedModel and the data, nothing of this project's model code; or,
-in its place, a model's folder (--model_dir).
+In place of a SavedModel, asks a trained model's folder (--model_dir) or the
+model that ships with the package (--preset=tp_transformer_mathematics).
 """
 
 from absl import flags
@@ -13,12 +13,12 @@ from tpt_keras.errors import UsageError
 
 from . import _cli
 from . import _config_flags
-from ._asked_model import AskedModel
+from ._model_flags import ModelFlags
 from ._problems import Problems
 
 FLAGS = flags.FLAGS
 
-_config_flags.define(AskedModel)
+_config_flags.define(ModelFlags)
 _config_flags.define(Problems)
 flags.DEFINE_integer("count", 10, "Problems of each module.")
 
@@ -26,9 +26,9 @@ flags.DEFINE_integer("count", 10, "Problems of each module.")
 def main():
     if not FLAGS.modules:
         raise UsageError("--modules is needed.")
-    asked_model = AskedModel(**_config_flags.values(AskedModel))
+    model_flags = ModelFlags(**_config_flags.values(ModelFlags))
     problems = Problems(**_config_flags.values(Problems)).read(FLAGS.count)
-    model = asked_model.load()
+    model, _ = model_flags.load()
     num_right = num_asked = 0
     for questions, targets in problems.values():
         for question, found, target in zip(

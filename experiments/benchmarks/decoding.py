@@ -278,14 +278,12 @@ def time_decoding(model, version, questions):
 
 
 def compiled_generator(model):
-    from keras import ops
+    from tpt_keras.decoding import Generator
 
-    generate = compiled(
-        lambda token_ids: model.generate(token_ids, max_length(model)),
-        [((None, None), "int32")],
-        model,
-    )
-    return lambda token_ids: ops.convert_to_numpy(generate(token_ids))
+    generator = Generator(model, max_length=max_length(model))
+    return lambda token_ids: generator.generate_on_batch(token_ids)[
+        "token_ids"
+    ][:, 0]
 
 
 def all_again_decoder(model):

@@ -101,13 +101,24 @@ def answers_of(model, token_ids):
     """Function that returns when the questions are answered."""
     from keras import ops
 
+    from tpt_keras.decoding import GreedySampler
+
     max_length = model.config.max_answer_length
 
+    def step(token_ids, cache, index):
+        logits, cache = model.decode_step(token_ids, cache, index)
+        return logits, {name: cache[name] for name in model.changing_caches}
+
     def generate(token_ids):
-        found = model.search_from(
+        tokenizer = model.tokenizer
+        found = GreedySampler().decode(
+            step,
             model.init_cache(token_ids, max_length),
             ops.shape(token_ids)[0],
             max_length,
+            tokenizer.start_id,
+            tokenizer.end_id,
+            tokenizer.pad_id,
             while_loop=to_the_limit,
         )
         return found["token_ids"]

@@ -41,8 +41,7 @@ def test_options_that_make_no_sense(
             ],
             {
                 "max_answer_length": 7,
-                "beam_width": 3,
-                "length_penalty": 0.6,
+                "sampler": {"num_sequences": 3, "length_penalty": 0.6},
                 "precision": "bfloat16",
             },
         ),
@@ -76,4 +75,6 @@ def test_flags_are_the_options(
         for name, parameter in signature.parameters.items()
         if name != "model"
     }
+    if "sampler" in options:
+        call["sampler"] = vars(call["sampler"])
     assert call == {**expected, "export_dir": str(tmp_path), **options}

@@ -11,7 +11,7 @@ import pytest
 
 from experiments import __main__ as experiments_main
 from experiments import _cli
-from experiments._asked_model import AskedModel
+from experiments._model_flags import ModelFlags
 from experiments._problems import Problems
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
@@ -31,9 +31,9 @@ COMMANDS = sorted(
 # Whose fields are flags of theirs.
 CONFIGS = {
     **dict.fromkeys(("kept_variance", "reconstruct", "roles"), (Problems,)),
-    "quiz": (AskedModel, Problems),
+    "quiz": (ModelFlags, Problems),
     "replicate": (TrainingConfig,),
-    "solve": (AskedModel,),
+    "solve": (ModelFlags,),
     "train": (TrainingConfig,),
     "tune": (SearchSpace, TrainingConfig),
 }

@@ -4,7 +4,7 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
-from tpt_keras.models import SequenceToSequence
+from tpt_keras.decoding import Generator
 from tpt_keras.models import Transformer
 from tpt_keras.training.evaluate import evaluate
 from tpt_keras.training.transformer_trainer import TransformerTrainer
@@ -82,13 +82,13 @@ def test_report(
     for split in SPLITS:
         picture = page.with_name(f"report_{split}.png").read_bytes()
         assert picture.startswith(b"\x89PNG")
-    assert "too long: " in page.read_text()
+    assert "shorten it to" in page.read_text()
 
     # What is there is not computed again, even of fewer problems.
     def computed(*_):
         raise AssertionError
 
-    monkeypatch.setattr(SequenceToSequence, "search_on_batch", computed)
+    monkeypatch.setattr(Generator, "generate_on_batch", computed)
     assert report().status == 0
     assert json.loads(page.with_suffix(".json").read_text()) == left
     assert report("--examples=20", "--splits=train").status == 0

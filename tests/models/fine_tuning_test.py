@@ -163,7 +163,6 @@ def test_adapters_of_a_quantized_model(quantized_model, inputs, tmp_path):
 
 @pytest.mark.slow
 def test_answers_follow_the_layers(model):
-    """What `solve` compiled for other layers is compiled anew."""
     embeddings = ops.convert_to_numpy(model.embedding.embeddings)
     seven = 50.0 * embeddings[model.tokenizer.token_ids["7"]]
 
@@ -171,14 +170,12 @@ def test_answers_follow_the_layers(model):
         return [answer[:3] for answer in model.solve(QUESTIONS)] == ["777"] * 2
 
     assert not answers_sevens()
-    generator = model._search_compiled
-    # Where the weights alone are others, nothing is compiled anew.
+    # Other weights need no other program, other variables do.
     bias = model.decoder_cells[0].output_layer_norm.beta
     bias.assign(seven)
     assert answers_sevens()
     bias.assign(0.0 * seven)
     assert not answers_sevens()
-    assert model._search_compiled is generator
     # Adapters that map whatever the feed-forward holds to sevens.
     layer = model.decoder_cells[0].feed_forward.output_dense
     layer.enable_lora(1, a_initializer="ones")

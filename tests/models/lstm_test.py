@@ -8,12 +8,13 @@ import pytest
 from absl.testing import parameterized
 from keras import ops
 
-from tests.decoding.compiled import compiled
 from tests.layer_test_case import LayerTestCase
 from tests.models.transformer_test import VOCABULARY
 from tests.models.transformer_test import logits
-from tests.models.transformer_test import uncached_beam_search
+from tests.models.transformer_test import uncached_beams
 from tests.models.transformer_test import uncached_greedy
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import Generator
 from tpt_keras.models import PRESETS
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import build_model
@@ -166,11 +167,8 @@ class LSTMTest(LayerTestCase):
     def test_beams_are_those_of_the_uncached(self, config):
         model = make_model(config)
         ids = model.tokenizer.encode_questions(QUESTIONS)
-        search = compiled(
-            lambda ids: model.search(ids, 4, beam_width=3), [None, None]
-        )
-        found = search(ids)
-        expected = uncached_beam_search(model, ids, 4, beam_width=3)
+        found = Generator(model, BeamSampler(3), 4).generate_on_batch(ids)
+        expected = uncached_beams(model, ids, 4, BeamSampler(3))
         self.assert_all_equal(found["token_ids"], expected["token_ids"])
         self.assert_all_close(
             found["log_probs"], expected["log_probs"], atol=1e-4
@@ -287,12 +285,10 @@ def test_is_exported(tmp_path, config):
 
     model = make_model(config)
     # Refuses what a stock server could not run.
-    saved = SavedModel(export(model, tmp_path, beam_width=2))
-    best = model.search(
-        model.tokenizer.encode_questions(QUESTIONS), 5, beam_width=2
-    )
-    expected = [model.tokenizer.decode(row) for row in best["token_ids"][:, 0]]
-    assert [a.text for a in saved.answer(QUESTIONS)] == expected
+    saved = SavedModel(export(model, tmp_path, sampler=BeamSampler(2)))
+    best = Generator(model, BeamSampler(2)).answer(QUESTIONS)
+    expected = [answer.text for answer in best]
+    assert [answer.text for answer in saved.answer(QUESTIONS)] == expected
     # Batches and lengths are free.
     assert saved.answer(QUESTIONS[:1])[0].text == expected[0]
     assert saved.config["kind"] == "lstm"

@@ -15,6 +15,8 @@ from tests.layer_test_case import LayerTestCase
 from tests.models.transformer_test import uncached_greedy
 from tpt_keras import Transformer
 from tpt_keras import TransformerConfig
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import AttentionMechanism
 from tpt_keras.layers import TPMultiHeadAttention
@@ -133,7 +135,7 @@ class OwnMechanismTest(LayerTestCase):
             model.generate(ids, max_length=6),
             uncached_greedy(model, ids, max_length=6),
         )
-        beams = model.search(ids, max_length=6, beam_width=2)
+        beams = Generator(model, BeamSampler(2), 6).generate(ids)
         self.assertEqual(tuple(beams["token_ids"].shape), (3, 2, 6))
 
     def test_trains_and_is_saved(self):

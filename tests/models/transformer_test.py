@@ -12,8 +12,8 @@ from keras import ops
 
 from tests.decoding.compiled import compiled
 from tests.layer_test_case import LayerTestCase
-from tpt_keras.decoding import beam_search
-from tpt_keras.errors import UsageError
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import Generator
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
@@ -80,17 +80,7 @@ def uncached_greedy(model, encoder_token_ids, max_length):
     return ids[:, 1:]
 
 
-def traced_searches():
-    """A mock that is called, and searches, whenever a search is traced."""
-    return mock.patch.object(
-        Transformer,
-        "init_cache",
-        autospec=True,
-        side_effect=Transformer.init_cache,
-    )
-
-
-def uncached_beam_search(model, encoder_token_ids, max_length, **kwargs):
+def uncached_beams(model, encoder_token_ids, max_length, sampler):
     """Beam search that computes everything anew at every step."""
 
     def step(token_ids, cache, index):
@@ -105,8 +95,8 @@ def uncached_beam_search(model, encoder_token_ids, max_length, **kwargs):
         return ops.take(model({**cache, **changed}), index, axis=1), changed
 
     tokenizer = model.tokenizer
-    questions = np.repeat(encoder_token_ids, kwargs["beam_width"], axis=0)
-    return beam_search(
+    questions = np.repeat(encoder_token_ids, sampler.num_sequences, axis=0)
+    return sampler.decode(
         step,
         {
             "encoder_token_ids": ops.convert_to_tensor(questions),
@@ -119,7 +109,6 @@ def uncached_beam_search(model, encoder_token_ids, max_length, **kwargs):
         start_id=tokenizer.start_id,
         end_id=tokenizer.end_id,
         pad_id=tokenizer.pad_id,
-        **kwargs,
     )
 
 
@@ -178,9 +167,9 @@ def make_answering_model(**kwargs):
     return model
 
 
-def search(model, token_ids, *args, **kwargs):
-    """`Transformer.search` as arrays."""
-    found = model.search(token_ids, *args, **kwargs)
+def generate(model, token_ids, sampler="greedy", max_length=None):
+    """`Generator.generate` as arrays."""
+    found = Generator(model, sampler, max_length).generate(token_ids)
     return {name: ops.convert_to_numpy(x) for name, x in found.items()}
 
 
@@ -354,9 +343,10 @@ class TransformerTest(LayerTestCase):
             model.generate(floats["encoder_token_ids"], 3),
             model.generate(ids, 3),
         )
+        generator = Generator(model)
         self.assert_all_equal(
-            model.search_on_batch(floats["encoder_token_ids"])["log_probs"],
-            model.search_on_batch(ids)["log_probs"],
+            generator.generate_on_batch(floats["encoder_token_ids"])["scores"],
+            generator.generate_on_batch(ids)["scores"],
         )
 
     @pytest.mark.slow
@@ -391,7 +381,7 @@ class TransformerTest(LayerTestCase):
         self.assertFalse(np.array_equal(first[0], third[0]))
 
 
-class SearchTest(LayerTestCase):
+class GenerateTest(LayerTestCase):
     def assert_found_equal(self, found, expected):
         self.assertCountEqual(found, ["token_ids", "log_probs", "scores"])
         self.assert_all_equal(found["token_ids"], expected["token_ids"])
@@ -401,25 +391,21 @@ class SearchTest(LayerTestCase):
     def test_a_width_of_1_is_what_generate_answers(self):
         model = make_answering_model()
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        found = search(model, token_ids)
+        found = generate(model, token_ids)
         self.assertEqual(found["token_ids"].shape, (8, 1, 6))
         self.assert_all_equal(
             found["token_ids"][:, 0], model.generate(token_ids)
         )
         self.assert_all_equal(found["scores"], found["log_probs"])
-        short = search(model, token_ids, 3)
+        short = generate(model, token_ids, max_length=3)
         self.assert_all_equal(short["token_ids"], found["token_ids"][..., :3])
 
     @parameterized.product(beam_width=[1, 4], length_penalty=[0.0, 0.6])
     def test_scores_are_those_of_the_answers(self, beam_width, length_penalty):
         model = make_answering_model()
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        found = search(
-            model,
-            token_ids,
-            beam_width=beam_width,
-            length_penalty=length_penalty,
-        )
+        sampler = BeamSampler(beam_width, length_penalty)
+        found = generate(model, token_ids, sampler)
         answers = found["token_ids"]
         self.assertEqual(answers.shape, (8, beam_width, 6))
         self.assertEqual(
@@ -445,16 +431,15 @@ class SearchTest(LayerTestCase):
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
         likeliest = np.argmax(logits(model, INPUTS), axis=-1)
         self.assert_all_equal(likeliest, np.zeros_like(likeliest))
-        greedy = search(model, token_ids, length_penalty=0.6)
+        greedy = generate(model, token_ids, BeamSampler(1, 0.6))
         self.assert_all_equal(
             greedy["token_ids"][:, 0],
             uncached_greedy(model, token_ids, max_length=6),
         )
-        kwargs = {"beam_width": 3, "length_penalty": 0.6}
-        beam = search(model, token_ids, **kwargs)
+        sampler = BeamSampler(3, 0.6)
+        beam = generate(model, token_ids, sampler)
         self.assert_found_equal(
-            beam,
-            uncached_beam_search(model, token_ids, max_length=6, **kwargs),
+            beam, uncached_beams(model, token_ids, 6, sampler)
         )
         for found in (greedy, beam):
             answers = found["token_ids"]
@@ -475,7 +460,7 @@ class SearchTest(LayerTestCase):
         set_logit(model, model.tokenizer.end_id, -100.0)
         set_logit(model, model.tokenizer.start_id, -100.0)
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        found = search(model, token_ids, beam_width=beam_width)
+        found = generate(model, token_ids, BeamSampler(beam_width))
         self.assertEqual(found["token_ids"].shape, (8, beam_width, 6))
         for row in found["token_ids"].reshape(-1, 6):
             self.assertLen(model.tokenizer.decode(row), 6)
@@ -490,8 +475,8 @@ class SearchTest(LayerTestCase):
         # Not a law, but so for these questions, as for most.
         model = make_answering_model()
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        greedy = search(model, token_ids)["log_probs"][:, 0]
-        beam = search(model, token_ids, beam_width=4)["log_probs"][:, 0]
+        greedy = generate(model, token_ids)["log_probs"][:, 0]
+        beam = generate(model, token_ids, BeamSampler(4))["log_probs"][:, 0]
         self.assertTrue(np.all(beam >= greedy - 1e-5))
         self.assertTrue(np.any(beam > greedy + 1e-2))
 
@@ -500,11 +485,9 @@ class SearchTest(LayerTestCase):
     def test_cached_beam_equals_uncached(self, binding):
         model = make_answering_model(binding=binding, num_layers=2)
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        kwargs = {"beam_width": 3, "length_penalty": 0.6}
-        found = search(model, token_ids, max_length=7, **kwargs)
-        expected = uncached_beam_search(
-            model, token_ids, max_length=7, **kwargs
-        )
+        sampler = BeamSampler(3, 0.6)
+        found = generate(model, token_ids, sampler, max_length=7)
+        expected = uncached_beams(model, token_ids, 7, sampler)
         self.assert_found_equal(found, expected)
         is_ended = np.any(found["token_ids"] == model.tokenizer.end_id, axis=-1)
         self.assertTrue(np.any(is_ended))
@@ -520,7 +503,7 @@ class SearchTest(LayerTestCase):
             autospec=True,
             side_effect=TPMultiHeadAttention.project_keys_and_values,
         ) as project:
-            search(model, token_ids, max_length, beam_width=beam_width)
+            generate(model, token_ids, BeamSampler(beam_width), max_length)
         batch_sizes = {cell.name: [] for cell in model.decoder_cells}
         for call in project.call_args_list:
             for cell in model.decoder_cells:
@@ -537,15 +520,15 @@ class SearchTest(LayerTestCase):
         model = make_answering_model()
         questions = ["1+2", "33+21+0+1"]
         token_ids = model.tokenizer.encode_questions(questions)
-        found = search(model, token_ids, beam_width=beam_width)
+        found = generate(model, token_ids, BeamSampler(beam_width))
         padded = np.pad(token_ids, ((0, 0), (0, 5)))
         self.assert_found_equal(
-            search(model, padded, beam_width=beam_width), found
+            generate(model, padded, BeamSampler(beam_width)), found
         )
         alone = model.tokenizer.encode_questions(questions[:1])
         self.assertLess(alone.shape[1], token_ids.shape[1])
         self.assert_found_equal(
-            search(model, alone, beam_width=beam_width),
+            generate(model, alone, BeamSampler(beam_width)),
             {name: values[:1] for name, values in found.items()},
         )
 
@@ -553,18 +536,19 @@ class SearchTest(LayerTestCase):
     @pytest.mark.slow
     def test_compiles_for_batches_of_any_size(self, beam_width):
         model = make_answering_model()
+        generator = Generator(model, BeamSampler(beam_width), 4)
         traced = []
 
         def search_traced(token_ids):
             traced.append(token_ids.shape)
-            return model.search(token_ids, 4, beam_width=beam_width)
+            return generator.generate(token_ids)
 
         compiled_search = compiled(search_traced, [None, None])
-        expected = search(
+        expected = generate(
             model,
             model.tokenizer.encode_questions(QUESTIONS),
+            BeamSampler(beam_width),
             4,
-            beam_width=beam_width,
         )
         for size in (1, 2, 7):
             token_ids = model.tokenizer.encode_questions(QUESTIONS[:size])
@@ -575,29 +559,11 @@ class SearchTest(LayerTestCase):
         if keras.backend.backend() == "tensorflow":
             self.assertLen(traced, 1)
 
-    @parameterized.parameters(
-        ({"beam_width": 0}, "beam_width.*positive integer.* 0 "),
-        ({"beam_width": -1}, "beam_width.*positive integer.* -1 "),
-        ({"beam_width": 2.0}, "beam_width.*positive integer.*2.0 .*float"),
-        ({"max_length": 0}, "max_length.*positive integer.* 0 "),
-        ({"max_length": "3"}, "max_length.*positive integer.*'3' .*str"),
-        ({"length_penalty": math.nan}, "length_penalty.*finite.*nan"),
-        ({"length_penalty": math.inf, "beam_width": 2}, "length_penalty.*inf"),
-    )
-    def test_arguments_that_make_no_sense(self, kwargs, message):
-        model = make_model()
-        token_ids = model.tokenizer.encode_questions(["1"])
-        with self.assertRaisesRegex(UsageError, message):
-            model.search(token_ids, **kwargs)
-        if "max_length" in kwargs:
-            with self.assertRaisesRegex(UsageError, message):
-                model.generate(token_ids, **kwargs)
-
     @pytest.mark.slow
     def test_mixed_precision(self):
         model = make_answering_model(dtype="mixed_bfloat16")
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        found = search(model, token_ids, beam_width=3)
+        found = generate(model, token_ids, BeamSampler(3))
         self.assertEqual(
             [found[name].dtype.name for name in sorted(found)],
             ["float32", "float32", "int32"],
@@ -654,117 +620,6 @@ class ExportTest(LayerTestCase):
                 {name: tuple(spec.shape) for name, spec in taken.items()},
                 {name: ids.shape for name, ids in INPUTS.items()},
             )
-
-
-class SolveTest(LayerTestCase):
-    @pytest.mark.slow
-    def test_answers_in_the_order_of_the_questions(self):
-        model = make_model()
-        answers = model.solve(QUESTIONS)
-        self.assertEqual(model.solve(QUESTIONS[::-1]), answers[::-1])
-        self.assertEqual(model.solve(QUESTIONS, batch_size=3), answers)
-        self.assertEqual(model.solve([]), [])
-        for answer in answers:
-            self.assertLessEqual(len(answer), 6)
-
-    @pytest.mark.slow
-    def test_answers_questions_of_like_length_together(self):
-        model = make_model()
-        with mock.patch.object(
-            model, "search_on_batch", side_effect=model.search_on_batch
-        ) as search:
-            model.solve(["1+1+1", "1", "1+1+1+1", "2"], batch_size=2)
-        shapes = [call.args[0].shape for call in search.call_args_list]
-        self.assertEqual(shapes, [(2, 3), (2, 9)])
-
-    def test_refuses_a_question_before_it_answers_others(self):
-        model = make_model()
-        with (
-            mock.patch.object(model, "search_on_batch") as search,
-            self.assertRaisesRegex(UsageError, "13 characters"),
-        ):
-            model.solve(["1", "1" * 13], batch_size=1)
-        search.assert_not_called()
-
-    @unittest.skipIf(
-        keras.backend.backend() != "jax", "Elsewhere any length is taken."
-    )
-    def test_is_compiled_for_few_lengths(self):
-        model = make_model()
-        with traced_searches() as search:
-            for question in ("1", "1+1+1", "1+1+1+1+1+1+"):
-                model.solve([question])
-        # The longest question with its start and its end.
-        shapes = {tuple(call.args[1].shape) for call in search.call_args_list}
-        self.assertEqual(shapes, {(1, 14)})
-
-    @pytest.mark.slow
-    @unittest.skipIf(
-        keras.backend.backend() != "tensorflow",
-        "Elsewhere every shape is compiled.",
-    )
-    def test_is_traced_at_most_three_times(self):
-        model = make_model()
-        with traced_searches() as search:
-            for questions, expected_shapes in (
-                # As asked first, then of any size, then of any length, too.
-                (["1"], [(1, 3)]),
-                (["1", "2"], [(None, 3)]),
-                (["3"] * 5, []),
-                (["1+1", "2"], [(None, None)]),
-                (["33+21+0+1"], []),
-                (["3+3", "2+0", "1"], []),
-            ):
-                search.reset_mock()
-                answers = model.solve(questions)
-                self.assertLen(answers, len(questions))
-                shapes = [
-                    tuple(call.args[1].shape) for call in search.call_args_list
-                ]
-                self.assertEqual(shapes, expected_shapes)
-
-    @pytest.mark.slow
-    def test_searches_several_compiled(self):
-        model = make_model()
-        questions = model.tokenizer.encode_questions(["1+2"])
-        found = model.search_on_batch(questions, beam_width=3)
-        expected = model.search(questions, beam_width=3)
-        for name, values in expected.items():
-            np.testing.assert_allclose(
-                found[name], ops.convert_to_numpy(values), atol=1e-5
-            )
-        # As it is compiled for another width.
-        best = model.search_on_batch(questions)
-        self.assertEqual(best["scores"].shape, (1, 1))
-
-    @parameterized.named_parameters(
-        ("empty", ["1+1", ""], "empty"),
-        ("too_long", ["1" * 13], "13 characters.*at most 12"),
-        ("unknown", ["1+4"], "'4' \\(position 2"),
-    )
-    def test_questions_that_are_refused(self, questions, message):
-        with self.assertRaisesRegex(UsageError, message):
-            make_model().solve(questions)
-
-    @parameterized.parameters(0, -1, 2.5, "8", True)
-    def test_batch_sizes_that_make_no_sense(self, batch_size):
-        with self.assertRaisesRegex(
-            UsageError, f"batch_size must be a positive.*{batch_size!r} "
-        ):
-            make_model().solve(["1"], batch_size=batch_size)
-
-    def test_characters_of_several_bytes(self):
-        vocabulary = ("<pad>", "<start>", "<end>", *"π÷日🙂1")
-        model = make_model(vocabulary=vocabulary)
-        set_logit(model, model.tokenizer.end_id, -100.0)
-        set_logit(model, model.tokenizer.start_id, -100.0)
-        for answer in model.solve(["π÷日", "日🙂1🙂日", "1"]):
-            self.assertLen(answer, 6)
-            self.assertContainsSubset(answer, vocabulary)
-
-    def test_one_string_is_no_list(self):
-        with self.assertRaisesRegex(TypeError, "list of strings"):
-            make_model().solve("1+1")
 
 
 class InitializationTest(LayerTestCase):

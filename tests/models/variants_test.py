@@ -9,6 +9,8 @@ import pytest
 from keras import ops
 
 from tests.models.transformer_test import uncached_greedy
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import Generator
 from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import MECHANISMS
 from tpt_keras.models import Transformer
@@ -67,7 +69,7 @@ def test_cached_decoding_equals_uncached(attention, binding):
         ops.convert_to_numpy(model.generate(ids, max_length=4)),
         ops.convert_to_numpy(uncached_greedy(model, ids, max_length=4)),
     )
-    beams = model.search(ids, max_length=4, beam_width=2)
+    beams = Generator(model, BeamSampler(2), 4).generate(ids)
     assert tuple(beams["token_ids"].shape) == (3, 2, 4)
 
 

@@ -15,8 +15,8 @@ from tests.serving.tf_serving import TFServing
 from tests.serving.tf_serving import echo
 from tests.serving.tf_serving import free_port
 from tests.serving.tf_serving import http_server
+from tpt_keras.answer import Answer
 from tpt_keras.errors import UsageError
-from tpt_keras.serving import Answer
 from tpt_keras.serving import GrpcClient
 from tpt_keras.serving import RestClient
 from tpt_keras.serving import ServingError

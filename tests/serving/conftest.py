@@ -4,10 +4,11 @@ import keras
 import pytest
 
 from tests.serving.served import Served
+from tpt_keras.decoding import BeamSampler
 from tpt_keras.models import Transformer
 from tpt_keras.serving.export import export
 
-OPTIONS = {"max_answer_length": 5, "beam_width": 3, "length_penalty": 0.6}
+OPTIONS = {"max_answer_length": 5, "sampler": BeamSampler(3, 0.6)}
 SUMS = {f"{a}+{b}": str(a + b) for a in range(10) for b in range(10)}
 
 

@@ -1,14 +1,8 @@
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpt_keras.data_generators import (
-    character_tokenizer as old_character_tokenizer,
-)
-from tpt_keras.data_generators import vocabulary as old_vocabulary
 from tpt_keras.errors import UsageError
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.tokenizers.vocabulary import CHARACTERS
@@ -63,13 +57,14 @@ def test_a_batch_is_what_one_by_one_gives(texts):
 )
 def test_error_names_character_and_position(before, character, after):
     text = before + character + after
-    with pytest.raises(UsageError) as error:
-        TOKENIZER.encode(text)
-    with pytest.raises(UsageError, match=re.escape(str(error.value))):
-        TOKENIZER.encode_batch(["", text, character])
-    message = str(error.value)
-    assert f"character {character!r} (position {len(before)} of" in message
-    assert repr(CHARACTERS) in message
+    for encode in (
+        lambda: TOKENIZER.encode(text),
+        lambda: TOKENIZER.encode_batch(["", text]),
+    ):
+        with pytest.raises(UsageError) as error:
+            encode()
+        assert repr(character) in str(error.value)
+        assert f"position {len(before)}" in str(error.value)
 
 
 def test_the_default_is_the_papers_vocabulary():
@@ -97,32 +92,30 @@ def test_another_vocabulary():
         [2, 5, 3, 1, 1],
         [2, 4, 5, 4, 3],
     ]
-    with pytest.raises(UsageError, match=r"Known characters: 'ba'\."):
+    with pytest.raises(UsageError):
         tokenizer.encode("abc")
 
 
 @pytest.mark.parametrize(
-    ("vocabulary", "message"),
+    ("symbols", "named"),
     [
-        ((PAD, START, END, "a", "a"), "'a' twice"),
-        ((PAD, START, PAD, END, "a"), "<pad>' twice"),
-        ((START, END, "a"), "lacks the symbol <pad>"),
-        ((PAD, END, "a"), "lacks the symbol <start>"),
-        ((PAD, START, "a"), "lacks the symbol <end>"),
-        ((PAD, START, END, "ab"), "holds 'ab'.*one character or one of <pad>"),
-        ((PAD, START, END, ""), "holds ''"),
+        ((PAD, START, END, "a", "a"), "'a'"),
+        ((START, END, "a"), PAD),
+        ((PAD, END, "a"), START),
+        ((PAD, START, "a"), END),
+        ((PAD, START, END, "ab"), "'ab'"),
+        ((PAD, START, END, ""), "''"),
         # One letter on paper, but two characters.
-        ((PAD, START, END, "e\N{COMBINING ACUTE ACCENT}"), "one character"),
-        ((PAD, START, END, "<sos>"), "holds '<sos>'"),
-        ((PAD, START, END, 7), "holds 7"),
-        ((PAD, START, END, ["a"]), r"holds \['a'\]"),
-        ((PAD, START, END, "\ud83d"), "holds '.ud83d'"),
+        ((PAD, START, END, "e\N{COMBINING ACUTE ACCENT}"), "'e"),
+        ((PAD, START, END, "<sos>"), "<sos>"),
+        ((PAD, START, END, 7), "7"),
+        ((PAD, START, END, "\ud83d"), "ud83d"),
     ],
 )
-def test_vocabularies_that_make_no_sense(vocabulary, message):
-    with pytest.raises(UsageError, match=message) as error:
-        CharacterTokenizer(vocabulary)
-    assert "\n" not in str(error.value)
+def test_refuses_invalid_vocabularies(symbols, named):
+    with pytest.raises(UsageError) as error:
+        CharacterTokenizer(symbols)
+    assert named in str(error.value)
 
 
 def test_any_character_of_unicode_can_be_a_symbol():
@@ -135,32 +128,39 @@ def test_any_character_of_unicode_can_be_a_symbol():
 
 
 def test_special_symbols_are_no_characters():
-    with pytest.raises(UsageError, match=r"'<' |character '_'"):
+    with pytest.raises(UsageError):
         TOKENIZER.encode("_<pad>")
     assert TOKENIZER.decode(TOKENIZER.encode("<pad>")) == "<pad>"
 
 
 @pytest.mark.parametrize(
-    ("questions", "max_length", "message"),
+    ("question", "max_length", "status"),
     [
-        (["1+1", ""], 160, "empty"),
-        (["1" * 161], 160, "161 characters.*at most 160"),
-        (["1+1"], 2, "3 characters: '1\\+1'.*at most 2"),
-        (["1+1", "1_1"], 160, "'_' \\(position 1 of '1_1'"),
+        ("", 160, "EMPTY"),
+        ("1+1", 3, "OK"),
+        ("1+1", 2, "TOO_LONG"),
+        ("1_1", 160, "UNKNOWN_CHARACTER"),
+        ("1\ud83d", 160, "INVALID_UTF8"),
     ],
 )
-def test_questions_that_are_refused(questions, max_length, message):
-    with pytest.raises(UsageError, match=message):
-        TOKENIZER.encode_questions(questions, max_length=max_length)
+def test_status_and_error_agree(question, max_length, status):
+    assert TOKENIZER.question_status(question, max_length) == status
+    if status == "OK":
+        TOKENIZER.encode_questions([question], max_length)
+        return
+    with pytest.raises(UsageError) as error:
+        TOKENIZER.encode_questions(["1", question], max_length)
+    assert repr(question) in str(error.value)
+
+
+@pytest.mark.parametrize("question", [None, 5, b"1"])
+def test_refuses_what_is_no_string(question):
+    with pytest.raises(UsageError):
+        TOKENIZER.encode_questions([question])
 
 
 def test_questions_may_come_one_by_one():
     assert TOKENIZER.encode_questions(iter(["1", "2"])).shape == (2, 3)
-
-
-def test_the_names_of_before_are_the_same():
-    assert old_character_tokenizer.CharacterTokenizer is CharacterTokenizer
-    assert old_vocabulary.MATHEMATICS_VOCABULARY is MATHEMATICS_VOCABULARY
 
 
 def test_the_longest_question_is_taken():

@@ -2,14 +2,13 @@
 
 import dataclasses
 
-import numpy as np
+from tpt_keras.answer import OK
+from tpt_keras.answer import explain
+from tpt_keras.decoding import Generator
 
-from tpt_keras.analysis.cells import encode_questions
-from tpt_keras.errors import check_positive_integer
-
-# Batches of questions that are sorted out together, and kept when they are
-# all answered: more of them pad less, and take longer to be kept.
-_GROUP_BATCHES = 16
+# Questions that are sorted by length and kept together: more of them need less
+# padding, and take longer until they are kept.
+_GROUP_SIZE = 1024
 _DECIMALS = 5
 
 
@@ -41,67 +40,73 @@ class Prediction:
         return self.answer == self.target
 
 
-def predict(model, problems, batch_size=64, on_answers=None):
-    """Lets a model answer problems, greedily.
+def prediction_generator(model, batch_size=64):
+    """Makes the generator that `predict` uses.
 
     Args:
         model: A `SequenceToSequence`.
-        problems: List of pairs of a question and its right answer.
         batch_size: Number of questions decoded together.
-        on_answers: Function that is called with the number of answers that
-            were found since it was called last.
 
     Returns:
-        List of as many `Prediction`s. A question that the model cannot read,
-        for its length or a character, is one of them and has no answer.
+        A greedy `Generator`. The longest answer may have its end symbol, too,
+        as the targets of training have.
+    """
+    max_length = model.config.max_answer_length + 1
+    return Generator(model, max_length=max_length, batch_size=batch_size)
 
-    Raises:
-        UsageError: If `batch_size` is no positive integer.
+
+def predict(generator, problems, on_answers=None):
+    """Lets a model answer problems.
+
+    Args:
+        generator: A `Generator`, such as `prediction_generator` makes.
+        problems: List of pairs of a question and its right answer.
+        on_answers: Function that is called with the number of new answers.
+
+    Returns:
+        List of as many `Prediction`s. A question that the model cannot read
+        has one without an answer.
 
     Example:
 
     >>> from tpt_keras.models import Transformer
     >>> model = Transformer.from_preset("tp_transformer_tiny")
-    >>> [prediction] = predict(model, [("What is 1 % 1?", "0")])
+    >>> generator = prediction_generator(model)
+    >>> [prediction] = predict(generator, [("", "0")])
     >>> prediction.answer, prediction.unread
-    (None, "unknown character: '%'")
+    (None, 'is empty; ask something')
     """
-    check_positive_integer("batch_size", batch_size)
-    on_answers = on_answers or (lambda count: None)
-    predictions = [
-        Prediction(question, target, unread=_why_unread(model, question))
-        for question, target in problems
+    config = generator.model.config
+    answers = generator.answer([q for q, _ in problems], on_answers)
+    return [
+        Prediction(
+            question, target, answer.text, round(answer.log_prob, _DECIMALS)
+        )
+        if answer.status == OK
+        else Prediction(
+            question,
+            target,
+            unread=explain(
+                question,
+                answer.status,
+                config.vocabulary,
+                config.max_question_length,
+            ),
+        )
+        for (question, target), answer in zip(problems, answers)
     ]
-    readable = [i for i, each in enumerate(predictions) if not each.unread]
-    on_answers(len(predictions) - len(readable))
-    readable.sort(key=lambda index: len(predictions[index].question))
-    num_batches = -(-len(readable) // batch_size)
-    # Even ones, of one shape.
-    rows = -(-len(readable) // max(num_batches, 1))
-    for start in range(0, len(readable), max(rows, 1)):
-        indices = readable[start : start + rows]
-        questions = [predictions[index].question for index in indices]
-        for index, (answer, log_prob) in zip(
-            indices, _answer(model, questions, rows)
-        ):
-            predictions[index] = dataclasses.replace(
-                predictions[index], answer=answer, log_prob=log_prob
-            )
-        on_answers(len(indices))
-    return predictions
 
 
-def predict_samples(model, samples, known, batch_size, on_answers, on_sample):
+def predict_samples(generator, samples, known, on_answers, on_sample):
     """Lets a model answer samples of problems, several samples at once.
 
     Args:
-        model: Function without arguments that gives a `SequenceToSequence`. It
-            is called only where something is to be computed.
+        generator: Function without arguments that returns a `Generator`. It is
+            called only if there is something to compute.
         samples: Dict of any keys to lists of pairs of a question and its right
             answer.
         known: Function of a key that gives `Prediction`s of earlier, of these
             problems or others.
-        batch_size: Number of questions decoded together.
         on_answers: See `predict`; of known ones, too.
         on_sample: Function that is called with a key and its predictions when
             they are all there.
@@ -110,9 +115,9 @@ def predict_samples(model, samples, known, batch_size, on_answers, on_sample):
         Dict of the keys to lists of `Prediction`s.
     """
     found = {}
-    for group in _groups(samples, known, _GROUP_BATCHES * batch_size):
+    for group in _groups(samples, known, _GROUP_SIZE):
         waiting = [problem for _, _, missing in group for problem in missing]
-        new = waiting and predict(model(), waiting, batch_size, on_answers)
+        new = waiting and predict(generator(), waiting, on_answers)
         answered = dict(zip(waiting, new, strict=True))
         for key, earlier, missing in group:
             earlier |= {problem: answered[problem] for problem in missing}
@@ -137,29 +142,3 @@ def _groups(samples, known, size):
             yield group
             group, num_missing = [], 0
     yield group
-
-
-def _why_unread(model, question):
-    """What keeps a model from reading a question, or `None`."""
-    limit = model.config.max_question_length
-    if not question:
-        return "empty"
-    if len(question) > limit:
-        return f"too long: {len(question)} characters, at most {limit}"
-    unknown = sorted(set(question) - set(model.tokenizer.vocabulary))
-    if unknown:
-        return f"unknown character: {unknown[0]!r}"
-    return None
-
-
-def _answer(model, questions, rows):
-    """Answers with their log-probabilities; in a batch of so many rows."""
-    token_ids = encode_questions(model, questions)
-    count = len(token_ids)
-    token_ids = np.pad(token_ids, ((0, rows - count), (0, 0)), mode="edge")
-    # The longest answer has its end, too, as where its targets are given.
-    found = model.search_on_batch(token_ids, model.config.max_answer_length + 1)
-    for ids, log_prob in zip(
-        found["token_ids"][:count, 0], found["log_probs"][:count, 0].tolist()
-    ):
-        yield model.tokenizer.decode(ids), round(log_prob, _DECIMALS)

@@ -1,5 +1,17 @@
-"""Search for an answer over a model's decode step, in pure `keras.ops`."""
+"""Decoding: from questions to answers, with a model and a sampler.
 
-from tpt_keras.decoding.beam_search import beam_search
-from tpt_keras.decoding.greedy_search import greedy_search
-from tpt_keras.decoding.leaving_rows import LeavingRows
+- `generator.py`: `Generator`, the way in: batches, compiles, decodes.
+- `samplers.py`: the decoding loop and how each sampler chooses tokens.
+- `early_exit.py`: the loop that finished answers leave.
+- `compilation.py`: compiled functions of token ids, for each backend.
+- `random_numbers.py`: noise that depends on its row alone.
+"""
+
+from tpt_keras.answer import Answer
+from tpt_keras.decoding.early_exit import EarlyExit
+from tpt_keras.decoding.generator import Generator
+from tpt_keras.decoding.samplers import SAMPLERS
+from tpt_keras.decoding.samplers import BeamSampler
+from tpt_keras.decoding.samplers import GreedySampler
+from tpt_keras.decoding.samplers import Sampler
+from tpt_keras.decoding.samplers import TopKSampler

@@ -1,17 +1,15 @@
 import dataclasses
+import warnings
 
 import keras
 from keras import ops
 
-from tpt_keras.decoding.beam_search import beam_search
-from tpt_keras.decoding.beam_search import penalty_divisor
-from tpt_keras.decoding.greedy_search import greedy_search
+from tpt_keras.answer import unanswered
+from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.presets import PRESETS
-from tpt_keras.models.searcher import Searcher
 from tpt_keras.models.trained_presets import TRAINED_PRESETS
 from tpt_keras.models.trained_presets import trained_preset
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
@@ -80,6 +78,7 @@ class SequenceToSequence(keras.Model):
         self.autocast = False
         self.config = config
         self.tokenizer = CharacterTokenizer(config.vocabulary)
+        self._generator = Generator(self)
 
     def make_train_function(self, force=False):
         # An optimizer that makes its variables inside TensorFlow's graph has
@@ -219,123 +218,31 @@ class SequenceToSequence(keras.Model):
         raise NotImplementedError
 
     def generate(self, encoder_token_ids, max_length=None):
-        """Answers as token ids, decoded greedily.
+        """Decodes answers greedily, as token ids.
+
+        A `Generator` decodes in other ways, and compiled.
 
         Args:
-            encoder_token_ids: Tensor `(batch, source_length)`.
-            max_length: See `search`.
+            encoder_token_ids: Integer tensor `(batch, source_length)`.
+            max_length: Most tokens to decode. Defaults to
+                `config.max_answer_length`.
 
         Returns:
             int32 tensor `(batch, max_length)`, padded behind the end symbol.
-        """
-        return self.search(encoder_token_ids, max_length)["token_ids"][:, 0]
-
-    def search(
-        self,
-        encoder_token_ids,
-        max_length=None,
-        beam_width=1,
-        length_penalty=0.0,
-    ):
-        """The best answers that greedy or beam search finds.
-
-        Args:
-            encoder_token_ids: Tensor `(batch, source_length)`.
-            max_length: Most tokens to decode, those of an answer and of its end
-                symbol. Defaults to `config.max_answer_length`: an answer as
-                long as that is the longest, and needs no end.
-            beam_width: Number of answers to follow, and to return; `1` is
-                greedy search.
-            length_penalty: How much longer answers are preferred, see
-                `beam_search`.
-
-        Returns:
-            Dict, the best answer first: `token_ids`, int32 `(batch,
-            beam_width, max_length)`, padded behind the end symbol;
-            `log_probs`, those of these tokens (of the end symbol only where it
-            is among them), and `scores`, float32 `(batch, beam_width)`.
 
         Raises:
-            UsageError: If `max_length` or `beam_width` is no positive integer,
-                or `length_penalty` no finite number.
+            UsageError: If `max_length` is no positive integer.
         """
-        if max_length is None:
-            max_length = self.config.max_answer_length
-        return self.search_from(
-            self.init_cache(encoder_token_ids, max_length),
-            ops.shape(encoder_token_ids)[0],
-            max_length,
-            beam_width,
-            length_penalty,
-        )
-
-    def search_from(
-        self,
-        cache,
-        batch_size,
-        max_length,
-        beam_width=1,
-        length_penalty=0.0,
-        while_loop=None,
-    ):
-        """As `search`, of questions that have been encoded.
-
-        Args:
-            cache: What `init_cache` returned.
-            batch_size: Number of questions, an integer or a scalar tensor.
-            max_length: See `search`.
-            beam_width: See `search`.
-            length_penalty: See `search`.
-            while_loop: What runs the steps, see `greedy_search`. It may let
-                go of rows that have ended, and may begin with less room than
-                `max_length` where it makes more with `grow_cache` in time.
-
-        Returns:
-            What `search` returns.
-
-        Raises:
-            UsageError: See `search`.
-        """
-        check_positive_integer("beam_width", beam_width)
-        # Every beam of a row reads the same question.
-        if beam_width > 1:
-            cache = keras.tree.map_structure(
-                lambda values: ops.repeat(values, beam_width, axis=0), cache
-            )
-
-        def step(token_ids, cache, index):
-            logits, cache = self.decode_step(token_ids, cache, index)
-            return logits, {name: cache[name] for name in self.changing_caches}
-
-        common = {
-            "step": step,
-            "cache": cache,
-            "batch_size": batch_size,
-            "max_length": max_length,
-            "start_id": self.tokenizer.start_id,
-            "end_id": self.tokenizer.end_id,
-            "pad_id": self.tokenizer.pad_id,
-            "while_loop": while_loop,
-        }
-        if beam_width > 1:
-            return beam_search(
-                **common, beam_width=beam_width, length_penalty=length_penalty
-            )
-        token_ids, log_probs = greedy_search(**common)
-        log_probs = ops.expand_dims(log_probs, 1)
-        lengths = ops.sum(
-            ops.cast(self.padding_mask(token_ids), "int32"),
-            axis=-1,
-            keepdims=True,
-        )
-        return {
-            "token_ids": ops.expand_dims(token_ids, 1),
-            "log_probs": log_probs,
-            "scores": log_probs / penalty_divisor(lengths, length_penalty),
-        }
+        generator = Generator(self, max_length=max_length)
+        return generator.generate(encoder_token_ids)["token_ids"][:, 0]
 
     def solve(self, questions, batch_size=64):
-        """Answers questions.
+        """Answers questions greedily.
+
+        A question that cannot be answered (it is empty or too long, or has a
+        character that is not in the vocabulary) gets an empty string, and one
+        warning names all such questions. `Generator.answer` gives the status
+        and the log-probability of each answer.
 
         Args:
             questions: List of strings.
@@ -345,63 +252,17 @@ class SequenceToSequence(keras.Model):
             List of as many strings.
 
         Raises:
-            UsageError: If a question is empty or too long, or holds a
-                character that is not in the vocabulary, or if `batch_size` is
-                no positive integer.
+            UsageError: If a question is no string, or `batch_size` is no
+                positive integer.
         """
-        if isinstance(questions, str):
-            raise TypeError("`questions` must be a list of strings.")
-        check_positive_integer("batch_size", batch_size)
-        questions = list(questions)
-        # Questions of like length together, or most of a batch is padding.
-        order = sorted(
-            range(len(questions)), key=lambda i: len(str(questions[i]))
+        answers = self._generator.answer(questions, batch_size=batch_size)
+        config = self.config
+        faults = unanswered(
+            questions, answers, config.vocabulary, config.max_question_length
         )
-        batches = [
-            order[start : start + batch_size]
-            for start in range(0, len(questions), batch_size)
-        ]
-        # All of them before any is answered: one of them may be refused.
-        encoded = [
-            self.tokenizer.encode_questions(
-                [questions[place] for place in places],
-                max_length=self.config.max_question_length,
-            )
-            for places in batches
-        ]
-        answers = [""] * len(questions)
-        for places, token_ids in zip(batches, encoded):
-            rows = self.search_on_batch(token_ids)["token_ids"][:, 0]
-            for place, row in zip(places, rows):
-                answers[place] = self.tokenizer.decode(row)
-        return answers
-
-    def search_on_batch(self, encoder_token_ids, max_length=None, beam_width=1):
-        """`search` as a compiled function, on every backend.
-
-        It is compiled once; on JAX once for every number of rows and some
-        lengths, to which questions are padded.
-
-        Args:
-            encoder_token_ids: Integer array `(batch, source_length)`.
-            max_length: See `search`.
-            beam_width: See `search`.
-
-        Returns:
-            What `search` returns, as NumPy arrays.
-        """
-        if max_length is None:
-            max_length = self.config.max_answer_length
-        # LoRA and quantization exchange variables under what was compiled.
-        compiled_for = max_length, beam_width, *map(id, self.variables)
-        if compiled_for != getattr(self, "_searcher_compiled_for", None):
-            self._searcher_compiled_for = compiled_for
-            # Kept as a bound method: Keras would track the searcher itself,
-            # which holds this model, as one of this model's layers.
-            self._search_compiled = Searcher(
-                self, max_length, beam_width
-            ).search_on_batch
-        return self._search_compiled(encoder_token_ids)
+        if faults:
+            warnings.warn(faults, stacklevel=2)
+        return [answer.text for answer in answers]
 
     def export(
         self,

@@ -1,32 +1,35 @@
-import numpy as np
+import math
 
-from tpt_keras.analysis.cells import encode_questions
+from tpt_keras.answer import OK
+from tpt_keras.answer import unanswered
+from tpt_keras.errors import UsageError
 
 
-def best_answers(model, question, count):
-    """The best answers that beam search finds to a question.
+def best_answers(generator, question):
+    """Finds the best answers to a question.
 
     Args:
-        model: A `SequenceToSequence`.
+        generator: A `Generator` with a `BeamSampler`.
         question: A string.
-        count: Number of answers.
 
     Returns:
         List of pairs, an answer and its probability, the best first.
 
     Raises:
-        UsageError: If the question is empty or too long, or holds a character
-            that is not in the vocabulary.
+        UsageError: If the question cannot be answered.
     """
-    found = model.search_on_batch(
-        encode_questions(model, [question]), beam_width=count
-    )
-    probabilities = np.exp(found["log_probs"][0].astype("float64"))
-    return [
-        (model.tokenizer.decode(token_ids), probability)
-        for token_ids, probability in zip(
-            found["token_ids"][0], probabilities.tolist()
+    [best] = generator.answer([question])
+    if best.status != OK:
+        config = generator.model.config
+        raise UsageError(
+            unanswered(
+                [question],
+                [best],
+                config.vocabulary,
+                config.max_question_length,
+            )
         )
-        # Beams that found nothing have none.
-        if probability > 0.0
+    return [
+        (answer.text, math.exp(answer.log_prob))
+        for answer in (best, *best.alternatives)
     ]

@@ -3,6 +3,8 @@ import threading
 
 from tpt_keras.analysis.attention_weights import attention_weights
 from tpt_keras.data_generators.problem_shards import draw_shard
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import Generator
 from tpt_keras.models.load_model import load_model
 from tpt_keras.playground.best_answers import best_answers
 from tpt_keras.playground.question_roles import question_roles
@@ -46,7 +48,8 @@ class Playground:
         self.model_dir = str(model_dir)
         self.modules = trained_modules(model_dir)
         lock = threading.Lock()
-        self.answers = _kept(lock, best_answers, model, count=num_answers)
+        generator = Generator(model, BeamSampler(num_answers))
+        self.answers = _kept(lock, best_answers, generator)
         self.attention = _kept(lock, attention_weights, model)
         self.roles = _kept(lock, question_roles, model)
         self.examples = _kept(lock, _draw_examples)

@@ -6,9 +6,7 @@ Names are imported on first use, so that `RestClient` needs no TensorFlow.
 import importlib
 
 _HOMES = {
-    "Answer": "answers",
     "GrpcClient": "client",
-    "KerasModel": "keras_model",
     "RestClient": "client",
     "SavedModel": "saved_model",
     "ServingError": "client",

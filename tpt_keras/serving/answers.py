@@ -1,23 +1,6 @@
 """Answers to questions, whatever computes them."""
 
-import dataclasses
-import math
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """The answer to one question.
-
-    Args:
-        text: The answer, empty if there is none.
-        log_prob: Log probability of the answer, or `None` if it is unknown.
-        status: `"OK"`, or the reason why there is no answer: `"EMPTY"`,
-            `"TOO_LONG"`, `"UNKNOWN_CHARACTER"` or `"INVALID_UTF8"`.
-    """
-
-    text: str
-    log_prob: float | None
-    status: str
+from tpt_keras.answer import Answer
 
 
 def answers_from_columns(count, texts, log_probs, statuses):
@@ -41,10 +24,7 @@ def answers_from_columns(count, texts, log_probs, statuses):
     for text, log_prob, status in zip(texts, log_probs, statuses, strict=True):
         if not isinstance(text, str) or not isinstance(status, str):
             raise TypeError("an answer or a status is not a string")
-        is_number = log_prob is not None and math.isfinite(log_prob)
-        answers.append(
-            Answer(text, float(log_prob) if is_number else None, status)
-        )
+        answers.append(Answer(text, log_prob, status))
     if len(answers) != count:
         raise ValueError(f"{len(answers)} of {count} answers")
     return answers

@@ -1,10 +1,10 @@
 import tensorflow as tf
 
-from tpt_keras.tokenizers.question_status import EMPTY
-from tpt_keras.tokenizers.question_status import INVALID_UTF8
-from tpt_keras.tokenizers.question_status import OK
-from tpt_keras.tokenizers.question_status import TOO_LONG
-from tpt_keras.tokenizers.question_status import UNKNOWN_CHARACTER
+from tpt_keras.answer import EMPTY
+from tpt_keras.answer import INVALID_UTF8
+from tpt_keras.answer import OK
+from tpt_keras.answer import TOO_LONG
+from tpt_keras.answer import UNKNOWN_CHARACTER
 from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
 
 _UNKNOWN_ID = -1

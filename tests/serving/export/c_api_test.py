@@ -19,6 +19,7 @@ import tensorflow as tf
 from tests.serving.conftest import OPTIONS
 from tests.serving.export import c_api_runner
 from tests.serving.served import signature_defs
+from tpt_keras.decoding import Generator
 from tpt_keras.serving.export import check_graph
 
 pytestmark = pytest.mark.slow
@@ -165,18 +166,15 @@ def test_beam_search(options_version, untrained_model):
         ("n_best", questions(QUESTIONS)),
         ("serving_default", questions(QUESTIONS)),
     )
-    found = untrained_model.search(
+    sampler = OPTIONS["sampler"]
+    found = Generator(
+        untrained_model, sampler, OPTIONS["max_answer_length"]
+    ).generate_on_batch(
         untrained_model.tokenizer.encode_questions(
             [QUESTIONS[place].decode() for place in GOOD]
-        ),
-        max_length=OPTIONS["max_answer_length"],
-        beam_width=OPTIONS["beam_width"],
-        length_penalty=OPTIONS["length_penalty"],
+        )
     )
-    found = {
-        key: keras.ops.convert_to_numpy(value) for key, value in found.items()
-    }
-    expected = [[b""] * OPTIONS["beam_width"] for _ in QUESTIONS]
+    expected = [[b""] * sampler.num_sequences for _ in QUESTIONS]
     for place, beams in zip(GOOD, found["token_ids"]):
         expected[place] = [
             untrained_model.tokenizer.decode(token_ids).encode()

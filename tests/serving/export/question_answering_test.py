@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import Generator
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 from tpt_keras.serving.export.question_answering import QuestionAnswering
@@ -45,7 +47,9 @@ def short_model():
 
 @pytest.mark.slow
 def test_the_limits_of_a_model(short_model):
-    outputs = ask(QuestionAnswering(short_model), ["12345", "123456"])
+    outputs = ask(
+        QuestionAnswering(Generator(short_model)), ["12345", "123456"]
+    )
     assert outputs["status"] == [b"OK", b"TOO_LONG"]
     assert text(outputs["answers"]) == [*short_model.solve(["12345"]), ""]
     assert len(outputs["answers"][0]) == 3
@@ -55,7 +59,10 @@ def test_the_limits_of_a_model(short_model):
 @pytest.mark.parametrize("max_answer_length", [1, 9])
 def test_another_limit_of_answers(short_model, max_answer_length):
     questions = ["12345", "1", "a+b"]
-    outputs = ask(QuestionAnswering(short_model, max_answer_length), questions)
+    outputs = ask(
+        QuestionAnswering(Generator(short_model, max_length=max_answer_length)),
+        questions,
+    )
     token_ids = keras.ops.convert_to_numpy(
         short_model.generate(
             short_model.tokenizer.encode_questions(questions),
@@ -65,7 +72,9 @@ def test_another_limit_of_answers(short_model, max_answer_length):
     answers = text(outputs["answers"])
     assert answers == [short_model.tokenizer.decode(row) for row in token_ids]
     assert max(map(len, answers)) == max_answer_length
-    beams = QuestionAnswering(short_model, max_answer_length, beam_width=3)
+    beams = QuestionAnswering(
+        Generator(short_model, BeamSampler(3), max_answer_length)
+    )
     n_best = ask(beams, questions, "answer_n_best")["answers"]
     lengths = [len(answer) for row in n_best for answer in text(row)]
     assert max(lengths) == max_answer_length
@@ -77,9 +86,8 @@ def test_another_limit_of_answers(short_model, max_answer_length):
 )
 def test_the_best_come_first(short_model, beam_width, length_penalty):
     questions = ["12345", "", "1"]
-    answering = QuestionAnswering(
-        short_model, beam_width=beam_width, length_penalty=length_penalty
-    )
+    sampler = BeamSampler(beam_width, length_penalty)
+    answering = QuestionAnswering(Generator(short_model, sampler))
     n_best = ask(answering, questions, "answer_n_best")
     assert n_best["status"] == [b"OK", b"EMPTY", b"OK"]
     for name in ("answers", "log_probs", "scores"):
@@ -111,7 +119,7 @@ def test_another_vocabulary():
     assert len(set(expected)) > 2
     # Also of a row that no symbol belongs to: both say so in the same way.
     assert any("\N{REPLACEMENT CHARACTER}" in answer for answer in expected)
-    outputs = ask(QuestionAnswering(model), [*questions, "é+b"])
+    outputs = ask(QuestionAnswering(Generator(model)), [*questions, "é+b"])
     assert text(outputs["answers"]) == [*expected, ""]
     assert text(outputs["status"]) == [
         *["OK"] * len(questions),
@@ -128,7 +136,7 @@ def test_every_character_of_unicode(short_model):
         if not 0xD800 <= point <= 0xDFFF  # surrogates are no characters
     ]
     # What answers are computed from, without computing a million.
-    tokenizer = QuestionAnswering(short_model).tokenizer
+    tokenizer = QuestionAnswering(Generator(short_model)).tokenizer
     _, status = tokenizer.encode_questions(tf.constant(characters), 5)
     known = {
         character

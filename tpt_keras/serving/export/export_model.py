@@ -1,11 +1,11 @@
 import contextlib
 import json
-import math
 import pathlib
 
 import keras
 import tensorflow as tf
 
+from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
@@ -30,8 +30,7 @@ def export(
     model,
     export_dir,
     max_answer_length=None,
-    beam_width=1,
-    length_penalty=0.0,
+    sampler="greedy",
     precision="float32",
 ):
     """Writes the next version of a model.
@@ -42,7 +41,7 @@ def export(
 
     - `serving_default`: `questions`, strings, to `answers`, `log_probs` and
       `status`;
-    - `n_best`: `questions` to the `beam_width` best `answers` with `log_probs`
+    - `n_best`: `questions` to the sampler's best `answers` with `log_probs`
       and `scores`, and `status`;
     - `token_ids`: `encoder_token_ids` and `decoder_token_ids` to `logits`.
 
@@ -51,9 +50,7 @@ def export(
         export_dir: Folder of the model's versions.
         max_answer_length: Longest answer given, in characters. Defaults to the
             model's.
-        beam_width: Number of answers to follow; `1` is greedy search.
-        length_penalty: How much longer answers are preferred, see
-            `beam_search`.
+        sampler: A `Sampler`, or a name in `SAMPLERS`: how answers are decoded.
         precision: One of `PRECISIONS`. `"float32"` and `"bfloat16"` are what
             is computed with and what the weights are; with `"int8"` these are
             kept as int8, with a scale for each output column, and made
@@ -74,21 +71,14 @@ def export(
             "KERAS_BACKEND=tensorflow, which takes what any backend trained."
         )
     check_names("precision", [precision], PRECISIONS)
-    check_positive_integer("beam_width", beam_width)
     if max_answer_length is not None:
         check_positive_integer("max_answer_length", max_answer_length)
-    if not math.isfinite(length_penalty):
-        raise UsageError(
-            f"length_penalty must be a finite number. Received: "
-            f"{length_penalty}"
-        )
     dtype = "float32" if precision == "int8" else precision
     if not model.compute_dtype == model.variable_dtype == dtype:
         model = same_model(model, dtype)
     weights = Int8Weights(model) if precision == "int8" else None
-    answering = QuestionAnswering(
-        model, max_answer_length, beam_width, length_penalty, weights
-    )
+    generator = Generator(model, sampler, max_answer_length)
+    answering = QuestionAnswering(generator, weights)
     export_dir = pathlib.Path(export_dir)
     try:
         with folder_lock(export_dir, "exports"):

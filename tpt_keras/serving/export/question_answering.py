@@ -1,10 +1,9 @@
 import tensorflow as tf
 
-from tpt_keras.decoding import LeavingRows
+from tpt_keras.answer import OK
 from tpt_keras.serving.export.frozen_weights import FrozenWeights
 from tpt_keras.serving.export.length_groups import encode_in_groups
 from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
-from tpt_keras.tokenizers.question_status import OK
 
 
 class QuestionAnswering(tf.Module):
@@ -15,34 +14,15 @@ class QuestionAnswering(tf.Module):
     TF Serving put into the same batch.
 
     Args:
-        model: A `SequenceToSequence`.
-        max_answer_length: Longest answer given, in characters. Defaults to the
-            model's.
-        beam_width: Number of answers to follow; `1` is greedy search.
-        length_penalty: How much longer answers are preferred, see
-            `beam_search`.
+        generator: A `Generator` with the model and the sampler.
         weights: Scope that gives the model's weights. Defaults to
             `FrozenWeights` of it.
     """
 
-    def __init__(
-        self,
-        model,
-        max_answer_length=None,
-        beam_width=1,
-        length_penalty=0.0,
-        weights=None,
-    ):
+    def __init__(self, generator, weights=None):
         super().__init__(name="question_answering")
-        if max_answer_length is None:
-            max_answer_length = model.config.max_answer_length
-        self._model = model
-        self._options = {
-            # A token is a character; an answer of that length needs no end.
-            "max_length": max_answer_length,
-            "beam_width": beam_width,
-            "length_penalty": length_penalty,
-        }
+        model = generator.model
+        self._generator = generator
         self.tokenizer = GraphTokenizer(
             model.tokenizer, model.config.vocabulary_size
         )
@@ -52,23 +32,16 @@ class QuestionAnswering(tf.Module):
     def _search(self, token_ids):
         """The best answers, found without computing what nobody reads."""
         lengths = tf.math.count_nonzero(
-            self._model.padding_mask(token_ids), axis=-1, dtype=tf.int32
+            self._generator.model.padding_mask(token_ids),
+            axis=-1,
+            dtype=tf.int32,
         )
         order = tf.argsort(lengths, stable=True)
+        token_ids = tf.gather(token_ids, order)
         cache = encode_in_groups(
-            # Room for one token: the loop makes more.
-            lambda token_ids: self._model.init_cache(token_ids, max_length=1),
-            tf.gather(token_ids, order),
-            tf.gather(lengths, order),
+            self._generator.init_cache, token_ids, tf.gather(lengths, order)
         )
-        found = self._model.search_from(
-            cache,
-            tf.size(order),
-            **self._options,
-            while_loop=LeavingRows(
-                self._model.grow_cache, self._options["beam_width"]
-            ),
-        )
+        found = self._generator.generate(token_ids, cache)
         places = tf.math.invert_permutation(order)
         return {
             name: tf.gather(values, places) for name, values in found.items()
@@ -103,9 +76,8 @@ class QuestionAnswering(tf.Module):
             questions: String tensor `(batch,)`.
 
         Returns:
-            Dict of the strings `answers`, `(batch, beam_width)`; of float32
-            `log_probs` and `scores`, `(batch, beam_width)`; and of the strings
-            `status`, `(batch,)`.
+            Dict of `answers`, strings, `log_probs` and `scores`, float32, all
+            `(batch, num_sequences)`; and of `status`, strings `(batch,)`.
         """
         token_ids, status = self.tokenizer.encode_questions(
             questions, self._max_length

@@ -1,15 +1,14 @@
-"""Rows that leave a search, beside one that they stay in."""
-
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
 from tests.decoding.toy_language import ToyLanguage
-from tpt_keras.decoding import LeavingRows
-from tpt_keras.decoding import beam_search
-from tpt_keras.decoding import greedy_search
-from tpt_keras.decoding.leaving_rows import FIRST_ROOM
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import EarlyExit
+from tpt_keras.decoding import GreedySampler
+from tpt_keras.decoding import TopKSampler
+from tpt_keras.decoding.early_exit import FIRST_ROOM
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() == "jax", reason="JAX's loops keep every size."
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Counted:
-    """A language that counts rows, and what its cache has room for.
+    """A language that records the rows and the room of every step.
 
     The tokens in its cache are `(rows, room)`, as keys and values would be.
     """
@@ -46,38 +45,31 @@ class Counted:
         logits, changed = self.language.step(token_ids, cache, index)
         return logits, {"tokens": changed["tokens"][:, :room]}
 
-    def search(self, beam_width, while_loop=None, room=20):
-        arguments = {
-            **self.language.arguments(),
-            "step": self.step,
-            "cache": self.cache(beam_width, room),
-            "while_loop": while_loop,
-        }
-        if beam_width == 1:
-            return dict(
-                zip(("token_ids", "log_probs"), greedy_search(**arguments))
-            )
-        return beam_search(
-            **arguments, beam_width=beam_width, length_penalty=0.6
+    def decode(self, sampler, while_loop=None, room=20):
+        return sampler.decode(
+            **{**self.language.arguments(), "step": self.step},
+            cache=self.cache(sampler.num_sequences, room),
+            while_loop=while_loop,
         )
 
 
-@pytest.mark.parametrize("beam_width", [1, 3])
+@pytest.mark.parametrize(
+    "sampler", [GreedySampler(), BeamSampler(3, 0.6), TopKSampler(3)]
+)
 @pytest.mark.parametrize(
     ("num_rows", "end_bias"), [(9, 1.0), (9, 3.0), (9, -20.0), (1, 1.0)]
 )
-def test_finds_the_same_with_fewer_rows(num_rows, end_bias, beam_width):
+def test_finds_the_same_with_fewer_rows(num_rows, end_bias, sampler):
     language = Counted(num_rows=num_rows, end_bias=end_bias)
-    expected = language.search(beam_width)
+    expected = language.decode(sampler)
     num_steps, counted = len(language.num_rows), sum(language.num_rows)
     language.num_rows.clear()
     language.rooms.clear()
-    loop = LeavingRows(language.grow_cache, beam_width)
-    found = language.search(beam_width, loop, room=1)
+    loop = EarlyExit(language.grow_cache, sampler.num_sequences)
+    found = language.decode(sampler, loop, room=1)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-6)
     assert len(language.num_rows) == num_steps
-    # None leaves too late, and none that goes on.
     ended = num_rows > 1 and end_bias > 0.0
     assert (sum(language.num_rows) < counted) == ended
     assert language.num_rows == sorted(language.num_rows, reverse=True)
@@ -90,7 +82,7 @@ def test_finds_the_same_with_fewer_rows(num_rows, end_bias, beam_width):
 
 def test_no_rows():
     language = Counted(num_rows=0)
-    loop = LeavingRows(language.grow_cache)
-    found = language.search(1, loop, room=1)
-    assert found["token_ids"].shape == (0, 20)
+    loop = EarlyExit(language.grow_cache)
+    found = language.decode(GreedySampler(), loop, room=1)
+    assert found["token_ids"].shape == (0, 1, 20)
     assert language.num_rows == []

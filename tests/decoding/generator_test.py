@@ -1,0 +1,239 @@
+import concurrent.futures
+import math
+import threading
+from unittest import mock
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tests.models.transformer_test import QUESTIONS
+from tests.models.transformer_test import VOCABULARY
+from tests.models.transformer_test import make_answering_model
+from tests.models.transformer_test import make_model
+from tests.models.transformer_test import set_logit
+from tpt_keras.answer import Answer
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import Generator
+from tpt_keras.decoding import TopKSampler
+from tpt_keras.errors import UsageError
+from tpt_keras.models import Transformer
+
+on_jax = keras.backend.backend() == "jax"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_answering_model()
+
+
+@pytest.fixture(scope="module")
+def generator(model):
+    return Generator(model)
+
+
+def traced_shapes():
+    """Records the shapes of the questions that are traced."""
+    return mock.patch.object(
+        Transformer,
+        "init_cache",
+        autospec=True,
+        side_effect=Transformer.init_cache,
+    )
+
+
+def shapes_of(calls):
+    return [tuple(call.args[1].shape) for call in calls.call_args_list]
+
+
+def test_answers_have_the_texts_and_log_probs_of_the_tokens(model, generator):
+    token_ids = model.tokenizer.encode_questions(QUESTIONS)
+    found = generator.generate(token_ids)
+    answers = generator.answer(QUESTIONS)
+    rows = ops.convert_to_numpy(found["token_ids"])[:, 0]
+    assert [a.text for a in answers] == list(map(model.tokenizer.decode, rows))
+    np.testing.assert_allclose(
+        [a.log_prob for a in answers],
+        ops.convert_to_numpy(found["log_probs"])[:, 0],
+        rtol=1e-4,
+    )
+    assert {a.status for a in answers} == {"OK"}
+    assert model.solve(QUESTIONS) == [a.text for a in answers]
+
+
+def test_order_and_batch_size_do_not_matter(generator):
+    texts = [a.text for a in generator.answer(QUESTIONS)]
+    assert len(set(texts)) > 2
+    backwards = generator.answer(QUESTIONS[::-1], batch_size=3)
+    assert [a.text for a in backwards] == texts[::-1]
+    assert generator.answer([]) == []
+
+
+def test_decodes_questions_of_similar_lengths_together(generator):
+    with mock.patch.object(
+        generator, "generate_on_batch", side_effect=generator.generate_on_batch
+    ) as generate:
+        counts = []
+        questions = ["1+1+1", "1", "", "1+1+1+1", "2"]
+        generator.answer(questions, counts.append, batch_size=2)
+    shapes = [call.args[0].shape for call in generate.call_args_list]
+    assert shapes == [(2, 3), (2, 9)]
+    assert counts == [1, 2, 2]
+
+
+def test_bad_question_does_not_affect_others(generator):
+    questions = ["1+2", "", "1" * 13, "1+4", b"\xff", "\ud800", b"2"]
+    answers = generator.answer(questions)
+    assert [a.status for a in answers] == [
+        "OK",
+        "EMPTY",
+        "TOO_LONG",
+        "UNKNOWN_CHARACTER",
+        "INVALID_UTF8",
+        "INVALID_UTF8",
+        "OK",
+    ]
+    assert answers[1] == Answer("", None, "EMPTY")
+    texts = [a.text for a in generator.answer(["1+2", "2"])]
+    assert [answers[0].text, answers[-1].text] == texts
+
+
+def test_solve_warns_once_of_all_bad_questions(model):
+    with pytest.warns(UserWarning, match="'4'.*EMPTY") as warned:
+        answers = model.solve(["1+4", "1+2", ""])
+    assert len(warned) == 1
+    assert answers == ["", *model.solve(["1+2"]), ""]
+
+
+def test_only_bad_questions(generator):
+    assert [a.status for a in generator.answer([""])] == ["EMPTY"]
+
+
+@pytest.mark.slow
+def test_beams_are_alternatives(model):
+    generator = Generator(model, BeamSampler(3))
+    for best in generator.answer(QUESTIONS):
+        log_probs = [best.log_prob, *(a.log_prob for a in best.alternatives)]
+        assert len(log_probs) == 3
+        assert sorted(log_probs, reverse=True) == log_probs
+
+
+def test_impossible_beams_are_no_alternatives(model):
+    # There are no more than 6 answers of one token.
+    generator = Generator(model, BeamSampler(8), max_length=1)
+    [best] = generator.answer(["1"])
+    assert len(best.alternatives) == len(VOCABULARY) - 2
+
+
+@pytest.mark.slow
+def test_drawn_answers_do_not_depend_on_the_batch(model):
+    generator = Generator(model, TopKSampler(k=4, temperature=2.0, seed=1))
+    together = generator.answer(QUESTIONS)
+    alone = [generator.answer([question])[0] for question in QUESTIONS]
+    assert [a.text for a in alone] == [a.text for a in together]
+    other = Generator(model, TopKSampler(k=4, temperature=2.0, seed=2))
+    assert [a.text for a in other.answer(QUESTIONS)] != [
+        a.text for a in together
+    ]
+
+
+@pytest.mark.slow
+def test_threads_share_a_new_model():
+    """Samplers and lengths mixed, each compiled by whichever is first."""
+    model = make_answering_model()
+    options = [("greedy", 2), (BeamSampler(2), 3), (BeamSampler(3), 6)]
+    expected = [
+        [a.text for a in Generator(model, *each).answer(QUESTIONS)]
+        for each in [("greedy", None), *options]
+    ]
+    model = make_answering_model()
+    generators = [Generator(model, *each) for each in options]
+    start = threading.Barrier(8)
+
+    def answer(number):
+        start.wait()
+        if number % 4 == 0:
+            return model.solve(QUESTIONS)
+        answers = generators[number % 4 - 1].answer(QUESTIONS)
+        return [a.text for a in answers]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(answer, range(8)))
+    assert found == expected * 2
+
+
+@pytest.mark.skipif(not on_jax, reason="Others compile for any shape.")
+def test_compiles_few_shapes_on_jax(model):
+    generator = Generator(model)
+    with traced_shapes() as traced:
+        for questions in (["1"], ["1+1+1"], ["1+1+1+1+1+1+"]):
+            generator.answer(questions)
+        for count in (3, 4):
+            generator.answer(["1"] * count)
+    # The longest question has 12 characters, a start and an end.
+    assert shapes_of(traced) == [(1, 14), (4, 14)]
+
+
+@pytest.mark.skipif(on_jax, reason="JAX compiles for every shape.")
+def test_compiles_once_on_other_backends(model):
+    generator = Generator(model)
+    with traced_shapes() as traced:
+        for questions in (["1"], ["1", "2"], ["33+21+0+1"], ["1+1", "2"]):
+            generator.answer(questions)
+    assert shapes_of(traced) == [(None, None)]
+
+
+@pytest.mark.parametrize("num_rows", [0, 3])
+def test_any_number_of_rows(model, generator, num_rows):
+    token_ids = np.tile(model.tokenizer.encode("1+2"), (num_rows, 1))
+    found = generator.generate_on_batch(token_ids)
+    assert found["token_ids"].shape == (num_rows, 1, 6)
+    assert found["scores"].shape == (num_rows, 1)
+
+
+@pytest.mark.slow
+def test_early_exit_finds_the_same(model):
+    expected = Generator(model, early_exit=False).answer(QUESTIONS)
+    found = Generator(model).answer(QUESTIONS)
+    assert [a.text for a in found] == [a.text for a in expected]
+
+
+@pytest.mark.slow
+def test_sees_new_weights():
+    model, other = make_model(seed=0), make_model(seed=1)
+    expected = other.solve(QUESTIONS)
+    assert model.solve(QUESTIONS) != expected
+    model.set_weights(other.get_weights())
+    assert model.solve(QUESTIONS) == expected
+
+
+def test_characters_of_several_bytes():
+    vocabulary = ("<pad>", "<start>", "<end>", *"π÷日🙂1")
+    model = make_model(vocabulary=vocabulary)
+    set_logit(model, model.tokenizer.end_id, -100.0)
+    set_logit(model, model.tokenizer.start_id, -100.0)
+    for answer in model.solve(["π÷日", "日🙂1🙂日", "1"]):
+        assert len(answer) == 6
+        assert set(answer) <= set(vocabulary)
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 2.5, "8", True])
+def test_refuses_invalid_batch_sizes(model, batch_size):
+    with pytest.raises(UsageError) as error:
+        model.solve(["1"], batch_size=batch_size)
+    assert "batch_size" in str(error.value)
+
+
+@pytest.mark.parametrize("max_length", [0, -1, 2.0, math.nan])
+def test_refuses_invalid_lengths(model, max_length):
+    with pytest.raises(UsageError) as error:
+        Generator(model, max_length=max_length)
+    assert "max_length" in str(error.value)
+
+
+def test_refuses_what_is_no_list_of_strings(model):
+    with pytest.raises(TypeError):
+        model.solve("1+1")
+    with pytest.raises(UsageError):
+        model.solve(["1", 2])

@@ -1,0 +1,105 @@
+"""Answers to questions, and the reasons why a question has none."""
+
+import dataclasses
+import math
+
+OK = "OK"
+EMPTY = "EMPTY"
+TOO_LONG = "TOO_LONG"
+UNKNOWN_CHARACTER = "UNKNOWN_CHARACTER"
+INVALID_UTF8 = "INVALID_UTF8"
+
+_EXPLANATIONS = {
+    EMPTY: "is empty; ask something",
+    TOO_LONG: "has more characters than the model takes; shorten it",
+    UNKNOWN_CHARACTER: (
+        "has a character that is not in the model's vocabulary; leave it out"
+    ),
+    INVALID_UTF8: "is not valid text; encode it in UTF-8",
+}
+# Limits of a message: questions, and characters of each.
+_MOST_NAMED = 20
+_MOST_SHOWN = 40
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """An answer to a question, or the reason why there is none.
+
+    Attributes:
+        text: The answer; empty if there is none.
+        log_prob: Log-probability of the answer in nats, or `None` if it is
+            unknown.
+        status: `"OK"`, or why there is no answer: `"EMPTY"`, `"TOO_LONG"`,
+            `"UNKNOWN_CHARACTER"` or `"INVALID_UTF8"`.
+        alternatives: Tuple of the next best `Answer`s, the best first.
+    """
+
+    text: str
+    log_prob: float | None = None
+    status: str = OK
+    alternatives: tuple = ()
+
+    def __post_init__(self):
+        number = self.log_prob
+        if number is not None:
+            number = float(number) if math.isfinite(number) else None
+        object.__setattr__(self, "log_prob", number)
+
+
+def explain(question, status, vocabulary=(), max_length=None):
+    """Explains why a question has no answer.
+
+    Args:
+        question: A string, or bytes.
+        status: The `status` of its `Answer`.
+        vocabulary: The model's symbols, if they are known.
+        max_length: The most characters that the model takes, if known.
+
+    Returns:
+        The rest of a sentence about the question.
+
+    Example:
+
+    >>> explain("1 + 1?", "TOO_LONG", max_length=5)
+    'has 6 characters; shorten it to 5'
+    """
+    if status == UNKNOWN_CHARACTER and vocabulary:
+        characters = [symbol for symbol in vocabulary if len(symbol) == 1]
+        unknown = next((c for c in question if c not in characters), "")
+        return (
+            f"has the character {unknown!r}, which is not in the model's "
+            f"vocabulary {''.join(characters)!r}"
+        )
+    if status == TOO_LONG and max_length:
+        return f"has {len(question)} characters; shorten it to {max_length}"
+    return _EXPLANATIONS.get(status, "has no answer")
+
+
+def unanswered(questions, answers, vocabulary=(), max_length=None):
+    """Describes the questions that have no answer.
+
+    Args:
+        questions: List of strings, or of bytes.
+        answers: List of as many `Answer`s.
+        vocabulary: See `explain`.
+        max_length: See `explain`.
+
+    Returns:
+        One line; empty if every question has an answer.
+    """
+    faults = [
+        f"{question[:_MOST_SHOWN]!r} "
+        f"{explain(question, answer.status, vocabulary, max_length)} "
+        f"({answer.status})"
+        for question, answer in zip(questions, answers)
+        if answer.status != OK
+    ]
+    if not faults:
+        return ""
+    more = len(faults) - _MOST_NAMED
+    return (
+        f"{len(faults)} of {len(answers)} questions have no answer: "
+        + "; ".join(faults[:_MOST_NAMED])
+        + (f"; and {more} more." if more > 0 else ".")
+    )

@@ -1,0 +1,74 @@
+"""Compiles a function of token ids on every backend."""
+
+import threading
+
+import keras
+import numpy as np
+
+# Keras layers are traced by one thread at a time.
+_TRACING = threading.RLock()
+
+
+def compiled(function, variables):
+    """Compiles a function of token ids.
+
+    On TensorFlow it is traced once, for every shape. On JAX it is compiled
+    for each shape. Other backends run it eagerly.
+
+    Args:
+        function: Function of an int32 tensor `(batch, length)` to a dict of
+            tensors.
+        variables: List of the variables that it reads.
+
+    Returns:
+        Function of an int32 NumPy array to a dict of NumPy arrays, which
+        threads may share.
+    """
+    compile_on = {"tensorflow": _on_tensorflow, "jax": _on_jax}
+    run = compile_on.get(keras.backend.backend(), _eager)(function, variables)
+
+    def call(token_ids):
+        found = run(keras.ops.convert_to_tensor(token_ids))
+        return {
+            name: np.asarray(keras.ops.convert_to_numpy(values))
+            for name, values in found.items()
+        }
+
+    return call
+
+
+def _on_tensorflow(function, variables):
+    import tensorflow as tf
+
+    spec = tf.TensorSpec((None, None), tf.int32)
+    with _TRACING:
+        return tf.function(
+            function, input_signature=[spec], autograph=False
+        ).get_concrete_function()
+
+
+def _on_jax(function, variables):
+    import jax
+
+    @jax.jit
+    def stateless(values, token_ids):
+        with keras.StatelessScope(state_mapping=zip(variables, values)):
+            return function(token_ids)
+
+    traced_shapes = set()
+
+    def run(token_ids):
+        values = [variable.value for variable in variables]
+        shape = tuple(token_ids.shape)
+        if shape in traced_shapes:
+            return stateless(values, token_ids)
+        with _TRACING:
+            found = stateless(values, token_ids)
+        traced_shapes.add(shape)
+        return found
+
+    return run
+
+
+def _eager(function, variables):
+    return function

@@ -1,0 +1,255 @@
+import threading
+
+import keras
+import numpy as np
+from keras import ops
+
+from tpt_keras.answer import OK
+from tpt_keras.answer import Answer
+from tpt_keras.decoding.compilation import compiled
+from tpt_keras.decoding.early_exit import EarlyExit
+from tpt_keras.decoding.random_numbers import row_keys
+from tpt_keras.decoding.samplers import IMPOSSIBLE
+from tpt_keras.decoding.samplers import get_sampler
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_positive_integer
+
+# On JAX, questions are padded to multiples of this length.
+_LENGTH_STEP = 16
+
+
+class Generator:
+    """Answers questions with a model and a sampler.
+
+    It is compiled at the first answer, and threads may share it. On TensorFlow
+    it is compiled once, finished answers leave the batch, and the KV cache
+    grows on demand. On JAX, whose shapes are fixed, batches are padded to a
+    few shapes, and it is compiled for each.
+
+    Args:
+        model: A `SequenceToSequence`, or what has its `config`, `tokenizer`,
+            `variables`, `init_cache`, `grow_cache`, `decode_step` and
+            `changing_caches`.
+        sampler: A `Sampler`, or a name in `SAMPLERS`: `"greedy"`, `"beam"` or
+            `"top_k"`.
+        max_length: Most tokens to decode, those of an answer and of its end
+            symbol. Defaults to `model.config.max_answer_length`. An answer of
+            that length needs no end.
+        batch_size: Number of questions decoded together.
+        early_exit: Whether finished answers leave the batch. Defaults to
+            `True`, except on JAX.
+
+    Raises:
+        UsageError: If a value makes no sense.
+
+    Example:
+
+    ```python
+    generator = Generator(model, BeamSampler(width=3))
+    [answer] = generator.answer(["What is the tens digit of 31859?"])
+    print(answer.text, answer.log_prob, answer.alternatives)
+    ```
+    """
+
+    def __init__(
+        self,
+        model,
+        sampler="greedy",
+        max_length=None,
+        batch_size=64,
+        early_exit=None,
+    ):
+        if max_length is None:
+            max_length = model.config.max_answer_length
+        check_positive_integer("max_length", max_length)
+        check_positive_integer("batch_size", batch_size)
+        has_fixed_shapes = keras.backend.backend() == "jax"
+        self.model = model
+        self.sampler = get_sampler(sampler)
+        self.max_length = max_length
+        self.batch_size = batch_size
+        self.early_exit = (
+            not has_fixed_shapes if early_exit is None else (early_exit)
+        )
+        self._has_fixed_shapes = has_fixed_shapes
+        self._lock = threading.Lock()
+        # The variables that the program was compiled for, and the program.
+        self._compiled = None, None
+
+    def answer(self, questions, on_answers=None, batch_size=None):
+        """Answers questions.
+
+        A question that cannot be answered gets a status that tells why, and
+        does not affect the others.
+
+        Args:
+            questions: List of strings, or of bytes in UTF-8.
+            on_answers: Function that is called with the number of new answers
+                after each batch.
+            batch_size: In place of the generator's own.
+
+        Returns:
+            List of as many `Answer`s.
+
+        Raises:
+            UsageError: If a question is no string, or `batch_size` is no
+                positive integer.
+        """
+        batch_size = self.batch_size if batch_size is None else batch_size
+        check_positive_integer("batch_size", batch_size)
+        texts = _texts(questions)
+        tokenizer = self.model.tokenizer
+        longest = self.model.config.max_question_length
+        answers = [
+            Answer("", None, tokenizer.question_status(text, longest))
+            for text in texts
+        ]
+        # Questions of similar lengths together need less padding.
+        order = sorted(
+            (i for i, answer in enumerate(answers) if answer.status == OK),
+            key=lambda i: len(texts[i]),
+        )
+        if on_answers:
+            on_answers(len(texts) - len(order))
+        for start in range(0, len(order), batch_size):
+            places = order[start : start + batch_size]
+            token_ids = tokenizer.encode_batch([texts[i] for i in places])
+            found = self._answers(self.generate_on_batch(token_ids))
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+            if on_answers:
+                on_answers(len(places))
+        return answers
+
+    def generate_on_batch(self, encoder_token_ids):
+        """Runs `generate` compiled.
+
+        Args:
+            encoder_token_ids: Integer array `(batch, source_length)`.
+
+        Returns:
+            Dict of NumPy arrays, as `generate` returns it.
+        """
+        token_ids = np.asarray(encoder_token_ids).astype("int32")
+        num_rows = len(token_ids)
+        if self._has_fixed_shapes:
+            token_ids = self._padded(token_ids)
+        found = self._program()(token_ids)
+        return {name: values[:num_rows] for name, values in found.items()}
+
+    def init_cache(self, encoder_token_ids):
+        """Encodes questions, for `generate`.
+
+        Args:
+            encoder_token_ids: Tensor `(batch, source_length)`.
+
+        Returns:
+            Dict of tensors `(batch, ...)`, nested in any way.
+        """
+        # The cache of an early exit grows.
+        room = 1 if self.early_exit else self.max_length
+        return self.model.init_cache(encoder_token_ids, room)
+
+    def generate(self, encoder_token_ids, cache=None):
+        """Decodes answers, in pure `keras.ops`.
+
+        Args:
+            encoder_token_ids: Tensor `(batch, source_length)`.
+            cache: What `init_cache` returns for these questions. Made here by
+                default.
+
+        Returns:
+            Dict, the best answer first: `token_ids`, int32 `(batch,
+            num_sequences, max_length)`, padded behind the end symbol;
+            `log_probs` and `scores`, float32 `(batch, num_sequences)`, of the
+            tokens up to the end symbol, with it.
+        """
+        model, num_sequences = self.model, self.sampler.num_sequences
+        if cache is None:
+            cache = self.init_cache(encoder_token_ids)
+        # All sequences of a row read the same question.
+        if num_sequences > 1:
+            cache = keras.tree.map_structure(
+                lambda values: ops.repeat(values, num_sequences, axis=0), cache
+            )
+
+        def step(token_ids, cache, index):
+            logits, cache = model.decode_step(token_ids, cache, index)
+            return logits, {name: cache[name] for name in model.changing_caches}
+
+        tokenizer = model.tokenizer
+        return self.sampler.decode(
+            step,
+            cache,
+            ops.shape(encoder_token_ids)[0],
+            self.max_length,
+            tokenizer.start_id,
+            tokenizer.end_id,
+            tokenizer.pad_id,
+            row_keys=row_keys(encoder_token_ids, tokenizer.pad_id),
+            while_loop=EarlyExit(model.grow_cache, num_sequences)
+            if self.early_exit
+            else None,
+        )
+
+    def _program(self):
+        variables = list(self.model.variables)
+        with self._lock:
+            compiled_for, program = self._compiled
+            # LoRA and quantization exchange a model's variables.
+            if compiled_for is None or list(map(id, compiled_for)) != list(
+                map(id, variables)
+            ):
+                program = compiled(
+                    lambda token_ids: self.generate(token_ids), variables
+                )
+                self._compiled = variables, program
+            return program
+
+    def _padded(self, token_ids):
+        """Pads a batch to one of a few shapes."""
+        num_rows, length = token_ids.shape
+        longest = max(length, self.model.config.max_question_length + 2)
+        padding = min(-length % _LENGTH_STEP, longest - length)
+        more_rows = (1 << max(num_rows - 1, 0).bit_length()) - num_rows
+        pad_id = self.model.tokenizer.pad_id
+        token_ids = np.pad(
+            token_ids, ((0, 0), (0, padding)), constant_values=pad_id
+        )
+        # Copies of a row take no more steps than the row.
+        mode = {"mode": "edge"} if num_rows else {"constant_values": pad_id}
+        return np.pad(token_ids, ((0, more_rows), (0, 0)), **mode)
+
+    def _answers(self, found):
+        decode = self.model.tokenizer.decode
+        for rows, log_probs in zip(found["token_ids"], found["log_probs"]):
+            best, *others = [
+                (decode(token_ids), log_prob)
+                for token_ids, log_prob in zip(rows, log_probs.tolist())
+            ]
+            yield Answer(
+                *best,
+                alternatives=tuple(
+                    Answer(text, log_prob)
+                    for text, log_prob in others
+                    if log_prob > IMPOSSIBLE
+                ),
+            )
+
+
+def _texts(questions):
+    """Questions as strings; invalid UTF-8 becomes lone surrogates."""
+    if isinstance(questions, (str, bytes)):
+        raise TypeError("`questions` must be a list of strings.")
+    texts = [
+        question.decode("utf-8", "surrogateescape")
+        if isinstance(question, bytes)
+        else question
+        for question in questions
+    ]
+    for text in texts:
+        if not isinstance(text, str):
+            raise UsageError(
+                f"A question must be a string. Received: {text!r}."
+            )
+    return texts

@@ -1,0 +1,342 @@
+"""Samplers: they choose the next tokens while a model decodes.
+
+A sampler of one's own is a subclass of `Sampler`. With a row in `SAMPLERS` it
+has a name.
+"""
+
+import math
+
+from keras import ops
+from keras import tree
+
+from tpt_keras.decoding.random_numbers import gumbel_noise
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_names
+from tpt_keras.errors import check_positive_integer
+
+# The log-probability of the impossible. Minus infinity would lead to NaNs.
+IMPOSSIBLE = -1e9
+
+
+class Sampler:
+    """The decoding loop, in pure `keras.ops`, that all samplers share.
+
+    A subclass defines `choose`. It may follow several sequences of a row
+    (`num_sequences`), and may keep a state of its own (`init_state`).
+
+    Attributes:
+        num_sequences: Number of sequences that are followed for each row.
+        length_penalty: Exponent of the length penalty of `scores`.
+    """
+
+    num_sequences = 1
+    length_penalty = 0.0
+
+    def init_state(self, row_keys):
+        """Makes the sampler's own part of the state.
+
+        Args:
+            row_keys: int32 tensor `(batch,)`, which tells rows apart wherever
+                they are in a batch.
+
+        Returns:
+            Dict of tensors `(batch * num_sequences, ...)`.
+        """
+        return {}
+
+    def choose(self, logits, log_probs, state):
+        """Chooses the next token of every sequence.
+
+        Padding has no probability, except in a sequence that has ended, where
+        it is certain.
+
+        Args:
+            logits: float32 tensor `(sequences, vocabulary_size)`, minus
+                infinity at what is impossible.
+            log_probs: Their log-probabilities, -1e9 at what is impossible.
+            state: Dict of tensors `(sequences, ...)`, among them the
+                `log_probs` of the sequences so far, their `lengths` with the
+                next token, and the sampler's own state as `sampler`.
+                `index` is the step, a scalar.
+
+        Returns:
+            int32 tensor of the next tokens `(sequences,)`, float32 tensor of
+            the log-probabilities of the sequences with them, and int32 tensor
+            of the sequence that each continues; `None` if each continues
+            itself.
+        """
+        raise NotImplementedError
+
+    def decode(
+        self,
+        step,
+        cache,
+        batch_size,
+        max_length,
+        start_id,
+        end_id,
+        pad_id,
+        row_keys=None,
+        while_loop=None,
+    ):
+        """Decodes until every sequence has ended.
+
+        Args:
+            step: Function of the last tokens `(sequences,)`, the cache and the
+                position (a scalar) that returns the logits `(sequences,
+                vocabulary_size)` of the next token, and a dict of the entries
+                of the cache that it changed. The sequences of a row are
+                neighbours.
+            cache: Dict of tensors `(sequences, ...)`, nested in any way.
+            batch_size: Number of rows, an integer or a scalar tensor.
+            max_length: Most tokens to decode, an integer.
+            start_id: Token that every sequence starts with.
+            end_id: Token that ends a sequence; it is part of the result.
+            pad_id: Token behind the end, and nowhere else.
+            row_keys: See `init_state`. Defaults to the numbers of the rows.
+            while_loop: Function with the arguments of `keras.ops.while_loop`,
+                which is the default, for instance an `EarlyExit`.
+
+        Returns:
+            Dict, the best sequence of a row first: `token_ids`, int32 `(batch,
+            num_sequences, max_length)` without the start token; `log_probs`
+            and `scores`, float32 `(batch, num_sequences)`. A sequence with a
+            log-probability of -1e9 or less was not found.
+
+        Raises:
+            UsageError: If `max_length` is no positive integer.
+        """
+        check_positive_integer("max_length", max_length)
+        if row_keys is None:
+            row_keys = ops.arange(batch_size, dtype="int32")
+        positions = ops.arange(max_length)
+
+        def is_unfinished(state):
+            return ops.logical_not(ops.all(state["is_ended"]))
+
+        def decode_one(state):
+            index, is_ended = state["index"], state["is_ended"]
+            logits, changed = step(state["last_ids"], state["cache"], index)
+            logits, log_probs = _candidates(logits, is_ended, pad_id)
+            lengths = state["lengths"] + ops.cast(
+                ops.logical_not(is_ended), "int32"
+            )
+            next_ids, log_probs, parents = self.choose(
+                logits, log_probs, {**state, "lengths": lengths}
+            )
+            moved = is_ended, lengths, state["token_ids"], changed
+            if parents is not None:
+                moved = tree.map_structure(
+                    lambda values: ops.take(values, parents, axis=0), moved
+                )
+            is_ended, lengths, token_ids, changed = moved
+            return (
+                {
+                    **state,
+                    "index": index + 1,
+                    "is_ended": ops.logical_or(
+                        is_ended, ops.equal(next_ids, end_id)
+                    ),
+                    "last_ids": next_ids,
+                    "lengths": lengths,
+                    "log_probs": log_probs,
+                    "token_ids": ops.where(
+                        ops.equal(positions, index),
+                        ops.expand_dims(next_ids, -1),
+                        token_ids,
+                    ),
+                    "cache": {**state["cache"], **changed},
+                },
+            )
+
+        state = self._first_state(batch_size, max_length, start_id, pad_id)
+        state |= {"cache": cache, "sampler": self.init_state(row_keys)}
+        (state,) = (while_loop or ops.while_loop)(
+            is_unfinished, decode_one, (state,), maximum_iterations=max_length
+        )
+        return self._results(state, batch_size, max_length)
+
+    def _first_state(self, batch_size, max_length, start_id, pad_id):
+        count = batch_size * self.num_sequences
+        # The sequences of a row start alike: the first alone is possible.
+        is_copy = ops.arange(count) % self.num_sequences > 0
+        return {
+            "index": ops.convert_to_tensor(0, dtype="int32"),
+            "is_ended": ops.zeros((count,), dtype="bool"),
+            "last_ids": ops.full((count,), start_id, dtype="int32"),
+            "lengths": ops.zeros((count,), dtype="int32"),
+            # A `where` of two Python numbers has Keras's default dtype.
+            "log_probs": IMPOSSIBLE * ops.cast(is_copy, "float32"),
+            "token_ids": ops.full((count, max_length), pad_id, dtype="int32"),
+        }
+
+    def _results(self, state, batch_size, max_length):
+        by_row = (batch_size, self.num_sequences)
+        scores = state["log_probs"] / _penalty_divisor(
+            state["lengths"], self.length_penalty
+        )
+        return {
+            "token_ids": ops.reshape(state["token_ids"], (*by_row, max_length)),
+            "log_probs": ops.reshape(state["log_probs"], by_row),
+            "scores": ops.reshape(scores, by_row),
+        }
+
+
+class GreedySampler(Sampler):
+    """Takes the likeliest token at every step."""
+
+    def choose(self, logits, log_probs, state):
+        # By logits: rounding makes some log-probabilities equal.
+        return _extended(ops.argmax(logits, axis=-1), log_probs, state)
+
+
+class TopKSampler(Sampler):
+    """Draws each token from the likeliest ones.
+
+    An answer depends on the seed and the question alone, whatever else is in
+    the batch. Another seed draws another answer. The draws are the same on
+    every backend.
+
+    Args:
+        k: Number of tokens to draw from.
+        temperature: Divisor of the logits. Below one, likely tokens become
+            likelier.
+        seed: Integer.
+
+    Raises:
+        UsageError: If a value makes no sense.
+
+    Example:
+
+    ```python
+    generator = Generator(model, TopKSampler(k=5, temperature=0.8, seed=1))
+    generator.answer(["What is 1 + 1?"])
+    ```
+    """
+
+    def __init__(self, k=5, temperature=1.0, seed=0):
+        check_positive_integer("k", k)
+        if not 0.0 < temperature < math.inf:
+            raise UsageError(
+                "`temperature` must be positive and finite. Received: "
+                f"{temperature}."
+            )
+        self.k = k
+        self.temperature = temperature
+        self.seed = seed
+
+    def init_state(self, row_keys):
+        return {"row_keys": row_keys}
+
+    def choose(self, logits, log_probs, state):
+        k = min(self.k, logits.shape[-1])
+        smallest = ops.top_k(logits, k)[0][:, -1:]
+        # The largest sum of logit and Gumbel noise is a draw by probability.
+        noise = gumbel_noise(
+            self.seed,
+            state["sampler"]["row_keys"],
+            state["index"],
+            logits.shape[-1],
+        )
+        noisy = ops.where(
+            logits >= smallest, logits / self.temperature + noise, -math.inf
+        )
+        return _extended(ops.argmax(noisy, axis=-1), log_probs, state)
+
+
+class BeamSampler(Sampler):
+    """Follows the likeliest sequences: beam search.
+
+    A sequence that has ended stays among the candidates with its score. A
+    width of 1 is greedy search, and a width of all sequences finds the best.
+
+    Args:
+        width: Number of sequences to follow, and to return.
+        length_penalty: Preference for longer sequences. Sequences are ranked
+            by their log-probability divided by `((5 + length) / 6) **
+            length_penalty`, as in tensor2tensor and Wu et al., 2016 (equation
+            14). Defaults to `0.0`, by log-probability alone.
+
+    Raises:
+        UsageError: If `width` is no positive integer, or `length_penalty` no
+            finite number.
+    """
+
+    def __init__(self, width=4, length_penalty=0.0):
+        check_positive_integer("width", width)
+        if not math.isfinite(length_penalty):
+            raise UsageError(
+                "`length_penalty` must be a finite number. Received: "
+                f"{length_penalty}."
+            )
+        self.num_sequences = width
+        self.length_penalty = length_penalty
+
+    def choose(self, logits, log_probs, state):
+        width, vocabulary_size = self.num_sequences, logits.shape[-1]
+        log_probs = ops.expand_dims(state["log_probs"], -1) + log_probs
+        divisor = _penalty_divisor(state["lengths"], self.length_penalty)
+        scores = log_probs / ops.expand_dims(divisor, -1)
+        _, chosen = ops.top_k(
+            ops.reshape(scores, (-1, width * vocabulary_size)), width
+        )
+        rows = ops.arange(ops.shape(chosen)[0], dtype="int32")
+        first = ops.expand_dims(rows * width, -1)
+        parents = ops.reshape(first + chosen // vocabulary_size, (-1,))
+        next_ids = ops.cast(chosen % vocabulary_size, "int32")
+        next_ids = ops.reshape(next_ids, (-1,))
+        places = parents * vocabulary_size + next_ids
+        log_probs = ops.take(ops.reshape(log_probs, (-1,)), places)
+        return next_ids, log_probs, parents
+
+
+SAMPLERS = {
+    "beam": BeamSampler,
+    "greedy": GreedySampler,
+    "top_k": TopKSampler,
+}
+
+
+def get_sampler(sampler):
+    """Returns a sampler by its name, or itself.
+
+    Args:
+        sampler: A `Sampler`, or a name in `SAMPLERS`.
+
+    Returns:
+        A `Sampler`.
+
+    Raises:
+        UsageError: If the name is unknown.
+    """
+    if isinstance(sampler, Sampler):
+        return sampler
+    check_names("sampler", [sampler], SAMPLERS)
+    return SAMPLERS[sampler]()
+
+
+def _candidates(logits, is_ended, pad_id):
+    """Logits and log-probabilities of what may follow each sequence."""
+    is_ended = ops.expand_dims(is_ended, -1)
+    logits = ops.cast(logits, "float32")
+    is_pad = ops.equal(ops.arange(logits.shape[-1]), pad_id)
+    is_possible = ops.equal(is_pad, is_ended)
+    log_probs = ops.where(is_ended, 0.0, ops.log_softmax(logits, axis=-1))
+    logits = ops.where(is_ended, 0.0, logits)
+    return (
+        ops.where(is_possible, logits, -math.inf),
+        ops.where(is_possible, log_probs, IMPOSSIBLE),
+    )
+
+
+def _extended(next_ids, log_probs, state):
+    """Extends every sequence by one token."""
+    next_ids = ops.cast(next_ids, "int32")
+    of_tokens = ops.take_along_axis(
+        log_probs, ops.expand_dims(next_ids, -1), axis=-1
+    )
+    return next_ids, state["log_probs"] + ops.squeeze(of_tokens, -1), None
+
+
+def _penalty_divisor(lengths, length_penalty):
+    return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
