@@ -73,7 +73,7 @@ setuptools.setup(
         # Only the trained model, and not what was exported into its folder.
         "tpt_keras.saved_models": [
             f"tp_transformer_mathematics/{name}"
-            for name in ("README.md", "config.json", "model.int8.npz")
+            for name in ("README.md", "config.json", "model.int8.safetensors")
         ],
         "tpt_keras.serving": ["config/*"],
         "tpt_keras.visualization": ["pages/*"],

@@ -23,6 +23,7 @@ ALLOWED = {
         "tpt_keras.layers",
         "tpt_keras.models",
         "tpt_keras.tokenizers",
+        "safetensors",
     },
     "tokenizers/__init__.py": {"tpt_keras.tokenizers"},
     "tokenizers/character_tokenizer.py": PURE | {"tpt_keras.tokenizers"},

@@ -125,7 +125,7 @@ def test_a_trained_model(installed, tmp_path):
     assert {path.name for path in folder.rglob("*") if path.is_file()} == {
         "README.md",
         "config.json",
-        "model.int8.npz",
+        "model.int8.safetensors",
     }
     script = (
         "import tpt_keras\n"

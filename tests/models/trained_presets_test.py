@@ -80,7 +80,7 @@ def test_without_weights_it_is_new(small):
 def test_fields_that_no_weight_depends_on(small):
     model = Transformer.from_preset(NAME, dropout=0.1)
     assert model.config == small.config.replace(dropout=0.1)
-    with pytest.raises(UsageError, match="missing: decoder_cell_1"):
+    with pytest.raises(UsageError, match="missing: encoder_cell_1"):
         Transformer.from_preset(NAME, num_layers=2)
 
 

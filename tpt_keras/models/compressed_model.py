@@ -1,64 +1,45 @@
-import io
+"""Models with int8 weights in a safetensors file."""
+
+import hashlib
 import json
-import math
 import pathlib
-import struct
-import zipfile
-import zlib
 
 import numpy as np
+import safetensors
+import safetensors.numpy
 from keras import ops
 
 from tpt_keras.errors import UsageError
+from tpt_keras.files import reading
 from tpt_keras.files import whole_file
-from tpt_keras.layers import Projection
-from tpt_keras.models.count_weights import count_weights
+from tpt_keras.layers.projection import Projection
 from tpt_keras.models.same_model import same_model
 from tpt_keras.models.stored_config import from_stored
 from tpt_keras.models.stored_config import to_stored
 
-COMPRESSED_FILE = "model.int8.npz"
-# What stands behind a weight's name in that of its scales.
+COMPRESSED_FILE = "model.int8.safetensors"
+# Suffix of the name of a weight's scales.
 SCALE = "|scale"
-_CONFIG = "config"
-_LARGEST = 127
-# How many names a message lists of those that are wrong.
+_MAX_INT8 = 127
 _MAX_NAMES = 5
-# What a damaged archive, or a header or a configuration in it, makes NumPy,
-# zipfile, json and the configurations raise.
-_DAMAGE = (
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 class CompressedModel:
-    """A model's configuration, and its weights as int8 with scales.
+    """A model's configuration and its weights as int8 with scales.
 
-    A quarter of the bytes, for a model that is kept or sent. It is computed
-    with as ever: what is loaded has weights of any dtype. (Keras's own
-    `model.quantize("int8")` is for computing with integers.)
+    It takes a quarter of the bytes of float32 weights. Loading it gives a
+    model of any dtype. (Keras's `model.quantize("int8")` computes with
+    integers instead.)
 
-    Every weight of two axes or more is int8, with a float32 scale for each of
-    its output columns, which is the largest of them by 127; vectors are
-    float32. The file is an archive as `np.savez` writes it, of
-
-    - `config`: the configuration as JSON in UTF-8, bytes;
-    - a weight's path behind the model's name, `embedding/role/kernel`: its
-      values;
-    - the same with `|scale`: what to multiply them by, of as many axes.
+    Weights of two or more axes are int8 with a float32 scale for each output
+    column; vectors are float32. The file is a safetensors file. A weight has
+    the name of its path in the model, `embedding/role/kernel`, and its scales
+    the same name with `|scale`. The file's metadata has the configuration as
+    JSON (`config`) and a checksum of the content (`sha256`).
 
     Args:
         config: A `ModelConfig`, such as a `TransformerConfig`.
-        arrays: Dict of name to array, as in the file.
+        arrays: Dict of names to arrays, as in the file.
 
     Example:
 
@@ -87,8 +68,8 @@ class CompressedModel:
             A `CompressedModel`.
 
         Raises:
-            UsageError: If the model was quantized, if LoRA is enabled in it,
-                or if weights of it are NaN or infinite.
+            UsageError: If the model is quantized, has LoRA enabled, or has
+                weights that are not finite.
         """
         model = same_model(model, "float32")
         num_input_axes = {
@@ -99,16 +80,11 @@ class CompressedModel:
         arrays = {}
         for variable in model.weights:
             name = weight_name(variable)
-            values = np.asarray(ops.convert_to_numpy(variable))
-            if not np.isfinite(values).all():
-                raise UsageError(
-                    f"The weight {name} holds values that are NaN or infinite: "
-                    "its training had failed. Take an earlier model."
-                )
+            values = finite_values(variable)
             if values.ndim < 2:
                 arrays[name] = values
                 continue
-            # The last axis is the output's, but for maps to several heads.
+            # Only a map to several heads has more than one output axis.
             count = num_input_axes.get(variable.path, values.ndim - 1)
             arrays[name], arrays[name + SCALE] = _quantize(
                 values, tuple(range(count))
@@ -119,9 +95,6 @@ class CompressedModel:
     def read(cls, path):
         """Reads a compressed model.
 
-        The file is not trusted: nothing is made that is larger than itself,
-        and its configuration is of a model that has as many weights as it.
-
         Args:
             path: The file.
 
@@ -129,77 +102,66 @@ class CompressedModel:
             A `CompressedModel`.
 
         Raises:
-            UsageError: If there is no such file, or if it is damaged or
-                something else.
+            UsageError: If there is no such file.
+            UnreadableFileError: If it is damaged or another kind of file.
         """
         path = pathlib.Path(path)
         if not path.is_file():
-            raise UsageError(f"There is no compressed model {str(path)!r}.")
-        with path.open("rb") as file:
-            try:
-                config, arrays = _read(file, path.stat().st_size)
-            except _DAMAGE as error:
-                reason = str(error).strip() or type(error).__name__
-                raise UsageError(
-                    f"The compressed model {str(path)!r} is damaged, or of "
-                    f"another version ({reason.splitlines()[0][:200]}). Copy "
-                    "it again, or make it anew from its model."
-                ) from error
+            raise UsageError(
+                f"There is no compressed model {str(path)!r}.", path=path
+            )
+        with (
+            reading(path, "Copy it again, or compress its model again."),
+            safetensors.safe_open(path, framework="numpy") as file,
+        ):
+            metadata = file.metadata()
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if metadata["sha256"] != _checksum(metadata["config"], arrays):
+                raise ValueError("its checksum differs")
+            config = from_stored(json.loads(metadata["config"]))
         return cls(config, arrays)
 
     def write(self, path):
-        """Writes the file, which is there only when it is whole.
+        """Writes the file atomically.
 
         Args:
-            path: The file. Its folder has to be there.
+            path: The file. Its folder has to exist.
 
         Raises:
             OSError: If it cannot be written.
         """
-        config = json.dumps(to_stored(self.config)).encode()
-        with whole_file(path) as partial, partial.open("wb") as file:
-            # Not compressed any further: it would save 8%, and what is
-            # unpacked could be any size.
-            np.savez(
-                file, **{_CONFIG: np.frombuffer(config, "uint8"), **self.arrays}
-            )
+        config = json.dumps(to_stored(self.config))
+        metadata = {
+            "config": config,
+            "sha256": _checksum(config, self.arrays),
+        }
+        content = safetensors.numpy.save(self.arrays, metadata)
+        with whole_file(path) as partial:
+            partial.write_bytes(content)
 
     def assign_to(self, model):
-        """Gives a model these weights.
+        """Assigns these weights to a model.
 
         Args:
-            model: A `SequenceToSequence` of this configuration, or of one that
-                differs in what no weight depends on (`dropout`).
+            model: A `SequenceToSequence` with this configuration, apart from
+                fields without influence on weights, such as `dropout`.
 
         Raises:
-            UsageError: If the model has other weights; with the names of the
-                missing, unknown and misshapen ones.
+            UsageError: If the model has other weights. Names the missing,
+                unknown and misshapen ones.
         """
         variables = {
             weight_name(variable): variable for variable in model.weights
         }
-        held = {name for name in self.arrays if not name.endswith(SCALE)}
-        misshapen = [
-            f"{name} {self.arrays[name].shape} instead of "
-            f"{tuple(variables[name].shape)}"
-            for name in held & variables.keys()
-            if self.arrays[name].shape != tuple(variables[name].shape)
-        ]
-        faults = [
-            f"{kind}: {_some(sorted(names))}"
-            for kind, names in (
-                ("missing", variables.keys() - held),
-                ("unknown", held - variables.keys()),
-                ("misshapen", misshapen),
-            )
-            if names
-        ]
-        if faults:
-            raise UsageError(
-                "The compressed weights are another model's. "
-                f"{'; '.join(faults)}."
-            )
-        # One by one: in memory is the model, and no second.
+        shapes = {
+            name: array.shape
+            for name, array in self.arrays.items()
+            if not name.endswith(SCALE)
+        }
+        check_shapes(
+            shapes, {name: tuple(v.shape) for name, v in variables.items()}
+        )
+        # One by one, so that there is no second float32 model in memory.
         for name, variable in variables.items():
             values = self.arrays[name]
             if values.dtype == "int8":
@@ -208,87 +170,79 @@ class CompressedModel:
 
 
 def weight_name(variable):
-    """A weight's name in the file: its path behind the model's name."""
+    """A weight's name in the file: its path without the model's name."""
     return variable.path.partition("/")[2]
 
 
-def _quantize(values, input_axes):
-    """int8 values, and the scale of each output column."""
-    scale = np.abs(values).max(input_axes, keepdims=True) / _LARGEST
-    scale[scale == 0.0] = 1.0
-    return np.rint(values / scale).astype("int8"), scale
+def finite_values(variable):
+    """The values of a weight.
 
+    Args:
+        variable: A `keras.Variable`.
 
-def _read(file, num_bytes):
-    """The configuration and the arrays, or one of `_DAMAGE`."""
-    with zipfile.ZipFile(file) as archive:
-        entries = archive.infolist()
-        if any(e.compress_type != zipfile.ZIP_STORED for e in entries):
-            raise ValueError("it is compressed once more")
-        # Several entries may claim the same bytes.
-        if sum(entry.file_size for entry in entries) > num_bytes:
-            raise ValueError("it claims to hold more than it does")
-        arrays = {
-            entry.filename.removesuffix(".npy"): _array(archive.read(entry))
-            for entry in entries
-        }
-    stored = json.loads(arrays.pop(_CONFIG).tobytes().decode())
-    config = from_stored(stored)
-    num_weights = 0
-    for name, values in arrays.items():
-        if values.dtype == "int8":
-            _check_scale(name, values, arrays[name + SCALE])
-        elif values.dtype != "float32" or not np.isfinite(values).all():
-            raise ValueError(f"the values of {name} are no weights")
-        if not name.endswith(SCALE):
-            num_weights += values.size
-    _check_sizes(stored, num_weights)
-    # Before a model of any size is made.
-    if count_weights(config) != num_weights:
-        raise ValueError(f"its configuration is not one of {num_weights:,}")
-    return config, arrays
+    Returns:
+        An array.
 
-
-def _array(content):
-    """An array of the content of a `.npy` file, without a copy.
-
-    NumPy's own reading makes what the header says before there is as much.
+    Raises:
+        UsageError: If a value is NaN or infinite, with the weight's name.
     """
-    stream = io.BytesIO(content)
-    if np.lib.format.read_magic(stream) != (1, 0):
-        raise ValueError("an array of another version of NumPy's format")
-    shape, in_columns, dtype = np.lib.format.read_array_header_1_0(stream)
-    if in_columns or dtype.hasobject:
-        raise ValueError("an array that is not laid out as written")
-    return np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape)
+    values = np.asarray(ops.convert_to_numpy(variable))
+    if not np.isfinite(values.astype("float32")).all():
+        raise UsageError(
+            f"The weight {weight_name(variable)} ({variable.dtype}) has values "
+            "that are NaN or infinite. Use an earlier model."
+        )
+    return values
 
 
-def _check_scale(name, values, scale):
-    if scale.ndim != values.ndim or any(
-        size not in (1, of_values)
-        for size, of_values in zip(scale.shape, values.shape)
-    ):
-        raise ValueError(f"the scales of {name} are of another shape")
+def check_shapes(shapes, expected):
+    """Raises a `UsageError` if weights are not those of a model.
 
+    Args:
+        shapes: Dict of names to the shapes of the weights.
+        expected: Dict of names to the shapes of the model's weights.
 
-def _check_sizes(stored, num_weights):
-    """Raises a `ValueError` if a size is larger than all weights together.
-
-    Counting a configuration's weights makes those of its options.
+    Raises:
+        UsageError: With the missing, unknown and misshapen names.
     """
-    options = [v for v in stored.values() if isinstance(v, dict)]
-    sizes = [
-        size
-        for values in (stored, *options)
-        for size in values.values()
-        if isinstance(size, int)
+    faults = {
+        "missing": [name for name in expected if name not in shapes],
+        "unknown": [name for name in shapes if name not in expected],
+        "misshapen": [
+            f"{name} {shapes[name]} instead of {shape}"
+            for name, shape in expected.items()
+            if shapes.get(name, shape) != shape
+        ],
+    }
+    listed = [
+        f"{kind}: {', '.join(names[:_MAX_NAMES])}"
+        + f" and {len(names) - _MAX_NAMES} more" * (len(names) > _MAX_NAMES)
+        for kind, names in faults.items()
+        if names
     ]
-    if any(math.fabs(size) > num_weights for size in sizes):
-        raise ValueError(f"its configuration is not one of {num_weights:,}")
+    if listed:
+        raise UsageError(
+            f"The weights belong to another model. {'; '.join(listed)}."
+        )
 
 
-def _some(names):
-    """The first names, and how many more there are."""
-    text = ", ".join(names[:_MAX_NAMES])
-    more = len(names) - _MAX_NAMES
-    return f"{text} and {more} more" if more > 0 else text
+def _quantize(values, input_axes):
+    """int8 values and the scale of each output column."""
+    scale = np.abs(values).max(input_axes, keepdims=True) / _MAX_INT8
+    with np.errstate(over="ignore"):
+        is_finite = np.isfinite(scale * np.float32(_MAX_INT8))
+    # The quotient of the largest floats is rounded up.
+    scale = np.where(is_finite, scale, np.nextafter(scale, 0))
+    scale[scale == 0.0] = 1.0
+    # Subnormal scales are coarse, so that a quotient can exceed the range.
+    quotients = np.rint(values / scale).clip(-_MAX_INT8, _MAX_INT8)
+    return quotients.astype("int8"), scale
+
+
+def _checksum(config, arrays):
+    """A checksum of everything in the file, which safetensors lacks."""
+    digest = hashlib.sha256(config.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()
