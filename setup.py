@@ -41,6 +41,7 @@ EXTRAS = {
 TEST = [
     *(package for extra in EXTRAS.values() for package in extra),
     "hypothesis",
+    "protobuf",
     "pytest",
     "pytest-xdist",
     "pyyaml",

@@ -20,14 +20,14 @@ from absl import flags
 from tpt_keras.errors import UsageError
 
 from . import _cli
-from . import _config_flags
+from . import _flags
 from ._problems import Problems
 from ._problems import all_together
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "A model's folder.")
-_config_flags.define(Problems)
+_flags.define(Problems)
 flags.DEFINE_integer("count", 128, "Problems of each module.")
 flags.DEFINE_string("output_dir", "kept_variance", "Folder to write.")
 flags.DEFINE_integer("train_cells", 1500, "How many cells to fit on.")
@@ -47,7 +47,7 @@ def main():
         raise UsageError("--model_dir and --modules are needed.")
     if FLAGS.train_cells < 2:
         raise UsageError("--train_cells must be at least 2.")
-    problems = Problems(**_config_flags.values(Problems)).read(FLAGS.count)
+    problems = Problems(**_flags.values(Problems)).read(FLAGS.count)
     from tpt_keras.analysis.cells import collect_cells
     from tpt_keras.analysis.kept_variance import kept_variance
     from tpt_keras.analysis.reconstruction import split_by_text

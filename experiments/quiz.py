@@ -12,22 +12,22 @@ from absl import flags
 from tpt_keras.errors import UsageError
 
 from . import _cli
-from . import _config_flags
+from . import _flags
 from ._model_flags import ModelFlags
 from ._problems import Problems
 
 FLAGS = flags.FLAGS
 
-_config_flags.define(ModelFlags)
-_config_flags.define(Problems)
+_flags.define(ModelFlags)
+_flags.define(Problems)
 flags.DEFINE_integer("count", 10, "Problems of each module.")
 
 
 def main():
     if not FLAGS.modules:
         raise UsageError("--modules is needed.")
-    model_flags = ModelFlags(**_config_flags.values(ModelFlags))
-    problems = Problems(**_config_flags.values(Problems)).read(FLAGS.count)
+    model_flags = ModelFlags(**_flags.values(ModelFlags))
+    problems = Problems(**_flags.values(Problems)).read(FLAGS.count)
     model, _ = model_flags.load()
     num_right = num_asked = 0
     for questions, targets in problems.values():

@@ -18,14 +18,14 @@ from absl import flags
 from tpt_keras.errors import UsageError
 
 from . import _cli
-from . import _config_flags
+from . import _flags
 from ._problems import Problems
 from ._problems import all_together
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "A model's folder.")
-_config_flags.define(Problems)
+_flags.define(Problems)
 flags.DEFINE_integer("count", 256, "Problems of each module.")
 flags.DEFINE_string("output_dir", "reconstruction", "Folder to write.")
 flags.DEFINE_list(
@@ -40,7 +40,7 @@ def main():
     if not FLAGS.model_dir or not FLAGS.modules:
         raise UsageError("--model_dir and --modules are needed.")
     sizes = train_sizes()
-    problems = Problems(**_config_flags.values(Problems)).read(FLAGS.count)
+    problems = Problems(**_flags.values(Problems)).read(FLAGS.count)
     from tpt_keras.analysis.cells import collect_cells
     from tpt_keras.analysis.reconstruction import reconstruction_errors
     from tpt_keras.analysis.reconstruction import split_by_text

@@ -22,8 +22,7 @@ from tpt_keras.errors import check_names
 from tpt_keras.training.config import TrainingConfig
 
 from . import _cli
-from . import _config_flags
-from . import _devices
+from . import _flags
 from ._report import write_report
 
 FLAGS = flags.FLAGS
@@ -54,8 +53,8 @@ flags.DEFINE_integer(
 flags.DEFINE_string(
     "replication_dir", None, "Folder for everything that is left."
 )
-_config_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
-_devices.define(
+_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
+_flags.define_devices(
     "none or mirrored: of each training. Default: mirrored where there is "
     "more than one GPU.",
 )
@@ -63,13 +62,13 @@ _devices.define(
 
 def main():
     check_flags()
-    strategy = _devices.strategy()
+    strategy = _flags.strategy()
     from tpt_keras.data_generators.mathematics_modules import select_modules
 
     configs = scaled_configs()
     training = TrainingConfig.from_flat(
         modules=select_modules(FLAGS.modules),
-        **_config_flags.values(TrainingConfig, NOT_FLAGS),
+        **_flags.values(TrainingConfig, NOT_FLAGS),
     )
     folder = pathlib.Path(FLAGS.replication_dir)
     for seed in range(FLAGS.seeds):

@@ -20,14 +20,14 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 
 from . import _cli
-from . import _config_flags
+from . import _flags
 from ._problems import Problems
 from ._problems import all_together
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "A model's folder.")
-_config_flags.define(Problems)
+_flags.define(Problems)
 flags.DEFINE_integer("count", 128, "Problems of each module.")
 flags.DEFINE_string("output_dir", "roles", "Folder to write.")
 flags.DEFINE_string(
@@ -55,7 +55,7 @@ def main():
         check_names("--of", [FLAGS.of], ("roles", "values"))
     if FLAGS.clusters < 2:
         raise UsageError("--clusters must be at least 2.")
-    problems = Problems(**_config_flags.values(Problems)).read(FLAGS.count)
+    problems = Problems(**_flags.values(Problems)).read(FLAGS.count)
     from tpt_keras.analysis.cells import collect_cells
     from tpt_keras.analysis.cells import layer_and_head
     from tpt_keras.analysis.clusters import cluster

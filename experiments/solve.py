@@ -22,20 +22,20 @@ from absl import flags
 from tpt_keras.errors import UsageError
 
 from . import _cli
-from . import _config_flags
+from . import _flags
 from ._answers import print_answers
 from ._model_flags import ModelFlags
 
 FLAGS = flags.FLAGS
 
-_config_flags.define(ModelFlags)
+_flags.define(ModelFlags)
 flags.DEFINE_multi_string("question", [], "A question; may be given again.")
 
 
 def main():
     if not FLAGS.question:
         raise UsageError("--question is needed, one or more of them.")
-    model, config = ModelFlags(**_config_flags.values(ModelFlags)).load()
+    model, config = ModelFlags(**_flags.values(ModelFlags)).load()
     # As bytes: the shell may have passed invalid text.
     answers = model.answer(list(map(os.fsencode, FLAGS.question)))
     print_answers(FLAGS.question, answers, config)

@@ -15,8 +15,7 @@ from tpt_keras.errors import check_names
 from tpt_keras.training.config import TrainingConfig
 
 from . import _cli
-from . import _config_flags
-from . import _devices
+from . import _flags
 
 FLAGS = flags.FLAGS
 
@@ -30,8 +29,8 @@ flags.DEFINE_list(
     "modules", [], "Names of modules, patterns (numbers__*), or all."
 )
 flags.DEFINE_string("model_dir", None, "Folder for everything that is left.")
-_config_flags.define(TrainingConfig, leave_out=("modules",))
-_devices.define(
+_flags.define(TrainingConfig, leave_out=("modules",))
+_flags.define_devices(
     "none, mirrored or multi_worker_mirrored (with TF_CONFIG). Default: "
     "mirrored where there is more than one GPU.",
 )
@@ -42,7 +41,7 @@ def main():
         raise UsageError("--model_dir is missing: where shall the model go?")
     if not FLAGS.modules and not FLAGS.text_file:
         raise UsageError("--modules is missing: what shall be learned?")
-    strategy = _devices.strategy(workers=True)
+    strategy = _flags.strategy(workers=True)
     from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.language_model import XL_PRESETS
     from tpt_keras.language_model import TextTask
@@ -53,7 +52,7 @@ def main():
     presets = PRESETS | XL_PRESETS
     check_names("preset", [FLAGS.preset], presets)
     preset = presets[FLAGS.preset]
-    training = _config_flags.values(TrainingConfig)
+    training = _flags.values(TrainingConfig)
     training["modules"] = select_modules(FLAGS.modules)
     train(
         preset.replace(**preset.parse_overrides(FLAGS.hparams)),

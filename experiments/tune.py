@@ -14,8 +14,7 @@ from tpt_keras.tuning.search_space import SEARCHED
 from tpt_keras.tuning.search_space import SearchSpace
 
 from . import _cli
-from . import _config_flags
-from . import _devices
+from . import _flags
 
 FLAGS = flags.FLAGS
 # Of a training: what is named otherwise, is searched, or is of one model only.
@@ -47,9 +46,9 @@ flags.DEFINE_list(
     "modules", [], "Names of modules, patterns (numbers__*), or all."
 )
 flags.DEFINE_string("tuning_dir", None, "Folder for everything that is left.")
-_config_flags.define(SearchSpace)
-_config_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
-_devices.define(
+_flags.define(SearchSpace)
+_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
+_flags.define_devices(
     "none or mirrored: of each training. Default: mirrored where there is "
     "more than one GPU.",
 )
@@ -60,14 +59,14 @@ def main():
         raise UsageError("--tuning_dir is missing: where shall the search go?")
     if not FLAGS.modules:
         raise UsageError("--modules is missing: what shall be learned?")
-    strategy = _devices.strategy()
+    strategy = _flags.strategy()
     from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.tuning.tune import tune
 
-    training = _config_flags.values(TrainingConfig, NOT_FLAGS)
+    training = _flags.values(TrainingConfig, NOT_FLAGS)
     training["modules"] = select_modules(FLAGS.modules)
     trials = tune(
-        SearchSpace(**_config_flags.values(SearchSpace)),
+        SearchSpace(**_flags.values(SearchSpace)),
         TrainingConfig.from_flat(**training),
         FLAGS.tuning_dir,
         FLAGS.tuner,
