@@ -11,6 +11,7 @@ import pytest
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
+from tpt_keras.models.compressed_model import COMPRESSED_FILE
 
 pytestmark = pytest.mark.slow
 TRAINED = "tp_transformer_mathematics"
@@ -20,12 +21,12 @@ TRAINED = "tp_transformer_mathematics"
 def installed(tmp_path_factory):
     """A folder that the package is installed into, without its dependencies."""
     source = tmp_path_factory.mktemp("source")
-    # Of its own, for setuptools takes what an older build left beside it.
+    # A copy, because setuptools takes what an older build left beside it.
     for name in ("experiments", "tpt_keras"):
         shutil.copytree(ROOT / name, source / name)
     trained = f"saved_models/{TRAINED}"
     shutil.copytree(ROOT / trained, source / trained)
-    # What a user exported is nobody else's.
+    # An export of the user's, which must not be installed.
     (source / trained / "1").mkdir()
     (source / trained / "1" / "saved_model.pb").touch()
     for name in ("LICENSE", "README.md", "pyproject.toml", "setup.py"):
@@ -57,44 +58,40 @@ def run_installed(installed, tmp_path):
     return run_installed
 
 
-def test_only_names_of_ours(installed):
+def test_wheel_holds_one_package_and_one_script(installed):
     names = {path.name for path in installed.iterdir()}
     [info] = [name for name in names if name.endswith(".dist-info")]
-    assert info.startswith("tpt_keras-")
     assert names == {"bin", "tpt_keras", info}
     assert [path.name for path in (installed / "bin").iterdir()] == [
         "tpt_keras"
     ]
 
 
-def test_all_commands_and_flagfiles(installed):
+def test_wheel_holds_all_commands_flagfiles_and_pages(installed):
     def files(folder):
         return {
             path.relative_to(folder)
             for path in folder.rglob("*")
-            if path.suffix in (".py", ".cfg")
+            if path.is_file() and path.suffix != ".pyc"
         }
 
-    expected = files(ROOT / "experiments")
-    assert pathlib.Path("configs/demo.cfg") in expected
-    assert files(installed / "tpt_keras" / "experiments") == expected
+    installed_files = files(installed / "tpt_keras" / "experiments")
+    assert files(ROOT / "experiments") == installed_files
+    assert pathlib.Path("configs/demo.cfg") in installed_files
+    for folder in ("serving/config", "visualization/pages"):
+        assert files(ROOT / "tpt_keras" / folder)
+        assert files(ROOT / "tpt_keras" / folder) == files(
+            installed / "tpt_keras" / folder
+        )
 
 
-def test_the_list(run_installed):
+def test_installed_command_has_list_help_and_flagfiles(run_installed):
     result = run_installed()
     assert (result.status, result.stderr) == (0, "")
-    assert "Commands (tpt_keras NAME --help tells more):" in result.stdout
-    assert "demo.cfg" in result.stdout
-
-
-def test_help(run_installed):
+    assert "tpt_keras NAME --help" in result.stdout
     result = run_installed("train", "--help")
     assert (result.status, result.stderr) == (0, "")
     assert "    tpt_keras train --flagfile=demo.cfg" in result.stdout
-    assert "--train_steps: " in result.stdout
-
-
-def test_a_message_and_a_flagfile(run_installed):
     result = run_installed(
         "train", "--flagfile=demo.cfg", "--data_dir=x", "--model_dir=y"
     )
@@ -105,8 +102,8 @@ def test_a_message_and_a_flagfile(run_installed):
     )
 
 
-def test_generation_with_workers(run_installed, tmp_path):
-    """They have to find the command's module, too."""
+def test_installed_command_generates_with_workers(run_installed, tmp_path):
+    """The workers have to find the command's module, too."""
     result = run_installed(
         "prepare_data",
         "--modules=numbers__place_value",
@@ -116,25 +113,14 @@ def test_generation_with_workers(run_installed, tmp_path):
         "--num_workers=2",
     )
     assert (result.status, result.stderr) == (0, "")
-    assert "data/mathematics_dataset/numbers__place_value" in result.stdout
     assert not list(tmp_path.rglob("*.py"))
 
 
-def test_a_trained_model(installed, tmp_path):
-    folder = installed / "tpt_keras" / "saved_models"
-    assert {path.name for path in folder.rglob("*") if path.is_file()} == {
-        "README.md",
-        "config.json",
-        "model.int8.safetensors",
-    }
-    script = (
-        "import tpt_keras\n"
-        f"model = tpt_keras.Transformer.from_preset({TRAINED!r})\n"
-        "print(*model.solve(['Sort 3, -2, 15, 0.']))"
+def test_installed_command_knows_the_trained_solver(installed, run_installed):
+    folder = installed / "tpt_keras" / "saved_models" / TRAINED
+    files = {path.name for path in folder.parent.rglob("*") if path.is_file()}
+    assert files == {"README.md", "config.json", COMPRESSED_FILE}
+    result = run_installed(
+        "solve", f"--preset={TRAINED}", "--question=Sort 3, -2, 15, 0."
     )
-    result = run_python(
-        *("-c", script),
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(installed)},
-    )
-    assert (result.status, result.stdout) == (0, "-2, 0, 3, 15\n")
+    assert (result.status, result.stdout) == (0, "-2, 0, 3, 15\n"), result

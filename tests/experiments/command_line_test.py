@@ -1,0 +1,282 @@
+"""The frame of the commands: list, help, flags, flagfiles, output, backend."""
+
+import ast
+import importlib
+import os
+import pathlib
+import sys
+import types
+
+import pytest
+from absl import flags
+
+from experiments import __main__ as experiments_main
+from tests.conftest import MODULE
+from tests.experiments.command import ROOT
+from tests.experiments.command import assert_refused
+from tests.experiments.command import run_python
+from tpt_keras.errors import command
+from tpt_keras.training.config import DataConfig
+from tpt_keras.training.config import TrainingConfig
+
+COMMANDS = sorted(
+    ".".join(path.relative_to(ROOT / "experiments").with_suffix("").parts)
+    for path in (ROOT / "experiments").rglob("*.py")
+    if not path.name.startswith("_")
+)
+
+
+@pytest.fixture
+def run_main(monkeypatch, capfd):
+    """`python -m experiments`, up to the command."""
+
+    def run_main(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tpt_keras", *arguments])
+        experiments_main.main()
+        return capfd.readouterr().out
+
+    return run_main
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_list_has_every_command_in_a_line(run_main, arguments):
+    lines = run_main(*arguments).splitlines()
+    for name in COMMANDS:
+        [line] = [line for line in lines if line.split()[:1] == [name]]
+        assert line.endswith(".")
+    assert "demo.cfg" in lines[-1]
+    assert max(map(len, lines)) <= 80
+
+
+def test_unknown_command_is_refused(run_main, capfd):
+    with pytest.raises(SystemExit) as caught:
+        run_main("trian", "--model_dir=x")
+    assert caught.value.code == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "trian" in captured.err
+    assert "train" in captured.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_docstring_and_flags(run, name):
+    result = run(name, "--help")
+    assert (result.status, result.stderr) == (0, "")
+    module = ROOT / "experiments" / f"{name.replace('.', '/')}.py"
+    tree = ast.parse(module.read_text())
+    lines = result.stdout.splitlines()
+    assert lines[0] == ast.get_docstring(tree).splitlines()[0]
+    assert f"    tpt_keras {name}" in result.stdout
+    assert max(map(len, lines)) <= 80
+    shown = {
+        line.split()[0].strip(":-").removeprefix("[no]")
+        for line in lines
+        if line.startswith("  --")
+    }
+    defined = {
+        call.args[0].value
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr.startswith("DEFINE_")
+    }
+    assert defined <= shown
+
+
+@pytest.mark.parametrize("flag", ["-h", "--helpshort", "--helpfull"])
+def test_other_spellings_of_help_succeed(run, flag):
+    result = run("export", flag)
+    assert (result.status, result.stderr) == (0, "")
+
+
+@pytest.fixture
+def train_flags():
+    sys.modules.pop("experiments.train", None)
+    importlib.import_module("experiments.train")
+    found = flags.FLAGS.get_flags_for_module("experiments.train")
+    yield {flag.name: flag for flag in found}
+    for flag in found:
+        delattr(flags.FLAGS, flag.name)
+    del sys.modules["experiments.train"]
+
+
+def test_every_field_has_a_flag_with_its_default(train_flags):
+    config = TrainingConfig(DataConfig(["m"]))
+    for name, expected in config.flat().items():
+        flag = train_flags[name]
+        assert flag.help.endswith("."), name
+        assert "`" not in flag.help
+        if isinstance(expected, tuple):
+            expected = list(expected)
+        assert name == "modules" or flag.default == expected, name
+
+
+def test_flagfile_of_the_paper_is_the_default(train_flags):
+    flags.FLAGS(["train", f"--flagfile={ROOT}/experiments/configs/paper.cfg"])
+    given = {name for name in train_flags if flags.FLAGS[name].present}
+    changed = {
+        name
+        for name in given
+        if flags.FLAGS[name].value != train_flags[name].default
+    }
+    flags.FLAGS.unparse_flags()
+    assert {"learning_rate", "beta_2", "global_clipnorm", "schedule"} <= given
+    assert not changed
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--flagfile=demo.cfg"], ["--flagfile", "demo.cfg"]]
+)
+def test_flagfile_of_the_package_needs_no_folder(run, tmp_path, arguments):
+    result = run(
+        "train",
+        *arguments,
+        f"--data_dir={tmp_path / 'nothing'}",
+        f"--model_dir={tmp_path / 'model'}",
+    )
+    # The module is named in the file.
+    assert_refused(result, tmp_path / "nothing", MODULE)
+
+
+def test_flagfile_of_the_user_comes_first(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("demo.cfg").write_text("--batch_size=few")
+    assert_refused(run("train", "--flagfile=demo.cfg"), "batch_size", "few")
+
+
+def test_missing_flagfile_is_refused(run):
+    assert_refused(run("train", "--flagfile=no.cfg"), "'no.cfg'", "demo.cfg")
+    assert_refused(run("train", "--flagfile"), "--flagfile")
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs a device that is full"
+)
+def test_output_that_cannot_be_written_is_an_error():
+    with open("/dev/full", "w") as full:
+        result = run_python("-m", "experiments", stdout=full)
+    assert_refused(result, "No space left on device")
+
+
+def test_closed_pipe_ends_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as closed:
+        result = run_python("-m", "experiments", stdout=closed)
+    assert (result.status, result.stderr) == (141, "")
+
+
+@pytest.fixture
+def run_script(tmp_path):
+    """Runs a command's `main` beside a TensorFlow that cannot be imported."""
+    (tmp_path / "tensorflow.py").write_text("raise RuntimeError('broken')")
+
+    def run_script(backend, main="pass", check="pass"):
+        script = (
+            "import logging, sys\n"
+            "from absl import flags\n"
+            "from experiments import _cli\n"
+            "from tpt_keras.errors import *\n"
+            "flags.DEFINE_integer('batch_size', 1, 'Help.')\n"
+            f"def main(): {main}\n"
+            f"def check(): {check}\n"
+            "_cli.run(main, check)"
+        )
+        env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+        env.pop("KERAS_BACKEND", None)
+        env["KERAS_HOME"] = str(tmp_path)
+        if backend:
+            env["KERAS_BACKEND"] = backend
+        return run_python("-c", script, env=env)
+
+    return run_script
+
+
+def test_broken_tensorflow_is_one_line(run_script):
+    for backend in ("tensorflow", None):
+        assert_refused(run_script(backend), "TensorFlow", "broken")
+
+
+def test_jax_imports_no_tensorflow(run_script):
+    result = run_script("jax", "print('tensorflow' in sys.modules)")
+    assert (result.status, result.stdout) == (0, "False\n"), result.stderr
+
+
+def test_backend_without_support_is_refused(run_script, tmp_path):
+    assert_refused(run_script("torch"), "torch", "jax")
+    (tmp_path / "keras.json").write_text('{"backend": "torch"}')
+    assert_refused(run_script(None), "torch", "jax")
+
+
+def test_flags_are_checked_before_the_slow_imports(run_script):
+    result = run_script(
+        "tensorflow", check="check_positive_integer('batch_size', 0)"
+    )
+    assert_refused(result, "--batch_size")
+    result = run_script("tensorflow", check="require('not_there', 'torch')")
+    assert_refused(result, "tpt_keras[torch]")
+
+
+def test_log_is_printed_with_flags_for_fields(run_script):
+    result = run_script(
+        "jax", "logging.getLogger('tpt_keras.a').info('`batch_size` is %d', 1)"
+    )
+    assert result == type(result)(0, "--batch_size is 1\n", "")
+
+
+def test_remedy_is_shown_as_a_command(run_script):
+    result = run_script(
+        "jax",
+        "raise UsageError('No data.', remedy=('prepare_data', {'modules': "
+        "['a', 'b'], 'data_dir': 'x'}))",
+    )
+    assert_refused(result, "tpt_keras prepare_data --modules=a,b --data_dir=x")
+
+
+def test_defect_keeps_its_traceback(run_script):
+    result = run_script("jax", "raise KeyError('defect')")
+    assert result.status == 1
+    assert "Traceback" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("started", "expected"),
+    [
+        ("experiments.evaluate", "python -m experiments.train"),
+        ("experiments.__main__", "python -m experiments.train"),
+        ("tpt_keras.experiments.evaluate", "tpt_keras train"),
+        (None, "tpt_keras train"),
+    ],
+)
+def test_commands_are_named_as_they_were_started(
+    monkeypatch, started, expected
+):
+    main = types.ModuleType("__main__")
+    if started:
+        main.__spec__ = types.SimpleNamespace(name=started)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert command("train") == expected
+
+
+def test_commands_import_each_other_by_relative_names():
+    """The package has another name where it is installed."""
+    absolute = [
+        (path, node.module)
+        for path in (ROOT / "experiments").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").split(".")[0] == "experiments"
+        and node.level == 0
+    ]
+    assert not absolute
+
+
+@pytest.mark.slow
+def test_command_runs_as_a_module_and_by_its_name():
+    results = [
+        run_python("-m", "experiments", "export", "--help"),
+        run_python("-m", "experiments.export", "--help"),
+    ]
+    assert (results[0].status, results[0].stderr) == (0, "")
+    assert "    python -m experiments.export" in results[0].stdout
+    assert results[0] == results[1]
