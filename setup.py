@@ -70,7 +70,7 @@ setuptools.setup(
         "tpt_keras.saved_models": "saved_models",
     },
     package_data={
-        "tpt_keras.experiments": ["configs/*.cfg"],
+        "tpt_keras.experiments": ["configs/*"],
         # Only the trained model, and not what was exported into its folder.
         "tpt_keras.saved_models": [
             f"tp_transformer_mathematics/{name}"

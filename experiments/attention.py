@@ -1,15 +1,16 @@
-r"""Draws which characters take from which.
+r"""Draws attention weights.
 
-Of the questions of a file, one a line:
+For the questions of a file, one a line (default: a file of the package):
 
     python -m experiments.attention --questions_file=questions.txt \
         --model_dir=saved_models/tp_transformer_mathematics \
         --output_dir=attention
 
-Leaves attention.html, where every attention, layer and head can be chosen and
-hovered over; attention.json, the weights; and a picture of one head for every
-question, question_1.png and so on. The decoder's are those of the model's own
-answer. The page is drawn with plotly: pip install 'tpt_keras[analysis]'.
+Writes attention.html, a page of all attentions, layers and heads;
+attention.json, the weights; and a figure of the chosen head for every
+question, question_1.png and so on. The decoder reads the model's own answer.
+Questions that the model cannot read are left out and named. Needs
+pip install 'tpt_keras[analysis]'.
 """
 
 import json
@@ -18,49 +19,59 @@ import pathlib
 from absl import flags
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
 
 from . import _cli
+from . import _look_inside
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("model_dir", None, "A model's folder.")
-flags.DEFINE_string("questions_file", None, "Text file of questions.")
-flags.DEFINE_string("output_dir", "attention", "Folder to write.")
+flags.DEFINE_string("model_dir", None, "A model's folder.", required=True)
 flags.DEFINE_string(
-    "attention", "encoder", "What is drawn first: encoder, decoder or cross."
+    "questions_file",
+    "questions.txt",
+    "Text file of questions: your own, or questions.txt of the package.",
+)
+flags.DEFINE_string("output_dir", "attention", "Folder to write.")
+flags.DEFINE_enum(
+    "attention",
+    "encoder",
+    ["encoder", "decoder", "cross"],
+    "The attention to draw, and to show first on the page.",
 )
 flags.DEFINE_integer("layer", None, "Its layer, from 1. Default: the last.")
 flags.DEFINE_integer("head", 1, "Its head, from 1.")
 
-# The weights of all heads are a megabyte or two of each.
+# The weights of one question take one or two megabytes.
 MAX_QUESTIONS = 50
 
 
 def main():
-    if not FLAGS.model_dir or not FLAGS.questions_file:
-        raise UsageError("--model_dir and --questions_file are needed.")
+    _look_inside.require_analysis("matplotlib", "plotly")
     questions = read_questions()
     import numpy as np
 
-    from tpt_keras.analysis.attention_weights import attention_weights
-    from tpt_keras.analysis.cells import layer_and_head
+    from tpt_keras.analysis.attention import attention_weights
+    from tpt_keras.analysis.attention import check_attention_weights
+    from tpt_keras.analysis.attention import layer_and_head
     from tpt_keras.files import whole_file
-    from tpt_keras.models.load_model import load_model
-    from tpt_keras.models.transformer import Transformer
-    from tpt_keras.visualization.attention_maps import ATTENTIONS
-    from tpt_keras.visualization.attention_maps import draw_attention
-    from tpt_keras.visualization.attention_maps import write_attention_page
+    from tpt_keras.visualization.attention import ATTENTIONS
+    from tpt_keras.visualization.attention import attention_page
+    from tpt_keras.visualization.attention import draw_attention
+    from tpt_keras.visualization.page import write_page
 
-    check_names("attention", [FLAGS.attention], ATTENTIONS)
-    model = load_model(FLAGS.model_dir, classes=(Transformer,))
+    model = _look_inside.load_transformer()
     layer, head = layer_and_head(model, FLAGS.layer, FLAGS.head)
-    problems = [attention_weights(model, question) for question in questions]
+    check_attention_weights(model)
+    questions = _look_inside.readable(model, questions)
+    problems = [
+        attention_weights(model, question, answer)
+        for question, answer in zip(questions, model.solve(questions))
+    ]
     folder = pathlib.Path(FLAGS.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     shown = {"attention": FLAGS.attention, "layer": layer, "head": head}
     page = folder / "attention.html"
-    write_attention_page(problems, shown, page)
+    write_page(attention_page(problems, shown), page)
     with whole_file(folder / "attention.json") as partial:
         partial.write_text(json.dumps(problems))
     chosen = ATTENTIONS[FLAGS.attention]
@@ -79,8 +90,10 @@ def main():
 
 
 def read_questions():
-    """The lines of the file that are not empty."""
+    """Returns the lines of the file that are not empty."""
     path = pathlib.Path(FLAGS.questions_file)
+    if not path.exists() and (_cli.CONFIGS / path.name).is_file():
+        path = _cli.CONFIGS / path.name
     if not path.is_file():
         raise UsageError(f"There is no file --questions_file={str(path)!r}.")
     try:

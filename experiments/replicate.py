@@ -23,7 +23,6 @@ from tpt_keras.training.config import TrainingConfig
 
 from . import _cli
 from . import _flags
-from ._report import write_report
 
 FLAGS = flags.FLAGS
 # Of a training: what is named otherwise, or is of one training only.
@@ -139,10 +138,11 @@ def write_tables(folder, names, seeds, training):
     """Writes what the trainings of the seeds so far came to."""
     from tpt_keras.analysis.replication import mean_rows
     from tpt_keras.analysis.replication import replication_rows
+    from tpt_keras.analysis.report import write_report
     from tpt_keras.files import whole_file
     from tpt_keras.training.metrics_log import read_metrics
-    from tpt_keras.visualization.comparison import draw_comparison
-    from tpt_keras.visualization.replication_table import replication_table
+    from tpt_keras.visualization.curves import draw_comparison
+    from tpt_keras.visualization.tables import replication_table
 
     folders = {
         name: [model_dir(folder, name, seed) for seed in range(seeds)]

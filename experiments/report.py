@@ -3,12 +3,12 @@ r"""Reports models' accuracies beside the paper's.
     python -m experiments.report --model_dirs=models/demo,models/other \
         --splits=interpolate,extrapolate --output=report.html
 
-Leaves the paper's Table 1 with a row for each model, report.md, and the same
-in numbers, report.json; its appendix's figures, report_interpolate.png and so
-on; report.html, which has both and what was answered wrong; and in
-report_predictions/ every question, its target, the model's answer and its
-log-probability, a line of JSON each. What is there is not computed again. The
-page is drawn with plotly: pip install 'tpt_keras[analysis]'.
+Writes the paper's Table 1 with a row for each model as report.md, and all
+numbers as report.json. With pip install 'tpt_keras[analysis]' it also draws a
+figure for every split (report_interpolate.png) and report.html, a page with
+the table, the bars and the wrong answers. report_predictions/ keeps every
+question, target, answer and log-probability as JSON lines; they are not
+computed again.
 """
 
 import pathlib
@@ -16,19 +16,21 @@ import pathlib
 from absl import flags
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_names
 
 from . import _cli
-from ._report import write_report
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_list("model_dirs", [], "Folders of the models.")
+flags.register_validator("model_dirs", bool, "name one model or more")
 flags.DEFINE_list(
     "splits",
     ["interpolate", "extrapolate"],
     "Names of the splits; train is all training splits together.",
 )
+flags.register_validator("splits", bool, "name one split or more")
 flags.DEFINE_list(
     "modules",
     [],
@@ -40,15 +42,27 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("dataset", None, "Default: the trainings'.")
 flags.DEFINE_integer(
-    "examples", 100, "Problems of each module and split, at most."
+    "examples",
+    100,
+    "Problems of each module and split, at most.",
+    lower_bound=1,
 )
-flags.DEFINE_bool("best", False, "The best models in place of the last.")
-flags.DEFINE_integer("batch_size", 64, "Questions decoded together.")
+flags.DEFINE_bool("best", False, "Use the best models in place of the last.")
+flags.DEFINE_integer(
+    "batch_size", 64, "Questions decoded together.", lower_bound=1
+)
 flags.DEFINE_string("output", "report.html", "Page to write; see above.")
+flags.register_validator(
+    "output",
+    lambda path: pathlib.Path(path).suffix == ".html",
+    "the page's name must end in .html; the other files share it",
+)
 
 
 def main():
-    check_flags()
+    from tpt_keras.analysis.report import missing_packages
+    from tpt_keras.analysis.report import write_report
+
     page = pathlib.Path(FLAGS.output)
     write_report(
         page,
@@ -57,33 +71,17 @@ def main():
         FLAGS.best,
         FLAGS.batch_size,
     )
-    print(page)
-
-
-def check_flags():
-    """Refuses what makes no sense before anything is loaded."""
-    if not FLAGS.model_dirs:
-        raise UsageError("--model_dirs is missing: which models?")
-    if not FLAGS.splits:
-        raise UsageError("--splits is empty: name interpolate, or others.")
-    for name in ("examples", "batch_size"):
-        if FLAGS[name].value <= 0:
-            raise UsageError(f"--{name} must be positive.")
-    if pathlib.Path(FLAGS.output).suffix != ".html":
-        raise UsageError(
-            f"--output={FLAGS.output!r} is no name of a page: let it end in "
-            ".html. The other files get its name."
-        )
+    print(page.with_suffix(".md") if missing_packages() else page)
 
 
 def choose_problems():
-    """Which problems all models are asked: a dict."""
+    """Returns the dict of problems that all models answer."""
     from tpt_keras.data_generators.mathematics_modules import select_modules
     from tpt_keras.data_generators.prepared_data import DATASETS
     from tpt_keras.training.problem_samples import TRAIN
 
     dataset = of_trainings("dataset", FLAGS.dataset, "mathematics_dataset")
-    check_names("dataset", [dataset], DATASETS)
+    check_choice("dataset", dataset, DATASETS)
     splits = list(dict.fromkeys(FLAGS.splits))
     check_names("split", splits, {TRAIN, *DATASETS[dataset]})
     modules = of_trainings("modules", list(select_modules(FLAGS.modules)))
@@ -97,7 +95,7 @@ def choose_problems():
 
 
 def of_trainings(name, given, default=None):
-    """What a flag says, or otherwise the models' trainings all together."""
+    """Returns a flag's value, or the one that all trainings share."""
     from tpt_keras.training.model_folder import read_training
 
     if given:
@@ -107,8 +105,8 @@ def of_trainings(name, given, default=None):
         value = read_training(model_dir).get(name, default)
         if not value:
             raise UsageError(
-                f"The model {model_dir!r} does not tell the {name} of its "
-                f"training: name --{name}."
+                f"The folder {model_dir!r} does not name the {name} of its "
+                f"training. Give --{name}."
             )
         if isinstance(value, (list, tuple)):
             value = sorted(value)
@@ -116,7 +114,7 @@ def of_trainings(name, given, default=None):
             found.append(value)
     if len(found) > 1:
         raise UsageError(
-            f"The models were trained with several {name}: name --{name}."
+            f"The models were trained with several {name}. Give --{name}."
         )
     return found[0]
 

@@ -1,129 +1,123 @@
-r"""Clusters a head's roles, and draws them.
+r"""Clusters the roles of one head.
 
     python -m experiments.roles --modules=arithmetic__mixed --data_dir=data \
         --model_dir=saved_models/tp_transformer_mathematics \
         --output_dir=roles
 
-Leaves roles.html and roles.png, problems with every character on a square in
-its cluster's colour, and roles.json: the clusters, what they are mostly of, and
-how well they tell a character, and the digit of a numerator from that of a
-denominator (adjusted mutual information, of shuffled clusters too). A model
-without roles has values to cluster (--of=values).
+Writes roles.html and roles.png, the problems with every character on a square
+in the colour of its cluster, and roles.json: the clusters, their most frequent
+characters, and the adjusted mutual information between the clusters and two
+classes, the character and the part of a fraction (numerator or denominator).
+For a model without roles it clusters the values (--of=values).
 """
 
-import json
 import pathlib
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
-
 from . import _cli
-from . import _flags
-from ._problems import Problems
-from ._problems import all_together
+from . import _look_inside
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("model_dir", None, "A model's folder.")
-_flags.define(Problems)
-flags.DEFINE_integer("count", 128, "Problems of each module.")
-flags.DEFINE_string("output_dir", "roles", "Folder to write.")
-flags.DEFINE_string(
-    "of", None, "roles or values. Default: roles, where the model has them."
+flags.DEFINE_string("model_dir", None, "A model's folder.", required=True)
+_look_inside.define_problem_flags()
+flags.DEFINE_integer(
+    "count", 128, "Problems of each module, at most.", lower_bound=1
 )
-flags.DEFINE_string(
-    "attention", "encoder", "Which attention: encoder, decoder or cross."
+flags.DEFINE_string("output_dir", "roles", "Folder to write.")
+flags.DEFINE_integer("seed", 0, "Seed of everything that is random.")
+flags.DEFINE_enum(
+    "of",
+    None,
+    ["roles", "values"],
+    "The vectors. Default: roles, if the model has them.",
+)
+flags.DEFINE_enum(
+    "attention", "encoder", ["encoder", "decoder", "cross"], "The attention."
 )
 flags.DEFINE_integer("layer", None, "Its layer, from 1. Default: the last.")
 flags.DEFINE_integer("head", 1, "Its head, from 1.")
-flags.DEFINE_integer("clusters", 20, "Number of clusters.")
-flags.DEFINE_integer("seed", 0, "Seed of where the clusters start.")
+flags.DEFINE_integer("clusters", 20, "Number of clusters.", lower_bound=2)
 
-# What the clusters are asked to tell, by its name in roles.json.
-KINDS = {
+# Titles of the classes in roles.json.
+CLASSES = {
     "character": "the character",
-    "part_of_fraction": "the digit of a numerator from that of a denominator",
+    "part_of_fraction": "the part of a fraction",
 }
 
 
 def main():
-    if not FLAGS.model_dir or not FLAGS.modules:
-        raise UsageError("--model_dir and --modules are needed.")
-    if FLAGS.of is not None:
-        check_names("--of", [FLAGS.of], ("roles", "values"))
-    if FLAGS.clusters < 2:
-        raise UsageError("--clusters must be at least 2.")
-    problems = Problems(**_flags.values(Problems)).read(FLAGS.count)
-    from tpt_keras.analysis.cells import collect_cells
-    from tpt_keras.analysis.cells import layer_and_head
-    from tpt_keras.analysis.clusters import cluster
-    from tpt_keras.analysis.clusters import describe_clusters
-    from tpt_keras.analysis.clusters import mutual_information
-    from tpt_keras.analysis.fractions import fraction_parts
+    _look_inside.require_analysis("matplotlib", "sklearn")
+    questions, answers = _look_inside.read_problems()
+    from tpt_keras.analysis.attention import collect_vectors
+    from tpt_keras.analysis.attention import layer_and_head
+    from tpt_keras.analysis.roles import cluster
+    from tpt_keras.analysis.roles import describe_clusters
+    from tpt_keras.analysis.roles import fraction_parts
+    from tpt_keras.analysis.roles import mutual_information
     from tpt_keras.files import whole_file
-    from tpt_keras.models.load_model import load_model
-    from tpt_keras.models.transformer import Transformer
-    from tpt_keras.visualization.role_squares import draw_role_squares
-    from tpt_keras.visualization.role_squares import write_role_page
+    from tpt_keras.visualization.page import write_page
+    from tpt_keras.visualization.roles import draw_role_squares
+    from tpt_keras.visualization.roles import role_page
 
-    model = load_model(FLAGS.model_dir, classes=(Transformer,))
+    model = _look_inside.load_transformer()
     layer, head = layer_and_head(model, FLAGS.layer, FLAGS.head)
     has_role = model.encoder_cells[0].self_attention.binding.has_role
     of = FLAGS.of or ("roles" if has_role else "values")
-    cells = collect_cells(
-        model, FLAGS.attention, [of], *all_together(problems)
-    )[of]
-    labels = cluster(cells.layers[layer][:, head], FLAGS.clusters, FLAGS.seed)
-    clusters = describe_clusters(labels, cells)
+    questions, answers = _look_inside.readable(model, questions, answers)
+    vectors = collect_vectors(model, FLAGS.attention, [of], questions, answers)[
+        of
+    ]
+    labels = cluster(vectors.layers[layer][:, head], FLAGS.clusters, FLAGS.seed)
+    clusters = describe_clusters(labels, vectors)
     information = {
-        kind: mutual_information(labels, cells.of(by_character))
-        for kind, by_character in (
-            ("character", cells.texts),
-            ("part_of_fraction", list(map(fraction_parts, cells.texts))),
+        name: mutual_information(labels, vectors.flatten(by_text))
+        for name, by_text in (
+            ("character", vectors.texts),
+            ("part_of_fraction", list(map(fraction_parts, vectors.texts))),
         )
     }
     title = (
-        f"{of.capitalize()} of {', '.join(problems)}: {FLAGS.attention}, "
+        f"{of.capitalize()} of {', '.join(FLAGS.modules)}: {FLAGS.attention}, "
         f"layer {layer + 1}, head {head + 1}"
     )
-    summary = ". ".join(told(kind, information[kind]) for kind in KINDS) + "."
+    summary = " ".join(summarize(name, information[name]) for name in CLASSES)
     folder = pathlib.Path(FLAGS.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    described = cells.texts, cells.by_text(labels.tolist()), clusters
-    write_role_page(*described, title, summary, folder / "roles.html")
+    by_text = vectors.by_text(labels.tolist())
+    _look_inside.write_json(
+        folder / "roles.json",
+        {
+            "of": of,
+            "attention": FLAGS.attention,
+            "layer": layer + 1,
+            "head": head + 1,
+            "mutual_information": information,
+            "clusters": clusters,
+            "texts": vectors.texts,
+            "labels": by_text,
+        },
+    )
+    described = vectors.texts, by_text, clusters, title
+    write_page(role_page(*described, summary), folder / "roles.html")
     with whole_file(folder / "roles.png") as partial:
-        draw_role_squares(*described, title, partial)
-    with whole_file(folder / "roles.json") as partial:
-        partial.write_text(
-            json.dumps(
-                {
-                    "of": of,
-                    "attention": FLAGS.attention,
-                    "layer": layer + 1,
-                    "head": head + 1,
-                    "mutual_information": information,
-                    "clusters": clusters,
-                    "texts": described[0],
-                    "labels": described[1],
-                },
-                indent=2,
-            )
-        )
+        draw_role_squares(*described, partial)
     print(summary)
     print(folder / "roles.html")
 
 
-def told(kind, information):
-    """A sentence without its full stop."""
+def summarize(name, information):
+    """Returns a sentence about the mutual information with a class."""
     if information is None:
-        return "There are no two kinds of cells to tell of by fractions"
+        return (
+            "The problems have no digits of both numerators and denominators, "
+            "so nothing is measured about fractions."
+        )
     return (
-        f"How well the clusters tell {KINDS[kind]}: adjusted mutual "
-        f"information {information['adjusted_mutual_information']:.3f} of "
-        f"{information['cells']} cells, at most "
-        f"{information['shuffled']:.3f} of shuffled clusters"
+        f"Adjusted mutual information of clusters and {CLASSES[name]}: "
+        f"{information['adjusted_mutual_information']:.3f} for "
+        f"{information['characters']} characters (shuffled clusters: at most "
+        f"{information['shuffled']:.3f})."
     )
 
 

@@ -17,18 +17,25 @@ def predictions(right, wrong, unread=0):
     ]
 
 
-def test_wilsons_interval():
-    row = module_accuracy(predictions(8, 1, 1))
-    assert (row["right"], row["examples"], row["unread"]) == (8, 10, 1)
-    # As its formula gives it.
-    z, p, n = 1.959963985, 0.8, 10
-    middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    assert row["low"] == pytest.approx(middle - half)
-    assert row["high"] == pytest.approx(middle + half)
+@pytest.mark.parametrize(
+    ("right", "wrong", "low", "high"),
+    # scipy.stats.binomtest(right, count).proportion_ci(method="wilson")
+    [
+        (8, 2, 0.4901624715366418, 0.9433178485456248),
+        (0, 40, 0.0, 0.08762160119728664),
+        (40, 0, 0.9123783988027133, 1.0),
+    ],
+)
+def test_the_interval_is_wilsons(right, wrong, low, high):
+    row = module_accuracy(predictions(right, wrong - wrong // 2, wrong // 2))
+    assert (row["right"], row["unread"]) == (right, wrong // 2)
+    assert row["examples"] == right + wrong
+    assert row["low"] == pytest.approx(low, abs=1e-12)
+    assert row["high"] == pytest.approx(high, abs=1e-12)
+    assert row["low"] <= row["accuracy"] <= row["high"]
 
 
-def test_every_module_counts_alike():
+def test_every_module_has_the_same_weight():
     rows = split_accuracies(
         {
             ("train", "a"): predictions(1, 0),
@@ -40,25 +47,24 @@ def test_every_module_counts_alike():
     assert rows["train"]["accuracy"] == 0.5
     assert (rows["train"]["examples"], rows["train"]["unread"]) == (10, 1)
     assert rows["interpolate"]["accuracy"] == pytest.approx(0.955)
-    # Above 95%.
+    # A module of exactly 95% is not solved.
     assert rows["interpolate"]["solved"] == 1
     assert rows["interpolate"]["of_modules"]["b"]["right"] == 96
 
 
-def test_the_mean_of_modules_is_surer_than_each():
+def test_the_means_interval_shrinks_with_the_number_of_modules():
     row = module_accuracy(predictions(30, 10))
     mean = mean_accuracy({str(number): row for number in range(25)})
     assert mean["accuracy"] == pytest.approx(0.75)
     for end in ("low", "high"):
-        distance = (row[end] - 0.75) / 5
+        distance = (row[end] - 0.75) / math.sqrt(25)
         assert mean[end] - 0.75 == pytest.approx(distance)
-    # Of modules that are all wrong in a sample, the mean is not sure either.
     none = module_accuracy(predictions(0, 40))
     mean = mean_accuracy({"a": none, "b": none})
     assert 0.0 == mean["low"] < mean["high"]
 
 
-def test_the_papers_table():
+def test_published_rows_are_the_papers():
     rows = {
         (row["name"], row["weights"], row["step"]): row for row in PUBLISHED
     }

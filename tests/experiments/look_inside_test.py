@@ -1,6 +1,7 @@
-"""The commands that look inside a model."""
+"""The commands that analyse a model."""
 
 import json
+import sys
 
 import pytest
 
@@ -10,7 +11,7 @@ from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 
-OF_MODULES = ("kept_variance", "reconstruct", "roles")
+OF_PROBLEMS = ("kept_variance", "reconstruct", "roles")
 TINY = {
     "hidden_dim": 16,
     "intermediate_dim": 16,
@@ -21,7 +22,7 @@ TINY = {
 
 @pytest.fixture
 def look(run, trained_model_dir, place_value_data, tmp_path):
-    """Runs a command on some problems of the module."""
+    """Function that runs a command on problems of the module."""
 
     def look(name, *arguments, model_dir=trained_model_dir):
         return run(
@@ -41,25 +42,21 @@ def read(folder, name):
     return json.loads((folder / f"{name}.json").read_text())
 
 
-def test_roles(look, tmp_path):
+def test_roles_are_clustered_and_drawn(look, tmp_path):
     result = look("roles", "--count=8", "--clusters=3", "--head=2")
     assert (result.status, result.stderr) == (0, "")
     path = tmp_path / "output" / "roles.html"
     assert result.stdout.endswith(f"{path}\n")
-    left = read(tmp_path / "output", "roles")
-    assert (left["of"], left["layer"], left["head"]) == ("roles", 1, 2)
-    assert [each["cluster"] for each in left["clusters"]] == [0, 1, 2]
-    assert [len(row) for row in left["labels"]] == [
-        len(text) for text in left["texts"]
-    ]
-    assert len(left["texts"]) == 8
-    assert left["mutual_information"]["part_of_fraction"] is None
-    assert left["texts"][0] in path.read_text().replace("\\u22a2", "⊢").replace(
-        "\\u22a3", "⊣"
-    )
+    output = read(tmp_path / "output", "roles")
+    assert (output["of"], output["layer"], output["head"]) == ("roles", 1, 2)
+    assert [each["cluster"] for each in output["clusters"]] == [0, 1, 2]
+    assert list(map(len, output["labels"])) == list(map(len, output["texts"]))
+    assert len(output["texts"]) == 8
+    assert output["mutual_information"]["part_of_fraction"] is None
+    assert output["texts"][0].strip("⊢⊣") in path.read_text()
 
 
-def test_values_of_a_model_without_roles(look, tmp_path):
+def test_values_of_a_model_without_roles_are_clustered(look, tmp_path):
     Transformer.from_preset("transformer", **TINY).save(
         tmp_path / "model.keras"
     )
@@ -71,52 +68,107 @@ def test_values_of_a_model_without_roles(look, tmp_path):
     assert_refused(result, "'none'", "--of=values")
 
 
+@pytest.fixture
+def attend(run, trained_model_dir, tmp_path):
+    """Function that runs `attention` on a file of questions."""
+
+    def attend(questions, *arguments):
+        path = tmp_path / "questions.txt"
+        path.write_bytes(questions)
+        return run(
+            "attention",
+            f"--model_dir={trained_model_dir}",
+            f"--questions_file={path}",
+            f"--output_dir={tmp_path / 'output'}",
+            *arguments,
+        )
+
+    return attend
+
+
 @pytest.mark.slow
-def test_attention(run, tmp_path, trained_model_dir):
+def test_attention_leaves_out_unreadable_questions(
+    attend, tmp_path, trained_model_dir
+):
     questions = ["What is the tens digit of 31859?", "7/8"]
-    (tmp_path / "questions.txt").write_text("\n\n".join(questions))
-    result = run(
-        "attention",
-        f"--model_dir={trained_model_dir}",
-        f"--questions_file={tmp_path / 'questions.txt'}",
-        f"--output_dir={tmp_path}",
-        "--attention=cross",
-    )
-    assert (result.status, result.stderr) == (0, "")
-    page = tmp_path / "attention.html"
-    assert result.stdout == f"{page}\n"
-    problems = json.loads((tmp_path / "attention.json").read_text())
+    unreadable = ["1%2", "1" * 200]
+    lines = "\n\n".join([unreadable[0], *questions, unreadable[1]])
+    result = attend(lines.encode(), "--attention=cross")
+    page = tmp_path / "output" / "attention.html"
+    assert (result.status, result.stdout) == (0, f"{page}\n")
+    assert all(question[:40] in result.stderr for question in unreadable)
+    assert result.stderr.count("\n") == 1
+    problems = json.loads(page.with_suffix(".json").read_text())
     assert [problem["question"] for problem in problems] == questions
     answers = load_model(trained_model_dir).solve(questions)
     assert [problem["answer"] for problem in problems] == answers
     assert json.dumps(problems) in page.read_text()
     for number in (1, 2):
-        content = (tmp_path / f"question_{number}.png").read_bytes()
+        content = page.with_name(f"question_{number}.png").read_bytes()
         assert content.startswith(b"\x89PNG")
 
 
-def test_reconstruct(look, tmp_path):
-    result = look("reconstruct", "--count=8", "--train_cells=20,100")
+@pytest.mark.slow
+def test_attention_takes_the_packages_questions_by_default(
+    run, trained_model_dir, tmp_path
+):
+    folder = f"--model_dir={trained_model_dir}"
+    result = run("attention", folder, f"--output_dir={tmp_path}")
+    assert (result.status, result.stderr) == (0, "")
+    assert (tmp_path / "question_5.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("questions", "arguments", "parts"),
+    [
+        (b"\xff", [], ["questions.txt", "UTF-8"]),
+        (b"\n", [], ["questions.txt", "0 questions"]),
+        (b"1%2", [], ["'1%2'"]),
+        (b"1", ["--head=3"], ["--head"]),
+        (b"1", ["--attention=self"], ["--attention"]),
+        (b"1", ["--questions_file=/nothing"], ["'/nothing'"]),
+    ],
+)
+def test_attention_refuses(attend, tmp_path, questions, arguments, parts):
+    assert_refused(attend(questions, *arguments), *parts)
+    assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize("name", OF_PROBLEMS)
+def test_unreadable_problems_are_left_out(look, tmp_path, name):
+    Transformer.from_preset(
+        "tp_transformer_tiny", **TINY, max_question_length=42
+    ).save(tmp_path / "model.keras")
+    arguments = ["--count=60"]
+    if name != "roles":
+        arguments.append("--train_characters=20")
+    result = look(name, *arguments, model_dir=tmp_path)
+    assert result.status == 0, result.stderr
+    assert result.stderr.startswith("Left out ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_reconstruction_errors_are_written_and_drawn(look, tmp_path):
+    result = look("reconstruct", "--count=8", "--train_characters=20,100")
     assert (result.status, result.stderr) == (0, "")
     results = read(tmp_path / "output", "reconstruction")
-    assert [each["train_cells"] for each in results] == [20, 100]
+    assert [each["train_characters"] for each in results] == [20, 100]
     [layer] = results[1]["layers"]
     assert len(layer["held_out"]) == 2
     assert 0 < layer["train"][0] < layer["held_out"][0] < layer["variance"]
     assert len(result.stdout.splitlines()) == 5
 
 
-def test_kept_variance(look, tmp_path):
-    result = look("kept_variance", "--count=8", "--train_cells=100")
+def test_kept_variance_is_written_and_drawn(look, tmp_path):
+    result = look("kept_variance", "--count=8", "--train_characters=100")
     assert (result.status, result.stderr) == (0, "")
     [heads] = read(tmp_path / "output", "kept_variance")["layers"]
     for head in heads:
         assert 0 < head["diagonal"] <= 1
         assert 0 < head["rotated"] <= head["principal"] <= 1
-    assert result.stdout.startswith("layer 1, mean over its heads: as it is ")
 
 
-def test_binding_problem(run):
+def test_binding_problem_prints_distances(run):
     result = run("binding_problem")
     assert (result.status, result.stderr) == (0, "")
     distances = {
@@ -130,14 +182,13 @@ def test_binding_problem(run):
 @pytest.mark.parametrize(
     ("name", "arguments", "parts"),
     [
-        ("roles", ["--layer=2"], ["no layer 2", "--layer"]),
+        ("roles", ["--layer=2"], ["--layer"]),
         ("roles", ["--clusters=1"], ["--clusters"]),
-        ("roles", ["--count=1", "--clusters=99"], ["--count", "--clusters"]),
-        ("roles", ["--of=keys"], ["'keys'", "roles, values"]),
-        ("roles", ["--attention=self"], ["'self'", "cross, decoder"]),
-        ("reconstruct", ["--train_cells=some"], ["--train_cells", "'some'"]),
-        ("reconstruct", ["--count=2"], ["--count", "--train_cells"]),
-        ("kept_variance", ["--train_cells=1"], ["--train_cells"]),
+        ("roles", ["--count=1", "--clusters=99"], ["clusters"]),
+        ("roles", ["--of=keys"], ["--of"]),
+        ("roles", ["--attention=self"], ["--attention"]),
+        ("reconstruct", ["--train_characters=some"], ["--train_characters"]),
+        ("kept_variance", ["--train_characters=1"], ["--train_characters"]),
         ("kept_variance", ["--count=0"], ["--count"]),
     ],
 )
@@ -146,32 +197,104 @@ def test_refused(look, tmp_path, name, arguments, parts):
     assert not (tmp_path / "output").exists()
 
 
-def test_questions_that_are_none(run, tmp_path, trained_model_dir):
-    path = tmp_path / "questions.txt"
-    command = (
-        "attention",
-        f"--model_dir={trained_model_dir}",
-        f"--questions_file={path}",
-        f"--output_dir={tmp_path / 'output'}",
-    )
-    assert_refused(run(*command), path, "no file")
-    path.write_bytes(b"\xff")
-    assert_refused(run(*command), path, "UTF-8")
-    path.write_text("\n")
-    assert_refused(run(*command), path, "0 questions")
-    path.write_text("1%2")
-    assert_refused(run(*command), "'%'")
-    path.write_text("1")
-    assert_refused(run(*command, "--head=3"), "head 3")
+@pytest.mark.parametrize("name", ["reconstruct", "kept_variance"])
+def test_too_few_problems_are_refused_before_the_model(look, tmp_path, name):
+    # The folder has no model, which is not the first complaint.
+    arguments = ("--count=2", "--train_characters=4000")
+    result = look(name, *arguments, model_dir=tmp_path)
+    assert_refused(result, "characters", "4000")
+    assert str(tmp_path) not in result.stderr
 
 
-def test_nothing_to_look_at(look, tmp_path):
+def test_a_model_without_attention_is_refused(look, tmp_path):
     SequenceToSequence.from_preset("lstm", hidden_dim=8).save(
         tmp_path / "model.keras"
     )
     assert_refused(look("roles", model_dir=tmp_path), "SimpleLSTM")
 
 
-@pytest.mark.parametrize("name", [*OF_MODULES, "attention"])
-def test_nothing_given(run, name):
-    assert_refused(run(name), "--model_dir")
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("attention", "plotly"),
+        ("kept_variance", "sklearn"),
+        ("playground", "streamlit"),
+        ("reconstruct", "sklearn"),
+        ("roles", "matplotlib"),
+        ("compare", "matplotlib"),
+    ],
+)
+def test_a_missing_package_is_the_first_complaint(
+    run, monkeypatch, name, package
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    folder = "--model_dirs" if name == "compare" else "--model_dir"
+    arguments = [f"{folder}=/nothing"]
+    if name in OF_PROBLEMS:
+        arguments.append("--modules=none")
+    extra = "playground" if name == "playground" else "analysis"
+    assert_refused(run(name, *arguments), package, f"tpt_keras[{extra}]")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "flag"),
+    [
+        *((name, [], "--model_dir") for name in OF_PROBLEMS),
+        *((name, ["--model_dir=/"], "--modules") for name in OF_PROBLEMS),
+        ("attention", [], "--model_dir"),
+        ("compare", [], "--model_dirs"),
+        ("playground", [], "--model_dir"),
+        ("playground", ["--model_dir=/", "--port=65536"], "--port"),
+        ("playground", ["--model_dir=/", "--answers=0"], "--answers"),
+        ("playground", ["--model_dir=/nothing"], "/nothing"),
+    ],
+)
+def test_missing_and_wrong_flags_are_refused(run, name, arguments, flag):
+    assert_refused(run(name, *arguments), flag)
+
+
+@pytest.fixture
+def training(tmp_path):
+    """Function that writes a training's configuration and metrics."""
+
+    def write(name, module, rows):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "config.json").write_text(
+            json.dumps({"training": {"data": {"modules": [module]}}})
+        )
+        (folder / "metrics.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows)
+        )
+        return str(folder)
+
+    return write
+
+
+def test_compare_draws_trainings(run, tmp_path, training):
+    row = {"step": 2, "val_sequence_accuracy": 0.5}
+    folders = [training("one", "m", [row]), training("two", "n", [row])]
+    path = tmp_path / "curves.png"
+    result = run(
+        "compare", f"--model_dirs={','.join(folders)}", f"--output={path}"
+    )
+    assert (result.status, result.stdout) == (0, f"{path}\n")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts"),
+    [
+        ([{"step": 1, "loss": 2.0}], ["val_sequence_accuracy", "loss"]),
+        # The folder of a compressed model.
+        ([], ["metrics.jsonl"]),
+    ],
+)
+def test_compare_names_the_missing_log_or_metric(
+    run, tmp_path, training, rows, parts
+):
+    folder = training("folder", "m", rows)
+    path = tmp_path / "curves.png"
+    result = run("compare", f"--model_dirs={folder}", f"--output={path}")
+    assert_refused(result, folder, *parts)
+    assert not path.exists()

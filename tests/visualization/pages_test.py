@@ -1,4 +1,4 @@
-"""The pages in a browser that has no network."""
+"""The pages in a browser without a network."""
 
 import pytest
 
@@ -7,14 +7,15 @@ from tests.browser import find
 from tests.browser import find_all
 from tests.browser import open_browser
 from tests.browser import wait_until
-from tests.visualization.accuracy_table_test import REPORT
-from tests.visualization.accuracy_table_test import RESULT
+from tests.visualization.tables_test import REPORT
+from tests.visualization.tables_test import RESULT
 from tpt_keras.analysis.predictions import Prediction
-from tpt_keras.visualization.accuracy_page import MAX_WRONG
-from tpt_keras.visualization.accuracy_page import write_accuracy_page
-from tpt_keras.visualization.attention_maps import ATTENTIONS
-from tpt_keras.visualization.attention_maps import write_attention_page
-from tpt_keras.visualization.role_squares import write_role_page
+from tpt_keras.visualization.accuracy import MAX_WRONG
+from tpt_keras.visualization.accuracy import write_accuracy_page
+from tpt_keras.visualization.attention import ATTENTIONS
+from tpt_keras.visualization.attention import attention_page
+from tpt_keras.visualization.page import write_page
+from tpt_keras.visualization.roles import role_page
 
 pytestmark = MARKS
 
@@ -26,7 +27,7 @@ def browser():
 
 
 def hover(browser, element, x=0, y=0):
-    """Moves the mouse to a place, from the middle of an element."""
+    """Moves the mouse to an offset from an element's centre."""
     from selenium.webdriver import ActionChains
 
     chain = ActionChains(browser)
@@ -34,14 +35,14 @@ def hover(browser, element, x=0, y=0):
 
 
 def assert_alone(browser):
-    """The page has loaded nothing and complains of nothing."""
+    """Asserts that the page loads nothing and logs no error."""
     loaded = "return performance.getEntriesByType('resource').length"
     assert browser.execute_script(loaded) == 0
     assert browser.get_log("browser") == []
 
 
 def weights(num_targets, num_sources, layer, head):
-    """Weights of which each is another one."""
+    """Returns weights that all differ."""
     return [
         [
             round(0.2 * layer + 0.1 * head + 0.01 * target + 0.001 * source, 4)
@@ -51,7 +52,7 @@ def weights(num_targets, num_sources, layer, head):
     ]
 
 
-def test_attention(browser, tmp_path):
+def test_attention_shows_the_hovered_weight(browser, tmp_path):
     from selenium.webdriver.support.ui import Select
 
     problems = [
@@ -79,7 +80,7 @@ def test_attention(browser, tmp_path):
         }
     path = tmp_path / "attention.html"
     shown = {"attention": "encoder", "layer": 2, "head": 1}
-    write_attention_page(problems, shown, path)
+    write_page(attention_page(problems, shown), path)
     browser.get(path.as_uri())
 
     def assert_hovered(target, source, lengths, expected):
@@ -98,37 +99,37 @@ def test_attention(browser, tmp_path):
             lambda: find(browser, "#matrix .hovertext").text == expected,
         )
 
-    # What was chosen, and characters that are markup.
-    assert_hovered(2, 12, (14, 14), "< (3) takes 0.532 from 2 (13)")
+    # The chosen head, and characters of markup.
+    assert_hovered(2, 12, (14, 14), "< (3) attends to 2 (13): 0.532")
     Select(find(browser, "#head")).select_by_visible_text("1")
-    assert_hovered(2, 11, (14, 14), "< (3) takes 0.431 from & (12)")
+    assert_hovered(2, 11, (14, 14), "< (3) attends to & (12): 0.431")
     Select(find(browser, "#layer")).select_by_visible_text("1")
     Select(find(browser, "#problem")).select_by_visible_text("7/8")
     Select(find(browser, "#attention")).select_by_index(2)
     assert "0.875" in find(browser, "#text").text
-    assert_hovered(3, 2, (6, 5), "8 (4) takes 0.032 from / (3)")
+    assert_hovered(3, 2, (6, 5), "8 (4) attends to / (3): 0.032")
     assert_alone(browser)
 
 
-def test_roles(browser, tmp_path):
+def test_roles_fade_all_clusters_but_the_hovered_one(browser, tmp_path):
     clusters = [
         {
             "cluster": number,
-            "cells": cells,
-            "characters": [[character, cells]],
+            "size": size,
+            "characters": [[character, size]],
             "contexts": [[f"[{character}]", 1]],
         }
-        for number, cells, character in ((0, 3, "<"), (1, 2, "b"))
+        for number, size, character in ((0, 3, "<"), (1, 2, "b"))
     ]
     path = tmp_path / "roles.html"
     texts, labels = ["<b<", "b<"], [[0, 1, 0], [1, 0]]
-    write_role_page(texts, labels, clusters, "A title", "A summary", path)
+    write_page(role_page(texts, labels, clusters, "A title", "A summary"), path)
     browser.get(path.as_uri())
     assert browser.title == "A title"
     squares = find_all(browser, "#problems .square")
     assert [square.text for square in squares] == list("<b<b<")
     hover(browser, squares[3])
-    told = "Character 1 of problem 2, b: cluster 1, 2 cells: b 2"
+    told = "Character 1 of problem 2, b: cluster 1, 2 characters: b 2"
     assert find(browser, "#hovered").text == told
 
     def faded():
@@ -138,7 +139,7 @@ def test_roles(browser, tmp_path):
 
     assert faded() == [True, False, True, False, True]
     hover(browser, find(browser, 'tr[data-cluster="0"]'))
-    assert find(browser, "#hovered").text == "cluster 0, 3 cells: < 3"
+    assert find(browser, "#hovered").text == "cluster 0, 3 characters: < 3"
     assert faded() == [False, True, False, True, False]
     colors = [
         square.value_of_css_property("background-color") for square in squares
@@ -147,7 +148,7 @@ def test_roles(browser, tmp_path):
     assert_alone(browser)
 
 
-def test_accuracy(browser, tmp_path):
+def test_accuracy_lists_and_sorts_wrong_answers(browser, tmp_path):
     from selenium.webdriver.support.ui import Select
 
     modules = ["numbers__gcd", "numbers__lcm"]
@@ -177,7 +178,6 @@ def test_accuracy(browser, tmp_path):
         return [each.text for each in find_all(browser, selector)]
 
     published = "#table .published td:first-child"
-    # Under load the page is not drawn at once.
     wait_until(browser, lambda: texts(published))
     assert texts(published) == ["theirs (published: a paper)"]
     assert len(texts("#bars .point")) == 2

@@ -1,1 +1,1 @@
-"""What a trained model attends to, binds and carries. Nothing is imported."""
+"""Analyses of trained models: attention, roles, representations, accuracy."""

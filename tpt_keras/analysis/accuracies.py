@@ -1,55 +1,66 @@
-"""Accuracies of samples, how sure they are, and the paper's Table 1."""
+"""Accuracies with confidence intervals, and the paper's Table 1."""
 
 import math
+import statistics
 
-# Of a module, to be counted as solved.
+# A module above this accuracy counts as solved.
 SOLVED = 0.95
 CONFIDENCE = 0.95
+# Quantile of the normal distribution at both ends of the interval.
+_Z = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 def module_accuracy(predictions):
-    """The accuracy of a sample of a module's problems.
+    """Computes the accuracy on a sample of a module's problems.
 
     Args:
         predictions: List of `Prediction`s.
 
     Returns:
         Dict of `accuracy`; `low` and `high`, Wilson's 95% confidence interval;
-        and the numbers of `examples`, of those answered `right` and of those
-        `unread`, which count as wrong.
+        and the numbers of `examples`, of `right` answers and of `unread`
+        questions, which count as wrong.
     """
-    from scipy.stats import binomtest
-
+    count = len(predictions)
     right = sum(each.is_right for each in predictions)
-    interval = binomtest(right, len(predictions)).proportion_ci(
-        CONFIDENCE, method="wilson"
-    )
+    low, high = _wilson_interval(right / count, count)
     return {
-        "accuracy": right / len(predictions),
-        "low": float(interval.low),
-        "high": float(interval.high),
+        "accuracy": right / count,
+        "low": low,
+        "high": high,
         "right": right,
-        "examples": len(predictions),
+        "examples": count,
         "unread": sum(each.unread is not None for each in predictions),
     }
 
 
-def mean_accuracy(accuracies):
-    """The mean over modules, each of which counts alike.
+def _wilson_interval(share, count):
+    middle = share + _Z**2 / (2 * count)
+    half = _Z * math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2))
+    scale = 1 + _Z**2 / count
+    # Rounding must not put the share itself outside.
+    return (
+        min(share, max(0.0, (middle - half) / scale)),
+        max(share, min(1.0, (middle + half) / scale)),
+    )
 
-    Its interval is MOVER's (Zou and Donner, 2008), which combines intervals of
-    independent samples: its distance to the mean is the root of the sum of the
-    squares of the modules' own, by their number; of the upper ends and of the
-    lower ones apart. A module without any right answer is no sure thing there,
-    as it would be by the variance p (1 - p) / n.
+
+def mean_accuracy(accuracies):
+    """Computes the mean over modules, each with the same weight.
+
+    The interval is MOVER's (Zou and Donner, 2008), which combines intervals of
+    independent samples. On either side, its distance to the mean is the root
+    of the sum of the modules' squared distances, divided by their number. A
+    module without a right answer adds to it, unlike with the variance
+    p (1 - p) / n.
 
     Args:
-        accuracies: Dict of modules to what `module_accuracy` gives.
+        accuracies: Dict from modules to results of `module_accuracy`.
 
     Returns:
-        Dict of `accuracy`, `low` and `high`, the numbers of `modules` and of
-        those `solved`, with an accuracy above 95%, and of `examples` and those
-        `unread` over all.
+        Dict of `accuracy`, `low` and `high`; the numbers of `modules` and of
+        `solved` ones, with an accuracy above 95%; and the numbers of
+        `examples` and of `unread` questions.
 
     Example:
 
@@ -64,9 +75,8 @@ def mean_accuracy(accuracies):
     mean = sum(row["accuracy"] for row in rows) / len(rows)
 
     def distance(end):
-        return math.hypot(*(row[end] - row["accuracy"] for row in rows)) / len(
-            rows
-        )
+        distances = (row[end] - row["accuracy"] for row in rows)
+        return math.hypot(*distances) / len(rows)
 
     return {
         "accuracy": mean,
@@ -80,15 +90,15 @@ def mean_accuracy(accuracies):
 
 
 def split_accuracies(predictions):
-    """The accuracies of a model's splits.
+    """Computes the accuracies of a model by split.
 
     Args:
-        predictions: Dict of pairs, a split and a module, to lists of
+        predictions: Dict from pairs, a split and a module, to lists of
             `Prediction`s.
 
     Returns:
-        Dict of splits to what `mean_accuracy` gives, and `of_modules`, a dict
-        of modules to what `module_accuracy` gives.
+        Dict from splits to the result of `mean_accuracy` and `of_modules`, a
+        dict from modules to results of `module_accuracy`.
     """
     splits = {}
     for (split, module), of_module in predictions.items():
@@ -101,7 +111,7 @@ def split_accuracies(predictions):
 
 
 def _published(source, name, weights, steps, train, *splits):
-    """A row, of millions of weights, thousands of steps and percents."""
+    """Makes a row from millions of weights, thousands of steps and percents."""
     accuracy, solved, extrapolation, extrapolation_solved = splits
     row = {
         "name": name,
@@ -126,11 +136,11 @@ def _share(percent):
 
 
 _SAXTON = "Saxton et al., 2019"
-# Two texts of the paper, with trainings of their own.
+# Two versions of the paper, with different trainings.
 _FIRST = "Schlag et al., text of October 2019"
 _BC = "Schlag et al., text with B and C"
 
-# Table 1 of the paper, of all 56 modules.
+# Table 1 of the paper, for all 56 modules.
 PUBLISHED = [
     _published(_SAXTON, "Simple LSTM", 18, 500, None, 57.0, 6, 41.0, 1),
     _published(_SAXTON, "Transformer", 30, 500, None, 76.0, 13, 50.0, 1),

@@ -1,32 +1,36 @@
-"""What a model answers to many problems, computed together by length."""
+"""Predictions of a model for many problems, and the files that keep them."""
 
 import dataclasses
+import hashlib
+import json
+import pathlib
+import shutil
+
+import keras
 
 from tpt_keras.answer import OK
 from tpt_keras.answer import explain
 from tpt_keras.decoding import Generator
+from tpt_keras.files import whole_file
+from tpt_keras.models.stored_config import to_stored
 
-# Questions that are sorted by length and kept together: more of them need less
-# padding, and take longer until they are kept.
+# Questions that are answered before their predictions are kept. More of them
+# need less padding.
 _GROUP_SIZE = 1024
 _DECIMALS = 5
+_IDENTITY_FILE = "model.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """A problem, and what a model answers.
-
-    An answer is right if it is the target. Greedy decoding gives a target, its
-    end included, exactly if every of its symbols is the likeliest after those
-    before it, so that this is the accuracy of `SequenceAccuracy`.
+    """A problem and a model's greedy answer.
 
     Args:
         question: A string.
         target: The right answer.
-        answer: The model's, or `None` where it cannot read the question.
-        log_prob: Log-probability that the model gives its answer, with the end
-            symbol, in nats.
-        unread: Why the model cannot read the question.
+        answer: The model's answer, or `None` if it cannot read the question.
+        log_prob: Log-probability of the answer and its end symbol, in nats.
+        unread: The reason why the model cannot read the question, or `None`.
     """
 
     question: str
@@ -37,35 +41,40 @@ class Prediction:
 
     @property
     def is_right(self):
+        """`True` if the answer equals the target.
+
+        This is the accuracy of `SequenceAccuracy`: greedy decoding gives a
+        target exactly if each of its symbols is the likeliest after those
+        before it.
+        """
         return self.answer == self.target
 
 
 def prediction_generator(model, batch_size=64):
-    """Makes the generator that `predict` uses.
+    """Makes the generator for `predict`.
 
     Args:
         model: A `SequenceToSequence`.
         batch_size: Number of questions decoded together.
 
     Returns:
-        A greedy `Generator`. The longest answer may have its end symbol, too,
+        A greedy `Generator`. Its longest answer has room for the end symbol,
         as the targets of training have.
     """
     max_length = model.config.max_answer_length + 1
     return Generator(model, max_length=max_length, batch_size=batch_size)
 
 
-def predict(generator, problems, on_answers=None):
-    """Lets a model answer problems.
+def predict(generator, problems):
+    """Answers problems.
 
     Args:
-        generator: A `Generator`, such as `prediction_generator` makes.
+        generator: A `Generator`, see `prediction_generator`.
         problems: List of pairs of a question and its right answer.
-        on_answers: Function that is called with the number of new answers.
 
     Returns:
-        List of as many `Prediction`s. A question that the model cannot read
-        has one without an answer.
+        List of `Prediction`s in the order of the problems. A question that
+        the model cannot read has no answer.
 
     Example:
 
@@ -77,60 +86,56 @@ def predict(generator, problems, on_answers=None):
     (None, 'is empty; ask something')
     """
     config = generator.model.config
-    answers = generator.answer([q for q, _ in problems], on_answers)
-    return [
-        Prediction(
-            question, target, answer.text, round(answer.log_prob, _DECIMALS)
-        )
-        if answer.status == OK
-        else Prediction(
-            question,
-            target,
-            unread=explain(
+    answers = generator.answer([question for question, _ in problems])
+    predictions = []
+    for (question, target), answer in zip(problems, answers):
+        if answer.status == OK:
+            log_prob = round(answer.log_prob, _DECIMALS)
+            each = Prediction(question, target, answer.text, log_prob)
+        else:
+            reason = explain(
                 question,
                 answer.status,
                 config.vocabulary,
                 config.max_question_length,
-            ),
-        )
-        for (question, target), answer in zip(problems, answers)
-    ]
+            )
+            each = Prediction(question, target, unread=reason)
+        predictions.append(each)
+    return predictions
 
 
-def predict_samples(generator, samples, known, on_answers, on_sample):
-    """Lets a model answer samples of problems, several samples at once.
+def predict_samples(make_generator, samples, known, on_sample):
+    """Answers several samples of problems together.
 
     Args:
-        generator: Function without arguments that returns a `Generator`. It is
-            called only if there is something to compute.
-        samples: Dict of any keys to lists of pairs of a question and its right
-            answer.
-        known: Function of a key that gives `Prediction`s of earlier, of these
-            problems or others.
-        on_answers: See `predict`; of known ones, too.
-        on_sample: Function that is called with a key and its predictions when
-            they are all there.
+        make_generator: Function that returns a `Generator`. It is called only
+            if a problem has no known prediction.
+        samples: Dict from any keys to lists of pairs of a question and its
+            right answer.
+        known: Function from a key to earlier `Prediction`s, of these problems
+            or others.
+        on_sample: Function that is called with a key and its predictions as
+            soon as they are complete.
 
     Returns:
-        Dict of the keys to lists of `Prediction`s.
+        Dict from the keys to lists of `Prediction`s.
     """
     found = {}
     for group in _groups(samples, known, _GROUP_SIZE):
         waiting = [problem for _, _, missing in group for problem in missing]
-        new = waiting and predict(generator(), waiting, on_answers)
+        new = waiting and predict(make_generator(), waiting)
         answered = dict(zip(waiting, new, strict=True))
         for key, earlier, missing in group:
             earlier |= {problem: answered[problem] for problem in missing}
             found[key] = [earlier[problem] for problem in samples[key]]
-            on_answers(len(found[key]) - len(missing))
             on_sample(key, found[key])
     return found
 
 
 def _groups(samples, known, size):
-    """Lists of samples' keys, what is known and what is missing of each.
+    """Yields lists of keys with their known and missing predictions.
 
-    There are at least `size` problems missing of a list, but for the last.
+    Each list, except for the last, has at least `size` missing ones.
     """
     group, num_missing = [], 0
     for key, problems in samples.items():
@@ -142,3 +147,94 @@ def _groups(samples, known, size):
             yield group
             group, num_missing = [], 0
     yield group
+
+
+class PredictionFolder:
+    """A folder of one model's predictions in JSON lines.
+
+    `model.json` holds the model's identity. The first write removes the
+    predictions of any other model.
+
+    Args:
+        path: The folder. It need not exist.
+        identity: Dict that describes the model, with its `fingerprint`.
+    """
+
+    def __init__(self, path, identity):
+        self._path = pathlib.Path(path)
+        self._identity = identity
+
+    def read(self, split, module):
+        """Reads the predictions of a module.
+
+        Args:
+            split: Name of the split.
+            module: Name of the module.
+
+        Returns:
+            List of `Prediction`s, empty if there are none or the file is
+            damaged.
+        """
+        path = self._file(split, module)
+        if not (path.is_file() and self._is_of_this_model()):
+            return []
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            return [Prediction(**json.loads(line)) for line in lines]
+        except (ValueError, TypeError, RecursionError):
+            return []
+
+    def write(self, split, module, predictions):
+        """Writes the predictions of a module.
+
+        A file that already holds all of them, and more, is kept.
+
+        Args:
+            split: Name of the split.
+            module: Name of the module.
+            predictions: List of `Prediction`s.
+        """
+        if set(predictions) <= set(self.read(split, module)):
+            return
+        if not self._is_of_this_model():
+            shutil.rmtree(self._path, ignore_errors=True)
+            self._path.mkdir(parents=True)
+            with whole_file(self._path / _IDENTITY_FILE) as partial:
+                partial.write_text(json.dumps(self._identity, indent=2))
+        path = self._file(split, module)
+        path.parent.mkdir(exist_ok=True)
+        lines = [
+            json.dumps(dataclasses.asdict(each), ensure_ascii=False) + "\n"
+            for each in predictions
+        ]
+        with whole_file(path) as partial:
+            partial.write_text("".join(lines), encoding="utf-8")
+
+    def _file(self, split, module):
+        return self._path / split / f"{module}.jsonl"
+
+    def _is_of_this_model(self):
+        path = self._path / _IDENTITY_FILE
+        if not path.is_file():
+            return False
+        try:
+            found = json.loads(path.read_text())
+            return found["fingerprint"] == self._identity["fingerprint"]
+        except (ValueError, TypeError, LookupError, RecursionError):
+            return False
+
+
+def model_fingerprint(model):
+    """Returns a checksum of a model's weights, configuration and dtype.
+
+    Args:
+        model: A `SequenceToSequence`.
+
+    Returns:
+        String of 16 hexadecimal digits.
+    """
+    described = to_stored(model.config), model.dtype_policy.name
+    digest = hashlib.sha256(json.dumps(described).encode())
+    for weight in model.weights:
+        digest.update(keras.ops.convert_to_numpy(weight).tobytes())
+    return digest.hexdigest()[:16]

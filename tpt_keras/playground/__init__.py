@@ -1,1 +1,1 @@
-"""A page to ask a trained model, and to look inside it."""
+"""The playground: a page that asks a model and shows its attention."""

@@ -1,4 +1,4 @@
-"""The page, a script that Streamlit runs whenever a visitor does something."""
+"""The playground's page, a script that Streamlit runs on every click."""
 
 import contextlib
 import re
@@ -7,10 +7,10 @@ import streamlit as st
 
 from tpt_keras.errors import UsageError
 from tpt_keras.playground.playground import Playground
-from tpt_keras.playground.question_roles import question_role_page
-from tpt_keras.visualization.attention_maps import attention_page
+from tpt_keras.playground.playground import question_role_page
+from tpt_keras.visualization.attention import attention_page
 
-# Pixels; what is larger is scrolled.
+# Pixels. A larger page scrolls.
 _ATTENTION_HEIGHT = 900
 
 
@@ -21,15 +21,15 @@ def main():
     st.caption(_plain(playground.model_dir))
     with st.form("ask", border=False):
         st.text_input("Question", key="question")
-        st.form_submit_button("Ask", on_click=_ask_what_was_typed)
-    with st.sidebar, _told_in_a_line(st.error):
+        st.form_submit_button("Ask", on_click=_ask_typed)
+    with st.sidebar, _errors_in(st.error):
         _show_examples(playground)
     if "asked" in st.session_state:
-        with _told_in_a_line(st.error):
+        with _errors_in(st.error):
             _show_answers(playground, *st.session_state.asked)
 
 
-def _ask_what_was_typed():
+def _ask_typed():
     _ask(st.session_state.question.strip())
 
 
@@ -42,8 +42,8 @@ def _show_examples(playground):
     st.header("Examples")
     if not playground.modules:
         st.info(
-            "The model's folder does not say which modules it was trained "
-            "on, so there are no examples. Ask a question of your own."
+            "The model's folder names no modules of its training, so there "
+            "are no examples. Ask a question of your own."
         )
         return
     module = st.selectbox("Module", playground.modules)
@@ -72,7 +72,7 @@ def _show_answers(playground, question, right_answer):
     with left:
         st.markdown(f"**{_plain(question)}**")
         for answer, probability in answers:
-            # A sum of logarithms may be rounded to more than the whole.
+            # Rounding can give a probability above 1.
             st.progress(
                 min(probability, 1.0),
                 f"{_plain(answer) or '(nothing)'} ({probability * 100:.3g}%)",
@@ -81,14 +81,14 @@ def _show_answers(playground, question, right_answer):
             st.caption(f"The right answer: {_plain(right_answer)}")
     best_answer, _ = answers[0]
     attention, roles = right.tabs(["Attention", "Roles"])
-    with attention, _told_in_a_line(st.info):
+    with attention, _errors_in(st.info):
         _show_attention(playground, question, best_answer)
-    with roles, _told_in_a_line(st.info):
+    with roles, _errors_in(st.info):
         _show_roles(playground, question)
 
 
 def _show_attention(playground, question, answer):
-    with st.spinner("Looking at the attention"):
+    with st.spinner("Computing the attention"):
         problem = playground.attention(question, answer)
     last = len(problem["weights"]["encoder"]) - 1
     shown = {"attention": "encoder", "layer": last, "head": 0}
@@ -96,20 +96,20 @@ def _show_attention(playground, question, answer):
 
 
 def _show_roles(playground, question):
-    with st.spinner("Looking at the roles"):
-        cells = playground.roles(question)
-    num_layers, num_heads = len(cells.layers), cells.layers[0].shape[1]
+    with st.spinner("Computing the roles"):
+        roles = playground.roles(question)
+    num_layers, num_heads = len(roles.layers), roles.layers[0].shape[1]
     left, right = st.columns(2)
     layer = left.selectbox(
         "Layer", range(1, num_layers + 1), index=num_layers - 1
     )
     head = right.selectbox("Head", range(1, num_heads + 1))
-    st.iframe(question_role_page(cells, layer, head))
+    st.iframe(question_role_page(roles, layer, head))
 
 
 @contextlib.contextmanager
-def _told_in_a_line(show):
-    """Shows what cannot be done as asked with `st.error` or `st.info`."""
+def _errors_in(show):
+    """Shows a `UsageError` with `st.error` or `st.info`."""
     try:
         yield
     except UsageError as error:
@@ -117,7 +117,7 @@ def _told_in_a_line(show):
 
 
 def _plain(text):
-    """Markdown that shows a text as it is."""
+    """Escapes a text for Markdown."""
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
 
 

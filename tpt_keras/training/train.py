@@ -27,7 +27,7 @@ from tpt_keras.training.problem_task import ProblemTask
 from tpt_keras.training.training_result import TrainingResult
 from tpt_keras.training.training_run import TrainingRun
 from tpt_keras.training.training_state import TrainingState
-from tpt_keras.visualization.learning_curves import draw_learning_curves
+from tpt_keras.visualization.curves import draw_learning_curves
 
 # What may differ where the weights of one model shall mean the same in another.
 _NO_ARCHITECTURE = (

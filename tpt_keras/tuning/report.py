@@ -13,10 +13,8 @@ from tpt_keras.tuning.trials import execution_folder
 from tpt_keras.tuning.trials import ranked
 from tpt_keras.tuning.trials import read_search
 from tpt_keras.tuning.trials import search_results
-from tpt_keras.visualization.parallel_coordinates import (
-    draw_parallel_coordinates,
-)
-from tpt_keras.visualization.search_choices import draw_choices
+from tpt_keras.visualization.search import draw_choices
+from tpt_keras.visualization.search import draw_parallel_coordinates
 
 PICTURES = {
     "choices.png": draw_choices,

@@ -1,1 +1,1 @@
-"""Pictures of trainings and models."""
+"""Figures and pages of trainings, searches and analyses."""

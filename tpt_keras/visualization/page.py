@@ -1,34 +1,36 @@
+"""Pages of HTML that need neither another file nor a network."""
+
 import json
 import pathlib
 
-from tpt_keras.errors import UsageError
+from tpt_keras.errors import require
 from tpt_keras.files import whole_file
 
 _PAGES = pathlib.Path(__file__).parent / "pages"
 
 
 def page(name, data, library=""):
-    """A page of HTML that needs no other file and no network.
+    """Fills a template of `pages/` with data.
 
     Args:
-        name: Name of the page, a file of `pages/`.
-        data: What it shows, of dicts, lists, strings and numbers.
-        library: JavaScript that it draws with.
+        name: Name of the template.
+        data: Dicts, lists, strings and numbers, the page's content.
+        library: JavaScript that the page draws with.
 
     Returns:
-        The page's text, for `write_page`.
+        The page's text.
     """
-    # What would end the script that the data stand in.
+    # A "</script>" in the data would end the page's script.
     values = json.dumps(data).replace("<", "\\u003c")
     text = (_PAGES / f"{name}.html").read_text(encoding="utf-8")
     return text.replace("__DATA__", values).replace("__LIBRARY__", library)
 
 
 def write_page(text, path):
-    """Writes a page into a file.
+    """Writes a page to a file.
 
     Args:
-        text: What `page` returned.
+        text: The page's text.
         path: HTML file to write.
     """
     with whole_file(path) as partial:
@@ -36,16 +38,12 @@ def write_page(text, path):
 
 
 def plotly_library():
-    """The JavaScript of plotly, for `page`.
+    """Returns the JavaScript of plotly, for `page`.
 
     Raises:
-        UsageError: If plotly is not installed.
+        MissingDependencyError: If plotly is not installed.
     """
-    try:
-        from plotly.offline import get_plotlyjs
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "The page is drawn with plotly, which is not installed. Install "
-            "it with: pip install 'tpt_keras[analysis]'"
-        ) from error
+    require("plotly", "analysis")
+    from plotly.offline import get_plotlyjs
+
     return get_plotlyjs()

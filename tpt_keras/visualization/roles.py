@@ -1,13 +1,14 @@
+"""The figure and the page of role clusters."""
+
+import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import ListedColormap
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from numpy import full
 
 from tpt_keras.visualization.page import page
-from tpt_keras.visualization.page import write_page
 
-# The saturated ones first, for the largest clusters.
+# Saturated colours for the largest clusters, pale ones for the rest.
 _PALETTE = (*range(0, 20, 2), *range(1, 20, 2))
 _MAX_ROWS = 20
 _MAX_COLUMNS = 70
@@ -16,20 +17,19 @@ _SQUARE = 0.2
 
 
 def draw_role_squares(texts, labels, clusters, title, path):
-    """Draws texts, every character on a square in its cluster's colour.
+    """Draws every character on a square in the colour of its cluster.
 
-    The first texts alone, and of a long one its beginning.
+    Shows the first 20 texts, up to 70 characters of each.
 
     Args:
         texts: List of strings.
-        labels: List of as many sequences of the characters' clusters.
-        clusters: List of a dict for every cluster, with its `cells`, their
-            number, and its most frequent `characters` with their numbers.
-        title: The picture's title.
+        labels: List of a list of cluster numbers for every text.
+        clusters: Result of `describe_clusters`.
+        title: The figure's title.
         path: PNG file to write.
     """
     texts = [text[:_MAX_COLUMNS] for text in texts[:_MAX_ROWS]]
-    grid = full((len(texts), max(map(len, texts))), float("nan"))
+    grid = np.full((len(texts), max(map(len, texts))), np.nan)
     for row, text in enumerate(texts):
         grid[row, : len(text)] = labels[row][: len(text)]
     colors = _colors(len(clusters))
@@ -64,7 +64,7 @@ def draw_role_squares(texts, labels, clusters, title, path):
 
 
 def _draw_key(axes, clusters, colors):
-    """The colours' clusters, each with what it is mostly of."""
+    """Draws the clusters' colours and their most frequent characters."""
     axes.set_title("clusters", loc="left")
     axes.axis("off")
     axes.imshow(
@@ -77,7 +77,7 @@ def _draw_key(axes, clusters, colors):
     for row, cluster in enumerate(clusters):
         _write(axes, 0, row, row, colors[row]["text"])
         shares = "  ".join(
-            f"{character.replace(' ', '␣')} {count / cluster['cells']:.0%}"
+            f"{character.replace(' ', '␣')} {count / cluster['size']:.0%}"
             for character, count in cluster["characters"][:3]
         )
         axes.text(1, row, shares, va="center", fontsize=8, parse_math=False)
@@ -98,7 +98,7 @@ def _write(axes, column, row, text, color):
 
 
 def _colors(count):
-    """A colour for every cluster, and one that is read on it."""
+    """Returns a background and a legible text colour for every cluster."""
     colors = []
     for index in range(count):
         color = colormaps["tab20"](_PALETTE[index % len(_PALETTE)])
@@ -113,14 +113,14 @@ def _colors(count):
 
 
 def role_page(texts, labels, clusters, title, summary):
-    """What `draw_role_squares` draws, as a page of HTML to hover over.
+    """Returns a page of HTML with the clusters of all texts.
 
     Args:
         texts: List of strings.
-        labels: See `draw_role_squares`.
-        clusters: See there; with the `contexts` too.
+        labels: List of a list of cluster numbers for every text.
+        clusters: Result of `describe_clusters`.
         title: The page's title.
-        summary: A text below it.
+        summary: A text below the title.
 
     Returns:
         The page's text.
@@ -134,17 +134,3 @@ def role_page(texts, labels, clusters, title, summary):
         "colors": _colors(len(clusters)),
     }
     return page("roles", data)
-
-
-def write_role_page(texts, labels, clusters, title, summary, path):
-    """Writes what `role_page` gives.
-
-    Args:
-        texts: See `draw_role_squares`.
-        labels: See there.
-        clusters: See `role_page`.
-        title: See there.
-        summary: See there.
-        path: HTML file to write.
-    """
-    write_page(role_page(texts, labels, clusters, title, summary), path)

@@ -1,4 +1,4 @@
-"""The accuracy of every module as bars, models beside each other."""
+"""Figures and the page of accuracies by module."""
 
 import collections
 
@@ -9,22 +9,30 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MultipleLocator
 from matplotlib.ticker import PercentFormatter
 
-# Inches: of a bar, between the bars of two modules, and of a topic's title.
+from tpt_keras.visualization.page import page
+from tpt_keras.visualization.page import plotly_library
+from tpt_keras.visualization.page import write_page
+from tpt_keras.visualization.tables import table_cells
+from tpt_keras.visualization.tables import table_notes
+
+# Inches of a bar, of the gap between two modules, and of a topic's title.
 _BAR, _GAP, _TITLE = 0.13, 0.1, 0.28
-# Of a column; a picture that would be higher than that has two.
+# Inches of a column. A figure above this height gets two columns.
 _WIDTH, _MAX_HEIGHT = 8.0, 8.0
+# Wrong answers on the page per model, split and module, which limits its size.
+MAX_WRONG = 200
 
 
 def modules_by_topic(accuracies):
-    """Modules by topic, of each topic the best first.
+    """Groups modules by topic, and sorts them by accuracy.
 
     Args:
-        accuracies: Dict of models' names to dicts of modules to their rows
-            with an `accuracy`.
+        accuracies: Dict from models' names to dicts from modules to rows with
+            an `accuracy`.
 
     Returns:
-        Dict of topics, sorted, to lists of modules, sorted by the first model
-        and where it is the same of some by the next.
+        Dict from sorted topics to lists of modules, the best of the first
+        model first. The next models decide between equal ones.
 
     Example:
 
@@ -39,37 +47,16 @@ def modules_by_topic(accuracies):
 
     topics = collections.defaultdict(list)
     for module in sorted(models[0], key=worst_last):
-        topics[topic_and_name(module)[0]].append(module)
+        topics[_topic_and_name(module)[0]].append(module)
     return dict(sorted(topics.items()))
 
 
-def topic_and_name(module):
-    """The two parts of a module's name.
-
-    Args:
-        module: Name of a module.
-
-    Returns:
-        Two strings.
-
-    Example:
-
-    >>> topic_and_name("algebra__linear_1d")
-    ('algebra', 'linear_1d')
-    """
+def _topic_and_name(module):
     topic, _, name = module.partition("__")
     return topic, name
 
 
-def model_colors(names):
-    """A colour for each of some models.
-
-    Args:
-        names: Names of the models.
-
-    Returns:
-        Dict of them to colours.
-    """
+def _model_colors(names):
     palette = colormaps["tab10"].colors
     return {
         name: to_hex(palette[index % len(palette)])
@@ -78,15 +65,15 @@ def model_colors(names):
 
 
 def draw_accuracy_bars(accuracies, title, path):
-    """Draws a bar for every module and model, with its confidence interval.
+    """Draws a bar with its confidence interval for every module and model.
 
     Args:
-        accuracies: Dict of models' names to dicts of modules to rows with
-            `accuracy`, `low` and `high`; all of the same modules.
-        title: The picture's title.
+        accuracies: Dict from models' names to dicts from modules to rows with
+            `accuracy`, `low` and `high`. All models have the same modules.
+        title: The figure's title.
         path: PNG file to write.
     """
-    colors = model_colors(accuracies)
+    colors = _model_colors(accuracies)
     row = _BAR * len(accuracies) + _GAP
     columns = _columns(modules_by_topic(accuracies), row)
     height = max(_height(column, row) for column in columns)
@@ -115,16 +102,15 @@ def draw_accuracy_bars(accuracies, title, path):
 
 
 def _columns(topics, row):
-    """One dict of topics, or two of nearly the same height."""
+    """Splits a dict of topics into one column or two of similar height."""
     if _height(topics, row) <= _MAX_HEIGHT or len(topics) == 1:
         return [topics]
-    names = list(topics)
-    cuts = [
-        [{name: topics[name] for name in part} for part in parts]
-        for index in range(1, len(names))
-        for parts in [(names[:index], names[index:])]
+    items = list(topics.items())
+    splits = [
+        [dict(items[:index]), dict(items[index:])]
+        for index in range(1, len(items))
     ]
-    return min(cuts, key=lambda cut: max(_height(part, row) for part in cut))
+    return min(splits, key=lambda split: max(_height(p, row) for p in split))
 
 
 def _height(topics, row):
@@ -132,7 +118,7 @@ def _height(topics, row):
 
 
 def _draw_column(place, topics, accuracies, row, colors):
-    """A panel for every topic, below each other."""
+    """Draws a panel for every topic, from top to bottom."""
     heights = [row * len(modules) for modules in topics.values()]
     grid = place.subgridspec(len(topics), 1, height_ratios=heights)
     panels = grid.subplots(squeeze=False, sharex=True)[:, 0]
@@ -142,7 +128,7 @@ def _draw_column(place, topics, accuracies, row, colors):
         axes.set_title(topic, loc="left", fontsize=10, fontweight="bold", pad=3)
         axes.set_yticks(
             [row * (index + 0.5) for index in range(len(modules))],
-            [topic_and_name(module)[1] for module in modules],
+            [_topic_and_name(module)[1] for module in modules],
         )
         axes.set_ylim(row * len(modules), 0)
         axes.set_axisbelow(True)
@@ -154,15 +140,15 @@ def _draw_column(place, topics, accuracies, row, colors):
     last.set_xlim(0, 1)
     last.xaxis.set_major_formatter(PercentFormatter(1.0))
     last.xaxis.set_major_locator(MultipleLocator(0.1))
-    last.set_xlabel("answers right; the line: 95% confidence interval")
+    last.set_xlabel("right answers, with their 95% confidence interval")
 
 
-def _draw_bars(axes, modules, rows, place, row, color):
-    """One model's bars: the `place`-th of each module's."""
+def _draw_bars(axes, modules, rows, number, row, color):
+    """Draws the bars of the model with this number."""
     shown = [rows[module] for module in modules]
     axes.barh(
         [
-            row * index + _GAP / 2 + _BAR * (place + 0.5)
+            row * index + _GAP / 2 + _BAR * (number + 0.5)
             for index in range(len(modules))
         ],
         [each["accuracy"] for each in shown],
@@ -181,21 +167,50 @@ def _label(name, rows):
     return f"{name}: {mean:.1%}, mean over the modules"
 
 
-def bars_of_page(accuracies):
-    """What the page draws the same of.
+def write_accuracy_page(report, predictions, path):
+    """Writes a page with the table, the bars and the wrong answers.
 
     Args:
-        accuracies: See `draw_accuracy_bars`.
+        report: Dict, see `table_cells`. The `splits` of a model have the
+            results of `split_accuracies`.
+        predictions: Dict from models' names to dicts from pairs, a split and
+            a module, to lists of `Prediction`s.
+        path: HTML file to write.
 
-    Returns:
-        Dict of `modules`, a list of pairs of a topic and a name, and `models`,
-        dicts of a `name`, a `color` and as many `rows`.
+    Raises:
+        UsageError: If plotly is not installed.
     """
+    header, *rows = table_cells(report)
+    models = report["models"]
+    data = {
+        "header": header,
+        "rows": rows,
+        "num_models": len(models),
+        "notes": table_notes(report),
+        "figures": {
+            split: _bars(
+                {
+                    model["name"]: model["splits"][split]["of_modules"]
+                    for model in models
+                }
+            )
+            for split in models[0]["splits"]
+        },
+        "wrong": {
+            name: _wrong_by_split(of_model)
+            for name, of_model in predictions.items()
+        },
+    }
+    write_page(page("accuracy", data, plotly_library()), path)
+
+
+def _bars(accuracies):
+    """Returns the data of the page's bars for one split."""
     topics = modules_by_topic(accuracies)
     modules = [module for group in topics.values() for module in group]
-    colors = model_colors(accuracies)
+    colors = _model_colors(accuracies)
     return {
-        "modules": [topic_and_name(module) for module in modules],
+        "modules": [_topic_and_name(module) for module in modules],
         "models": [
             {
                 "name": name,
@@ -205,3 +220,27 @@ def bars_of_page(accuracies):
             for name, rows in accuracies.items()
         ],
     }
+
+
+def _wrong_by_split(predictions):
+    """Returns a dict from splits to the wrong answers of each module."""
+    splits = {}
+    for (split, module), of_module in predictions.items():
+        wrong = [each for each in of_module if not each.is_right]
+        splits.setdefault(split, []).append(
+            {
+                "module": module,
+                "examples": len(of_module),
+                "wrong": len(wrong),
+                "problems": [
+                    [
+                        each.question,
+                        each.target,
+                        each.unread or each.answer,
+                        each.log_prob,
+                    ]
+                    for each in wrong[:MAX_WRONG]
+                ],
+            }
+        )
+    return splits

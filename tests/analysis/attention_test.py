@@ -1,0 +1,154 @@
+import keras
+import numpy as np
+import pytest
+
+from tpt_keras.analysis.attention import ATTENTIONS
+from tpt_keras.analysis.attention import attention_activations
+from tpt_keras.analysis.attention import attention_weights
+from tpt_keras.analysis.attention import collect_vectors
+from tpt_keras.analysis.attention import encode_answers
+from tpt_keras.analysis.attention import encode_questions
+from tpt_keras.analysis.attention import layer_and_head
+from tpt_keras.errors import UsageError
+from tpt_keras.models import SequenceToSequence
+from tpt_keras.models import Transformer
+
+QUESTIONS = ["What is 1 + 1?", "7/8", "Let z be r(7)."]
+ANSWERS = ["2", "7/8", "-3*z"]
+SIZES = {
+    "hidden_dim": 16,
+    "intermediate_dim": 16,
+    "num_heads": 2,
+    "num_layers": 2,
+}
+
+
+def make_model(preset="tp_transformer_tiny", **fields):
+    keras.utils.set_random_seed(3)
+    return Transformer.from_preset(preset, **{**SIZES, **fields})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make_model()
+
+
+@pytest.fixture(scope="module")
+def token_ids(model):
+    return encode_questions(model, QUESTIONS), encode_answers(model, ANSWERS)
+
+
+def assert_close(one, other, atol=1e-5):
+    one, other = map(keras.ops.convert_to_numpy, (one, other))
+    np.testing.assert_allclose(one, other, atol=atol)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_activations_reproduce_the_layers_output(model, token_ids, attention):
+    questions, answers = token_ids
+    targets = questions if attention == "encoder" else answers
+    sources = answers if attention == "decoder" else questions
+    activations = attention_activations(model, attention, *token_ids)
+    assert len(activations) == 2
+    for each in activations:
+        weights, fillers = each.weights(), each.fillers()
+        assert weights.shape == (3, 2, targets.shape[1], sources.shape[1])
+        np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
+        is_padding = sources == model.tokenizer.pad_id
+        assert not np.any(np.moveaxis(weights, 3, 1)[is_padding])
+        retrieved = np.einsum("bhts,bshv->bthv", weights, each.values())
+        assert_close(retrieved, fillers)
+        output = each.layer.output_dense(fillers * each.roles())
+        assert_close(output, each.layer(**each.inputs))
+        assert each.target_ids is targets
+        assert each.source_ids is sources
+
+
+def test_states_are_the_models_own(model, token_ids):
+    questions, answers = token_ids
+    encoder_output = model.encode(questions)
+    cross = attention_activations(model, "cross", *token_ids)
+    assert_close(cross[0].states(), encoder_output)
+    # The second cell's input is the first cell's output.
+    first, second = model.decoder_cells
+    x = first(
+        model.embedding(answers),
+        encoder_output,
+        decoder_padding_mask=model.padding_mask(answers),
+        encoder_padding_mask=model.padding_mask(questions),
+    )
+    decoder = attention_activations(model, "decoder", *token_ids)
+    assert_close(decoder[1].states(), second.self_attention_layer_norm(x))
+
+
+def test_vectors_of_several_batches_equal_those_of_one(model, token_ids):
+    vectors = collect_vectors(
+        model, "encoder", ["states", "values"], QUESTIONS, batch_size=2
+    )
+    values = vectors["values"]
+    assert values.texts == [f"⊢{question}⊣" for question in QUESTIONS]
+    assert values.flatten(values.texts) == list("".join(values.texts))
+    assert values.by_text(values.columns.tolist())[1] == [0, 1, 2, 3, 4]
+    characters = values.rows, values.columns
+    activations = attention_activations(model, "encoder", *token_ids)
+    for layer, each in enumerate(activations):
+        assert_close(values.layers[layer], each.values()[characters])
+        states = vectors["states"].layers[layer]
+        assert_close(states, each.states()[characters])
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"), [("roles", ANSWERS), ("values", QUESTIONS)]
+)
+def test_cross_attention_has_vectors_of_both_sides(model, name, texts):
+    vectors = collect_vectors(model, "cross", [name], QUESTIONS, ANSWERS)[name]
+    assert [text.strip("⊢⊣") for text in vectors.texts] == texts
+
+
+def test_weights_of_a_problem_have_its_shape(model):
+    problem = attention_weights(model, "7/8", "0.875")
+    assert problem["characters"] == {"question": "⊢7/8⊣", "answer": "⊢0.875"}
+    shapes = {k: np.shape(v) for k, v in problem["weights"].items()}
+    assert shapes == {
+        "encoder": (2, 2, 5, 5),
+        "decoder": (2, 2, 6, 6),
+        "cross": (2, 2, 6, 5),
+    }
+
+
+def test_variants_refuse_activations_that_they_lack():
+    plain = make_model("transformer")
+    ids = encode_questions(plain, QUESTIONS)
+    with pytest.raises(UsageError) as refusal:
+        attention_activations(plain, "encoder", ids)[0].roles()
+    assert refusal.value.remedy == ("roles", {"of": "values"})
+    model = make_model("tp_transformer_multi_linear", binding="tensor")
+    with pytest.raises(UsageError):
+        attention_weights(model, "7/8")
+    # Fillers and roles are there all the same.
+    first = attention_activations(model, "encoder", ids)[0]
+    output = first.layer.binding.bind_and_map(
+        first.fillers(), first.roles(), first.layer.output_dense
+    )
+    is_real = ids != model.tokenizer.pad_id
+    expected = keras.ops.convert_to_numpy(first.layer(**first.inputs))
+    output = keras.ops.convert_to_numpy(output)
+    assert_close(output[is_real], expected[is_real])
+
+
+def test_unknown_models_layers_and_heads_are_refused(model, token_ids):
+    lstm = SequenceToSequence.from_preset("lstm", hidden_dim=8)
+    with pytest.raises(UsageError):
+        attention_activations(lstm, "encoder", token_ids[0])
+    with pytest.raises(UsageError) as refusal:
+        attention_activations(model, "self", *token_ids)
+    assert refusal.value.field == "attention"
+    assert layer_and_head(model, None, 1) == (1, 0)
+    for layer, head, field in (
+        (3, 1, "layer"),
+        (0, 1, "layer"),
+        (1, 3, "head"),
+    ):
+        with pytest.raises(UsageError) as refusal:
+            layer_and_head(model, layer, head)
+        assert refusal.value.field == field

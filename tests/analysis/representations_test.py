@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+
+from tests.layers.attention_maps import copy_maps
+from tpt_keras.analysis.representations import binding_problem
+from tpt_keras.analysis.representations import check_num_characters
+from tpt_keras.analysis.representations import kept_variance
+from tpt_keras.analysis.representations import reconstruction_errors
+from tpt_keras.analysis.representations import rotations
+from tpt_keras.analysis.representations import split_by_text
+from tpt_keras.errors import UsageError
+from tpt_keras.layers import TPMultiHeadAttention
+
+RNG = np.random.default_rng(5)
+SPLIT = np.arange(300), np.arange(300, 500)
+
+
+def test_a_split_keeps_texts_apart():
+    rows = np.repeat(np.arange(20), RNG.integers(1, 9, 20))
+    train, held_out = split_by_text(rows, 30)
+    assert len(train) == len(set(train)) == 30
+    assert not set(rows[train]) & set(rows[held_out])
+    assert len(held_out) > len(rows) / 2 - 9
+    again, other = (split_by_text(rows, 30, seed)[0] for seed in (0, 1))
+    np.testing.assert_array_equal(train, again)
+    assert not np.array_equal(train, other)
+
+
+def test_a_split_of_too_few_characters_is_refused():
+    with pytest.raises(UsageError):
+        split_by_text(np.zeros(10, int), 6)
+    check_num_characters(["12", "34"], 4)
+    with pytest.raises(UsageError):
+        check_num_characters(["12", "34"], 5)
+
+
+def test_reconstruction_is_exact_for_invertible_values():
+    # The first head's values hold the whole state, the second's nothing.
+    states = RNG.normal(size=(500, 3))
+    values = np.stack([states @ RNG.normal(size=(3, 3)) + 1, 0 * states], 1)
+    errors = reconstruction_errors(states, values, *SPLIT)
+    assert errors["train"][0] < 1e-9
+    assert errors["held_out"][0] < 1e-9
+    assert errors["held_out"][1] == pytest.approx(errors["variance"])
+    assert errors["variance"] == pytest.approx(1.0, abs=0.15)
+    # A fit of noise does not hold for other characters.
+    noise = RNG.normal(size=(500, 1, 60))
+    errors = reconstruction_errors(
+        states, noise, np.arange(100), np.arange(100, 500)
+    )
+    assert errors["train"][0] < 0.6
+    assert errors["held_out"][0] > 1.5
+
+
+@pytest.mark.parametrize("binding", ["none", "hadamard", "tensor", "discrete"])
+def test_binding_tells_structures_apart(binding):
+    states = binding_problem(binding)
+    assert list(states) == ["(a/b)/(c/d)", "(a/d)/(c/b)"]
+    one, other = states.values()
+    difference = np.abs(one - other).max()
+    assert difference < 1e-5 if binding == "none" else difference > 0.01
+    assert np.linalg.norm(one) > 1.0
+
+
+def orthogonal(dim):
+    return np.linalg.qr(RNG.normal(size=(dim, dim)))[0]
+
+
+def test_rotations_find_products_on_a_rotated_diagonal():
+    # Every product is one of four, so four numbers hold it.
+    m, n = orthogonal(4), orthogonal(4)
+    kinds = RNG.integers(4, size=500)
+    fillers = m.T[kinds] * RNG.normal(size=(500, 1))
+    roles = n.T[kinds]
+    kept = kept_variance(fillers, roles, *SPLIT)
+    assert kept["rotated"] == pytest.approx(1.0, abs=1e-3)
+    assert kept["principal"] == pytest.approx(1.0, abs=1e-3)
+    assert kept["diagonal"] < 0.5
+    rotated = kept_variance(fillers @ m, roles @ n, *SPLIT)
+    assert rotated["diagonal"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_kept_variance_equals_that_of_whole_products():
+    fillers = RNG.normal(size=(500, 3)) @ np.diag([3, 2, 1]) + 1
+    roles = RNG.normal(size=(500, 3)) + fillers
+    products = np.einsum("nf,nr->nfr", fillers, roles)
+    train, held_out = (products[indices] for indices in SPLIT)
+    differences = held_out - train.mean(axis=0)
+    total = np.sum(differences**2)
+    on_diagonal = np.einsum("nii->ni", differences)
+    components = np.linalg.svd(
+        (train - train.mean(axis=0)).reshape(-1, 9), full_matrices=False
+    )[2][:3]
+    in_components = differences.reshape(-1, 9) @ components.T
+    kept = kept_variance(fillers, roles, *SPLIT)
+    assert kept["diagonal"] == pytest.approx(np.sum(on_diagonal**2) / total)
+    assert kept["principal"] == pytest.approx(np.sum(in_components**2) / total)
+    assert kept["diagonal"] < kept["rotated"] < kept["principal"]
+    for matrix in rotations(fillers[:300], roles[:300]):
+        np.testing.assert_allclose(matrix @ matrix.T, np.eye(3), atol=1e-9)
+
+
+def test_rotated_maps_give_the_rotated_diagonal_of_the_products():
+    """Checks equations 12 and 13 of the paper."""
+    x = RNG.normal(size=(2, 5, 8)).astype("float32")
+    tensor, hadamard = (
+        TPMultiHeadAttention(
+            1, 4, binding=binding, bias_initializer="random_normal"
+        )
+        for binding in ("tensor", "hadamard")
+    )
+    for layer in (tensor, hadamard):
+        layer.build(x.shape, x.shape)
+    copy_maps(tensor, hadamard)
+    m, n = orthogonal(4), orthogonal(4)
+    for dense, rotation in (
+        (hadamard.value_dense, m),
+        (hadamard.role_dense, n),
+    ):
+        dense.set_weights([w @ rotation for w in dense.get_weights()])
+    # The output map takes the diagonal of M^T product N alone.
+    kernel, bias = hadamard.output_dense.get_weights()
+    whole = np.einsum("fc,rc,hcd->hfrd", m, n, kernel).reshape(1, 16, 8)
+    tensor.output_dense.set_weights([whole, bias])
+    np.testing.assert_allclose(tensor(x, x), hadamard(x, x), atol=1e-5)

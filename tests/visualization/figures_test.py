@@ -1,0 +1,186 @@
+"""One test for each figure: it is drawn, and with the right numbers."""
+
+import sys
+
+import numpy as np
+import pytest
+from matplotlib import image
+from matplotlib.axes import Axes
+
+from tpt_keras.errors import MissingDependencyError
+from tpt_keras.visualization.accuracy import draw_accuracy_bars
+from tpt_keras.visualization.attention import attention_page
+from tpt_keras.visualization.attention import draw_attention
+from tpt_keras.visualization.attention import draw_head_tables
+from tpt_keras.visualization.curves import draw_comparison
+from tpt_keras.visualization.curves import draw_learning_curves
+from tpt_keras.visualization.roles import draw_role_squares
+from tpt_keras.visualization.search import draw_choices
+from tpt_keras.visualization.search import draw_parallel_coordinates
+from tpt_keras.visualization.search import searched_values
+
+ROWS = [
+    {"step": 50, "loss": 3.5, "sequence_accuracy": 0.0},
+    {
+        "step": 100,
+        "loss": 2.0,
+        "sequence_accuracy": 0.25,
+        "val_loss": 2.5,
+        "val_sequence_accuracy": 0.5,
+    },
+]
+TRIALS = [
+    {"score": 0.5, "hyperparameters": {"variant": "a", "layers": 2, "dim": 1}},
+    {"score": 0.7, "hyperparameters": {"variant": "b", "layers": 1, "dim": 1}},
+    {
+        "score": 0.6,
+        "hyperparameters": {"variant": "b", "layers": 1, "share": 0.1},
+    },
+    {
+        "score": 0.6,
+        "hyperparameters": {"variant": "b", "layers": 1, "share": 0.2},
+    },
+]
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Function that records the calls of a method of `Axes`."""
+
+    def record(name):
+        recorded = []
+        method = getattr(Axes, name)
+
+        def call(axes, *args, **kwargs):
+            recorded.append((args, kwargs))
+            return method(axes, *args, **kwargs)
+
+        monkeypatch.setattr(Axes, name, call)
+        return recorded
+
+    return record
+
+
+def curves(plotted):
+    return [(*map(list, args), kwargs["label"]) for args, kwargs in plotted]
+
+
+def test_learning_curves(tmp_path, calls):
+    plotted = calls("plot")
+    draw_learning_curves(ROWS, tmp_path / "curves.png")
+    assert curves(plotted) == [
+        ([50, 100], [3.5, 2.0], "training"),
+        ([100], [2.5], "validation"),
+        ([50, 100], [0.0, 0.25], "training"),
+        ([100], [0.5], "validation"),
+    ]
+    assert image.imread(tmp_path / "curves.png").shape[1] > 800
+    draw_learning_curves([], tmp_path / "empty.png")
+
+
+def test_comparison(tmp_path, calls):
+    plotted = calls("plot")
+    runs = {"one": {"a": ROWS, "b": ROWS[1:]}, "two": {"c": ROWS}}
+    draw_comparison(runs, tmp_path / "comparison.png", "loss")
+    assert curves(plotted) == [
+        ([50, 100], [3.5, 2.0], "a"),
+        ([100], [2.0], "b"),
+        ([50, 100], [3.5, 2.0], "c"),
+    ]
+    assert image.imread(tmp_path / "comparison.png").shape[1] > 800
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("draw", [draw_choices, draw_parallel_coordinates])
+def test_search(tmp_path, draw, count):
+    # The hyperparameters of a single trial do not differ.
+    draw(TRIALS[:count], "val_sequence_accuracy", tmp_path / "search.png")
+    assert image.imread(tmp_path / "search.png").shape[1] > 200
+    assert searched_values(TRIALS) == {
+        "variant": ["a", "b"],
+        "layers": [1, 2],
+        "share": [0.1, 0.2],
+    }
+
+
+def test_attention(tmp_path, calls):
+    shown, xticks = calls("imshow"), calls("set_xticks")
+    weights = np.eye(3, 4)
+    # Matplotlib would parse a pair of $ as a formula.
+    draw_attention(weights, "⊢$<", "⊢$$⊣", "title", tmp_path / "attention.png")
+    np.testing.assert_array_equal(shown[0][0][0], weights)
+    assert xticks[0][0][1] == "⊢$$⊣"
+    assert image.imread(tmp_path / "attention.png").shape[1] > 300
+
+
+def test_the_page_of_attention_needs_plotly(monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    with pytest.raises(MissingDependencyError) as refusal:
+        attention_page([], {})
+    assert refusal.value.extra == "analysis"
+
+
+def test_head_tables(tmp_path, calls):
+    written = calls("text")
+    panels = {title: [[0.1, 0.9], [0.5, 1.2]] for title in "abc"}
+    draw_head_tables(panels, "share", tmp_path / "heads.png")
+    texts = [args[2] for args, _ in written]
+    assert texts == ["0.10", "0.90", "0.50", "1.20"] * 3
+    assert image.imread(tmp_path / "heads.png").shape[1] > 300
+
+
+def test_role_squares(tmp_path, calls):
+    written = calls("text")
+    clusters = [
+        {"size": 3, "characters": [("$", 2), (" ", 1)]},
+        {"size": 1, "characters": [("1", 1)]},
+    ]
+    path = tmp_path / "roles.png"
+    draw_role_squares(["$1", "$ "], [[0, 1], [0, 0]], clusters, "title", path)
+    assert [args for args, _ in written] == [
+        (0, 0, "$"),
+        (1, 0, "1"),
+        (0, 1, "$"),
+        (1, 1, " "),
+        (0, 0, 0),
+        (1, 0, "$ 67%  ␣ 33%"),
+        (0, 1, 1),
+        (1, 1, "1 100%"),
+    ]
+    assert image.imread(path).shape[0] > 100
+
+
+def accuracies(**modules):
+    return {
+        module: {"accuracy": value, "low": value - 0.1, "high": value + 0.05}
+        for module, value in modules.items()
+    }
+
+
+def test_accuracy_bars(tmp_path, calls):
+    drawn = calls("barh")
+    models = {
+        "one": accuracies(numbers__a=0.2, numbers__b=0.8, algebra__c=0.5),
+        "two": accuracies(numbers__a=0.9, numbers__b=0.2, algebra__c=0.4),
+    }
+    draw_accuracy_bars(models, "A title", tmp_path / "bars.png")
+    # By topic, the first model's best module first.
+    assert [args[1] for args, _ in drawn] == [
+        [0.5],
+        [0.4],
+        [0.8, 0.2],
+        [0.2, 0.9],
+    ]
+    below, above = drawn[2][1]["xerr"]
+    assert below == pytest.approx([0.1, 0.1])
+    assert above == pytest.approx([0.05, 0.05])
+    assert image.imread(tmp_path / "bars.png").shape[1] == 800
+
+
+def test_accuracy_bars_of_many_modules_have_two_columns(tmp_path):
+    names = [f"topic{n % 3}__{n}" for n in range(40)]
+    models = {"model": accuracies(**dict.fromkeys(names, 0.5))}
+    draw_accuracy_bars(models, "A title", tmp_path / "bars.png")
+    height, width, _ = image.imread(tmp_path / "bars.png").shape
+    assert width == 1600
+    assert height < 900
