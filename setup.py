@@ -55,7 +55,7 @@ COMMANDS = setuptools.find_packages(include=["experiments", "experiments.*"])
 setuptools.setup(
     name="tpt_keras",
     version=VERSION,
-    description="The TP-Transformer for Keras and TensorFlow",
+    description="The TP-Transformer for Keras 3",
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",

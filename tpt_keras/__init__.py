@@ -1,12 +1,11 @@
-"""The TP-Transformer for Keras and TensorFlow.
+"""The TP-Transformer for Keras 3.
 
-Names are imported when they are first used, so that importing the package
-alone costs nothing.
+A name is imported when it is first used: `import tpt_keras` alone is cheap.
 """
 
 import importlib
 
-__version__ = "0.3.0"
+__version__ = "0.5.0"
 
 _HOMES = {
     "CharacterTokenizer": "tpt_keras.tokenizers",
