@@ -1,14 +1,14 @@
-r"""Turns a released PyTorch checkpoint into a model.
-
-One of the authors' code, into a model's folder:
+r"""Converts a checkpoint of the authors' PyTorch code to a model folder.
 
     python -m experiments.convert_checkpoint --checkpoint=best_eval_model.pt \
-        --vocabulary=vocab.pt --model_dir=models/released
+        --vocabulary=vocabulary.txt --model_dir=models/released
+
+Needs PyTorch (pip install 'tpt_keras[torch]').
 """
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
+from tpt_keras.errors import require
 
 from . import _cli
 
@@ -18,20 +18,18 @@ flags.DEFINE_string("checkpoint", None, "The released code's checkpoint.")
 flags.DEFINE_string(
     "vocabulary",
     None,
-    "The released vocab.pt, or a text file of one line: the characters in the "
-    "order of their ids, behind the four special symbols.",
+    "Text file with one line: the characters in the order of their token ids, "
+    "without the four special symbols.",
 )
 flags.DEFINE_integer(
-    "num_heads", 8, "Number of attention heads, which no checkpoint tells."
+    "num_heads", 8, "Number of attention heads, which the file lacks."
 )
 flags.DEFINE_string("model_dir", None, "Folder for the model.")
 
 
 def main():
-    if not FLAGS.checkpoint:
-        raise UsageError("--checkpoint is missing: what shall be converted?")
-    if not FLAGS.model_dir:
-        raise UsageError("--model_dir is missing: where shall the model go?")
+    _cli.needed("checkpoint", "model_dir")
+    require("torch", "torch")
     from tpt_keras.checkpoints import from_reference
     from tpt_keras.models.stored_config import to_stored
     from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
@@ -50,8 +48,8 @@ def main():
     print(f"{FLAGS.model_dir}: {model.count_params():,} weights")
     if set(model.config.vocabulary) <= set(SPECIAL_SYMBOLS):
         print(
-            "The model knows no characters, so it takes no questions: convert "
-            "it with --vocabulary."
+            "The model has no characters and takes no questions. Convert it "
+            "with --vocabulary."
         )
 
 

@@ -115,7 +115,7 @@ def pytorch_step():
     """A training step in PyTorch, of a batch's inputs and targets."""
     import torch
 
-    from tpt_keras.checkpoints.to_reference import to_reference
+    from tpt_keras.checkpoints import to_reference
     from tpt_keras.models import Transformer
 
     from ._torch_twin import TorchTwin

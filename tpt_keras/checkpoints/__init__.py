@@ -1,10 +1,9 @@
-"""The authors' released PyTorch checkpoints, from there and back.
+"""The authors' released PyTorch checkpoints, there and back.
 
-Nothing here imports PyTorch before a checkpoint is written; it is the optional
-extra `tpt_keras[torch]`. They are read without it.
+Needs PyTorch: `pip install 'tpt_keras[torch]'`.
 """
 
-from tpt_keras.checkpoints.from_reference import from_reference
-from tpt_keras.checkpoints.reference_vocabulary import read_vocabulary
-from tpt_keras.checkpoints.to_reference import save_reference
-from tpt_keras.checkpoints.to_reference import to_reference
+from tpt_keras.checkpoints.conversion import from_reference
+from tpt_keras.checkpoints.conversion import save_reference
+from tpt_keras.checkpoints.conversion import to_reference
+from tpt_keras.checkpoints.reference_files import read_vocabulary

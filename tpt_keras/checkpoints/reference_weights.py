@@ -1,4 +1,4 @@
-"""Which weight of the released code is which of ours: the one table.
+"""The table of the released code's weights and ours.
 
 The released code names a weight `<module>.weight` or `<module>.bias`. Its
 linear maps hold `(fan_out, fan_in)`, ours `(fan_in, fan_out)` with an axis for
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Our layer of a cell, as a path of attributes, and its released module.
+# A layer of a cell, as a path of attributes, and its released module.
 ENCODER_CELL = {
     "self_attention_layer_norm": "layernorm1",
     "self_attention": "MHA",
@@ -31,8 +31,8 @@ DECODER_CELL = {
     "feed_forward.output_dense": "densefilter.linear2",
     "output_layer_norm": "layernorm4",
 }
-# Our map of an attention layer and its released module, by the binding: the
-# released TP-Transformer and the released baseline name them differently.
+# The maps of an attention layer and their released modules for each binding:
+# the released TP-Transformer and baseline name them differently.
 ATTENTION = {
     "hadamard": {
         "query_dense": "W_q",
@@ -50,21 +50,20 @@ ATTENTION = {
 }
 EMBEDDINGS = "embedding.tok_embedding.weight"
 EMBEDDING_ROLE = "embedding.linear"
-# A buffer of the released embedding, computed and not learned:
-# `(1, MAX_POSITIONS, hidden_dim)`.
+# A buffer of the released embedding: `(1, MAX_POSITIONS, hidden_dim)`.
 SINUSOIDS = "embedding.pe"
 MAX_POSITIONS = 200
 
 
 class ReferenceWeight(NamedTuple):
-    """One of our weights and its place in the released code.
+    """A weight and its counterpart in the released code.
 
     Args:
-        name: Its name there.
-        variable: Our `keras.Variable`.
-        shape: Its shape there.
-        to_reference: Function from our array to theirs.
-        from_reference: Function from their array to ours.
+        name: The released code's name.
+        variable: The `keras.Variable`.
+        shape: The released code's shape.
+        to_reference: Function from our array to the released code's.
+        from_reference: Function from the released code's array to ours.
     """
 
     name: str
@@ -75,7 +74,7 @@ class ReferenceWeight(NamedTuple):
 
 
 def reference_weights(model):
-    """The released code's name and layout of every weight of a model.
+    """Lists every weight of a model with its released name and layout.
 
     Args:
         model: A `Transformer` whose binding is a key of `ATTENTION`.
@@ -133,7 +132,7 @@ def _layer_norm(name, layer):
 
 
 def _reshaped(name, variable, shape):
-    """A weight that is not transposed; a bias of heads is flat there."""
+    """A weight that is only reshaped."""
     return ReferenceWeight(
         name,
         variable,

@@ -1,0 +1,353 @@
+import pathlib
+from unittest import mock
+
+import keras
+import numpy as np
+import pytest
+
+from tests.bounded import bounded
+from tpt_keras.checkpoints import from_reference
+from tpt_keras.checkpoints import save_reference
+from tpt_keras.checkpoints import to_reference
+from tpt_keras.checkpoints.reference_weights import ENCODER_CELL
+from tpt_keras.errors import MissingDependencyError
+from tpt_keras.errors import UsageError
+from tpt_keras.models import SequenceToSequence
+from tpt_keras.models import Transformer
+
+torch = pytest.importorskip(
+    "torch", reason="the released checkpoints need tpt_keras[torch]"
+)
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
+MODELS = ("tp_transformer", "transformer")
+UNKNOWN, PAD, START, END = range(4)
+# Their order in the released file is not published.
+CHARACTERS = (
+    " 0123456789abcdefghijklmnopqrstuvwxyzACDEFGHILMPRSTW!'()*+,-./:<=>?{}"
+)
+SYMBOLS = ("<unk>", "<pad>", "<sos>", "<eos>", *CHARACTERS)
+SMALL = {
+    "hidden_dim": 16,
+    "intermediate_dim": 24,
+    "num_heads": 2,
+    "num_layers": 2,
+}
+
+
+def golden_model(name):
+    return from_reference(GOLDEN / f"{name}_small.pt", num_heads=4)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def golden(request):
+    """A model and what the released code computes with its weights."""
+    with np.load(GOLDEN / f"{request.param}_small_io.npz") as arrays:
+        return golden_model(request.param), dict(arrays)
+
+
+def assert_as_released(found, expected, token_ids):
+    """Compares at real tokens: the released code masks padding queries."""
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(found)[token_ids != PAD],
+        expected[token_ids != PAD],
+        atol=2e-6,
+        rtol=2e-6,
+    )
+
+
+def up_to_the_end(rows):
+    rows = [row.tolist() for row in rows]
+    return [row[: row.index(END) + 1] if END in row else row for row in rows]
+
+
+def test_logits_are_those_of_the_released_code(golden):
+    model, io = golden
+    inputs = io["trg"][:, :-1]
+    logits = model(
+        {"encoder_token_ids": io["src"], "decoder_token_ids": inputs}
+    )
+    assert_as_released(logits, io["logits"], inputs)
+
+
+def test_encoder_output_is_that_of_the_released_code(golden):
+    model, io = golden
+    encoded = model.encode(io["src"])
+    assert_as_released(encoded, io["encoder_output"], io["src"])
+
+
+def test_cached_logits_are_those_of_the_released_code(golden):
+    model, io = golden
+    inputs = io["trg"][:, :-1]
+    cache = model.init_cache(io["src"], max_length=inputs.shape[1])
+    for index, token_ids in enumerate(inputs.T):
+        logits, cache = model.decode_step(token_ids, cache, index)
+        assert_as_released(logits, io["logits"][:, index], token_ids)
+
+
+def test_greedy_answers_are_those_of_the_released_code(golden):
+    model, io = golden
+    steps = io["greedy"].shape[1] - 1
+    token_ids = keras.ops.convert_to_numpy(model.generate(io["src"], steps))
+    assert up_to_the_end(token_ids) == up_to_the_end(io["greedy"][:, 1:])
+
+
+def test_the_architecture_is_inferred():
+    config = golden_model("tp_transformer").config
+    assert config.hidden_dim == 32
+    assert config.intermediate_dim == 64
+    assert config.num_layers == 2
+    assert config.binding == "hadamard"
+    assert config.bind_embeddings
+    assert config.vocabulary_size == 73
+    assert config.vocabulary == ("<unknown>", "<pad>", "<start>", "<end>")
+    config = golden_model("transformer").config
+    assert config.binding == "none"
+    assert not config.bind_embeddings
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """Function that changes a golden checkpoint's weights; gives its path."""
+
+    def changed(change):
+        path = GOLDEN / "tp_transformer_small.pt"
+        checkpoint = torch.load(path, weights_only=True)
+        change(checkpoint["model"])
+        torch.save(checkpoint, tmp_path / "changed.pt")
+        return tmp_path / "changed.pt"
+
+    return changed
+
+
+def assert_same_weights(model, expected):
+    for weight, other in zip(model.weights, expected.weights, strict=True):
+        np.testing.assert_array_equal(
+            keras.ops.convert_to_numpy(weight),
+            keras.ops.convert_to_numpy(other),
+        )
+
+
+def test_the_embedding_role_is_optional(changed):
+    def drop_role(state):
+        del state["module.embedding.linear.weight"]
+        del state["module.embedding.linear.bias"]
+
+    config = from_reference(changed(drop_role), num_heads=4).config
+    assert config.binding == "hadamard"
+    assert not config.bind_embeddings
+
+
+def test_the_prefix_and_the_sinusoids_are_optional(changed):
+    def unwrap(state):
+        del state["module.embedding.pe"]
+        for name in list(state):
+            state[name.removeprefix("module.")] = state.pop(name)
+
+    model = from_reference(changed(unwrap), num_heads=4)
+    assert_same_weights(model, golden_model("tp_transformer"))
+
+
+def test_the_vocabulary_is_saved_with_the_model(tmp_path):
+    text = tmp_path / "vocabulary.txt"
+    text.write_text(CHARACTERS + "\n")
+    path = GOLDEN / "tp_transformer_small.pt"
+    model = from_reference(path, num_heads=4, vocabulary=text)
+    assert model.tokenizer.encode("0 e") == [2, 5, 4, 19, END]
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.config == model.config
+
+
+EMBEDDINGS = "module.embedding.tok_embedding.weight"
+FILTER = "module.encoder.layers.0.densefilter.linear1.weight"
+
+
+def spoil(state):
+    del state["module.decoder.layers.1.encAttn.W_r.bias"]
+    state["module.encoder.layers.0.MHA.W_x.bias"] = torch.zeros(3)
+    state["module.encoder.layers.1.layernorm3.bias"] = torch.zeros(31)
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (
+            spoil,
+            [
+                "missing: decoder.layers.1.encAttn.W_r.bias",
+                "unknown: encoder.layers.0.MHA.W_x.bias",
+                "encoder.layers.1.layernorm3.bias (31,) instead of (32,)",
+            ],
+        ),
+        (
+            lambda s: [s.pop(name) for name in list(s) if "decoder" in name],
+            ["missing: ", "and 59 more"],
+        ),
+        (lambda s: s.pop(EMBEDDINGS), ["tok_embedding"]),
+        (lambda s: s.pop(FILTER), ["linear1"]),
+        (lambda s: s.pop("module.encoder.layers.0.MHA.W_q.weight"), ["W_q"]),
+        (lambda s: s.update({EMBEDDINGS: torch.ones(3)}), ["tok_embedding"]),
+        # Sizes of a model of a billion weights.
+        (
+            lambda s: s.update(
+                {
+                    EMBEDDINGS: torch.ones(4, 10_000),
+                    FILTER: torch.ones(1, 10_000),
+                }
+            ),
+            ["(32, 32) instead of (10000, 10000)"],
+        ),
+        (
+            lambda s: s.update(
+                {"module.encoder.layers.999999999.x": torch.ones(1)}
+            ),
+            ["999999999"],
+        ),
+    ],
+)
+def test_weights_of_another_architecture_are_refused(changed, change, parts):
+    path = changed(change)
+    with bounded(20, 2**26), pytest.raises(UsageError) as caught:
+        from_reference(path, num_heads=4)
+    for part in parts:
+        assert part in str(caught.value)
+    assert len(str(caught.value)) < 2000
+
+
+def test_a_number_of_heads_that_divides_nothing_is_refused():
+    with pytest.raises(UsageError) as caught:
+        from_reference(GOLDEN / "tp_transformer_small.pt", num_heads=5)
+    assert "num_heads" in str(caught.value)
+
+
+def test_another_models_vocabulary_is_refused():
+    with pytest.raises(UsageError) as caught:
+        from_reference(
+            GOLDEN / "tp_transformer_small.pt",
+            num_heads=4,
+            vocabulary=SYMBOLS[:6],
+        )
+    assert caught.value.field == "vocabulary"
+
+
+def test_torch_is_asked_for_before_anything_is_read(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(MissingDependencyError):
+        from_reference("nowhere.pt", vocabulary="nowhere.txt")
+
+
+def small_model(preset, **overrides):
+    """A small model with random weights, biases included."""
+    model = Transformer.from_preset(preset, **{**SMALL, **overrides})
+    rng = np.random.default_rng(11)
+    model.set_weights(
+        [rng.normal(size=weight.shape) for weight in model.weights]
+    )
+    return model
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides"),
+    [
+        ("transformer", {}),
+        ("tp_transformer", {}),
+        ("tp_transformer_b", {}),
+        ("tp_transformer", {"vocabulary_size": 80}),
+    ],
+)
+def test_a_saved_model_is_loaded_unchanged(tmp_path, preset, overrides):
+    model = small_model(preset, **overrides)
+    save_reference(model, tmp_path / "model.pt")
+    loaded = from_reference(tmp_path / "model.pt", num_heads=2)
+    assert loaded.config == model.config
+    assert_same_weights(loaded, model)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_loaded_checkpoint_is_saved_unchanged(tmp_path, name):
+    path = tmp_path / "model.pt"
+    save_reference(golden_model(name), path)
+    # PyTorch 1.1, which runs the released code, reads no zip files.
+    assert path.read_bytes()[:1] == b"\x80"
+    expected = torch.load(GOLDEN / f"{name}_small.pt", weights_only=True)
+    written = torch.load(path, weights_only=True)
+    # The keys that the released code reads.
+    assert expected.keys() <= written.keys()
+    assert written["model"].keys() == expected["model"].keys()
+    for key, tensor in expected["model"].items():
+        assert written["model"][key].dtype == tensor.dtype
+        atol = 2e-5 if key == "module.embedding.pe" else 0.0
+        np.testing.assert_allclose(
+            written["model"][key], tensor, rtol=0.0, atol=atol
+        )
+    parameters = [
+        torch.nn.Parameter(tensor)
+        for key, tensor in written["model"].items()
+        if key != "module.embedding.pe"
+    ]
+    optimizer = torch.optim.Adam(parameters)
+    optimizer.load_state_dict(written["optimizer"])
+    assert optimizer.param_groups[0]["betas"] == (0.9, 0.995)
+
+
+@pytest.mark.parametrize(
+    ("preset", "expected"),
+    [
+        ("transformer", 44_188_160),
+        ("tp_transformer", 49_178_624),
+        ("tp_transformer_b", 43_001_760),
+        ("tp_transformer_c", 30_023_168),
+    ],
+)
+def test_presets_have_the_released_number_of_weights(preset, expected):
+    with keras.StatelessScope(initialize_variables=False):
+        model = Transformer.from_preset(preset, vocabulary_size=73)
+    assert model.count_params() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_full_size_model_is_loaded_unchanged(tmp_path):
+    model = Transformer.from_preset(
+        "tp_transformer",
+        vocabulary=("<unknown>", "<pad>", "<start>", "<end>", *CHARACTERS),
+        initialization="released",
+    )
+    save_reference(model, tmp_path / "model.pt")
+    loaded = from_reference(tmp_path / "model.pt", vocabulary=SYMBOLS)
+    assert loaded.count_params() == 49_178_624
+    assert_same_weights(loaded, model)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("binding", "tensor"),
+        ("layer_norm_epsilon", 1e-3),
+        ("positions", "none"),
+        ("attention", "tpt_keras>DotProductAttention"),
+    ],
+)
+def test_models_that_the_released_code_lacks_are_refused(name, value):
+    model = Transformer.from_preset(
+        "tp_transformer", **{**SMALL, "num_layers": 1, name: value}
+    )
+    with pytest.raises(UsageError) as caught:
+        to_reference(model)
+    assert caught.value.field == name
+
+
+def test_an_lstm_is_refused():
+    model = SequenceToSequence.from_preset("lstm", hidden_dim=4)
+    with pytest.raises(UsageError):
+        to_reference(model)
+
+
+def test_weights_without_a_counterpart_are_named():
+    model = small_model("tp_transformer")
+    with mock.patch.dict(ENCODER_CELL):
+        del ENCODER_CELL["output_layer_norm"]
+        with pytest.raises(UsageError) as caught:
+            to_reference(model)
+    assert "encoder_cell_0/output_norm/gamma" in str(caught.value)

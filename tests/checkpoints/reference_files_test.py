@@ -1,0 +1,226 @@
+import math
+import os
+import pickle
+import warnings
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from tpt_keras.checkpoints.reference_files import read_checkpoint
+from tpt_keras.checkpoints.reference_files import read_vocabulary
+from tpt_keras.checkpoints.reference_files import write_checkpoint
+from tpt_keras.errors import MissingDependencyError
+from tpt_keras.errors import UnreadableFileError
+from tpt_keras.errors import UsageError
+
+torch = pytest.importorskip(
+    "torch", reason="the released checkpoints need tpt_keras[torch]"
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "checkpoint.pt"
+
+
+def save(path, content, is_zip=False):
+    torch.save(content, path, _use_new_zipfile_serialization=is_zip)
+
+
+def assert_unreadable(path):
+    with pytest.raises(UnreadableFileError) as caught:
+        read_checkpoint(path)
+    assert caught.value.path == str(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_every_float_type_is_read_as_float32(path, is_zip):
+    values = torch.tensor([0.5, -2.0, 3.0])
+    types = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+    state = {f"module.{dtype}": values.to(dtype) for dtype in types}
+    state["parameter"] = torch.nn.Parameter(values)
+    save(path, {"model": state, "optimizer": {"betas": (0.9, 0.995)}}, is_zip)
+    weights, symbols = read_checkpoint(path)
+    assert symbols is None
+    assert weights.keys() == {*map(str, types), "parameter"}
+    for array in weights.values():
+        assert array.dtype == "float32"
+        assert array.tolist() == [0.5, -2.0, 3.0]
+
+
+class Malicious:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_code_in_the_file_is_not_run(path, is_zip):
+    harm = path.with_name("harm")
+    content = {"model": {"w": torch.ones(3)}, "optimizer": Malicious(harm)}
+    save(path, content, is_zip)
+    assert_unreadable(path)
+    assert not harm.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [1, 2],
+        {"weights": 1},
+        {"model": [1]},
+        {"model": {"w": "text"}},
+        {"model": {3: torch.ones(2)}},
+        {"model": {"w": torch.ones(3, dtype=int)}},
+        {"model": {"w": torch.ones(3, dtype=torch.cfloat)}},
+        {"model": {"w": torch.ones(3, device="meta")}},
+        {"model": {"w": torch.eye(3).to_sparse()}},
+        {"model": {"w": torch.ones(1).expand(10**9, 32)}},
+    ],
+    ids=str,
+)
+def test_other_contents_are_refused(path, content):
+    save(path, content)
+    with warnings.catch_warnings():
+        # Of PyTorch, about sparse tensors.
+        warnings.simplefilter("ignore")
+        assert_unreadable(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"hello world",
+        b"PK\x03\x04 and no archive",
+        pickle.dumps({"model": {}}, protocol=4)[:-3],
+        b"\x89PNG\r\n\x1a\n",
+    ],
+)
+def test_other_files_are_refused(path, content):
+    path.write_bytes(content)
+    assert_unreadable(path)
+
+
+@hypothesis.settings(max_examples=50)
+@hypothesis.given(
+    st.booleans(), st.floats(0, 1, exclude_max=True), st.integers(0, 255)
+)
+def test_a_damaged_file_is_read_or_refused(tmp_path_factory, is_zip, at, byte):
+    path = tmp_path_factory.mktemp("damaged") / "checkpoint.pt"
+    save(path, {"model": {"a": torch.ones(3), "b": torch.eye(2)}}, is_zip)
+    content = bytearray(path.read_bytes())
+    content[int(at * len(content))] ^= byte
+    path.write_bytes(content)
+    try:
+        weights, _ = read_checkpoint(path)
+    except UsageError:
+        return
+    assert all(np.isfinite(array).all() for array in weights.values())
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_a_truncated_file_is_refused(path, is_zip):
+    save(path, {"model": {"w": torch.ones(3000)}}, is_zip)
+    content = path.read_bytes()
+    for size in (1, 60, len(content) // 2, len(content) - 3):
+        path.write_bytes(content[:size])
+        assert_unreadable(path)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e300])
+def test_weights_that_are_not_finite_are_refused(path, value):
+    tensor = torch.tensor([0.0, value], dtype=torch.float64)
+    save(path, {"model": {"good": torch.ones(2), "bad": tensor}})
+    with pytest.raises(UsageError) as caught:
+        read_checkpoint(path)
+    assert "bad" in str(caught.value)
+
+
+def test_a_missing_file_is_refused(path):
+    with pytest.raises(UsageError) as caught:
+        read_checkpoint(path)
+    assert caught.value.path == str(path)
+
+
+def test_torch_is_asked_for(path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    for use in (
+        lambda: read_checkpoint(path),
+        lambda: write_checkpoint(path, {}, ()),
+    ):
+        with pytest.raises(MissingDependencyError) as caught:
+            use()
+        assert caught.value.extra == "torch"
+
+
+def test_a_full_disk_keeps_the_old_file(path):
+    """A limit on the size of files has the effect of a full disk."""
+    resource = pytest.importorskip("resource")
+    path.write_bytes(b"before")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(UsageError) as caught:
+            write_checkpoint(path, {"w": np.ones(3000, "f4")}, ())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.path == str(path)
+    assert path.read_bytes() == b"before"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_missing_folder_is_refused(path):
+    with pytest.raises(UsageError):
+        write_checkpoint(path / "nowhere" / "checkpoint.pt", {}, ())
+
+
+SYMBOLS = ("<unk>", "<pad>", "<sos>", "<eos>", *" 0aé")
+EXPECTED = ("<unknown>", "<pad>", "<start>", "<end>", *" 0aé")
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_line_of_characters_is_a_vocabulary(tmp_path, end):
+    path = tmp_path / "vocabulary.txt"
+    path.write_bytes(f" 0aé{end}".encode())
+    assert read_vocabulary(path) == EXPECTED
+    assert read_vocabulary(str(path)) == EXPECTED
+
+
+@pytest.mark.parametrize("symbols", [SYMBOLS, EXPECTED])
+def test_a_sequence_of_symbols_is_a_vocabulary(symbols):
+    assert read_vocabulary(symbols) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"ab\ncd\n", b"a\tb", b"\xff\xfe", b"\x80\x02}q."]
+)
+def test_other_text_is_no_vocabulary(tmp_path, content):
+    (tmp_path / "vocabulary.txt").write_bytes(content)
+    with pytest.raises(UnreadableFileError):
+        read_vocabulary(tmp_path / "vocabulary.txt")
+
+
+@pytest.mark.parametrize(
+    ("symbols", "part"),
+    [
+        (("<pad>", "<sos>", "<eos>", "a", "a"), "'a'"),
+        (("<pad>", "<sos>", "<eos>", "ab"), "'ab'"),
+        (("<pad>", "<sos>", "<eos>", 3), "'3'"),
+        (("<pad>", "<sos>", "<eos>", ["a"]), "a"),
+        (("<pad>", "<sos>", "<eos>", "\ud800"), r"'\ud800'"),
+        (("<pad>", "<sos>", "a"), "<end>"),
+        ("nowhere.txt", "nowhere.txt"),
+    ],
+)
+def test_symbols_that_make_no_vocabulary_are_refused(symbols, part):
+    with pytest.raises(UsageError) as caught:
+        read_vocabulary(symbols)
+    assert part in str(caught.value)
