@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tests.experiments import command
 from tpt_keras.errors import UsageError
 from tpt_keras.language_model import XL_PRESETS
 from tpt_keras.language_model import TransformerXL
@@ -14,7 +15,6 @@ from tpt_keras.language_model import TransformerXLConfig
 from tpt_keras.language_model.text import TextSegments
 from tpt_keras.language_model.training import LanguageModelTrainer
 from tpt_keras.language_model.training import TextTask
-from tpt_keras.language_model.training import text_part
 from tpt_keras.models import PRESETS
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.stored_config import from_stored
@@ -73,9 +73,7 @@ def memory_of(model):
 # The memory of mixed_bfloat16 is none of NumPy's dtypes.
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_a_training_goes_on_with_what_it_remembers(
-    training, precision, tmp_path
-):
+def test_resumed_training_keeps_its_memory(training, precision, tmp_path):
     training = training.replace(precision=precision)
     whole = train(CONFIG, training, tmp_path / "whole")
     for steps in (3, 6):
@@ -105,8 +103,9 @@ def test_a_training_goes_on_with_what_it_remembers(
     saved = load_model(tmp_path / "whole", classes=(TransformerXL,))
     assert saved.config == config
     assert saved.batch_size is None
-    with pytest.raises(UsageError, match=r"TransformerXL.*none of Transformer"):
+    with pytest.raises(UsageError) as caught:
         load_model(tmp_path / "whole")
+    assert "load_language_model" in str(caught.value)
 
     # Another training starts with the weights.
     start = train(
@@ -118,12 +117,12 @@ def test_a_training_goes_on_with_what_it_remembers(
 
     # The text is another one under the same name.
     (tmp_path / "text").write_bytes(TEXT[::-1])
-    with pytest.raises(UsageError, match=r"The text in .* \(--text_file\)"):
+    with pytest.raises(UsageError):
         train(CONFIG, training, tmp_path / "whole")
 
 
 @pytest.mark.slow
-def test_a_model_without_a_memory_goes_on(training, tmp_path):
+def test_training_without_a_memory_resumes(training, tmp_path):
     config = XL_PRESETS["tensorized_transformer"].replace(
         hidden_dim=8,
         intermediate_dim=8,
@@ -144,7 +143,7 @@ def test_a_model_without_a_memory_goes_on(training, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_evaluation_has_a_memory_of_its_own(trainer, segments):
+def test_evaluation_has_its_own_memory(trainer, segments):
     model = trainer.transformer
     batch, _ = next(segments.iterate())
     model(batch)
@@ -171,46 +170,47 @@ def test_bits_per_character_are_those_of_the_model(trainer, segments):
     )
 
 
-def test_the_parts_of_a_text():
-    text = np.arange(200)
-    parts = [text_part(text, name) for name in ("train", "validation", "test")]
-    assert [len(part) for part in parts] == [180, 10, 10]
-    np.testing.assert_array_equal(np.concatenate(parts), text)
-    with pytest.raises(UsageError, match="split 'interpolate'"):
-        text_part(text, "interpolate")
-
-
-def test_what_makes_no_sense(training, tmp_path):
-    for model_config, changes, options, message in (
-        (CONFIG, {"text_file": str(tmp_path)}, {}, "no text in --text_file"),
-        (CONFIG, {"segment_length": 1000}, {}, "segments of 1000"),
+@pytest.mark.parametrize(
+    ("model_config", "changes", "field"),
+    [
+        (CONFIG, {"text_file": "/"}, "text_file"),
+        (CONFIG, {"segment_length": 1000}, "batch_size"),
         (
             CONFIG,
-            {},
             {"gradient_accumulation_steps": 2},
             "gradient_accumulation_steps",
         ),
         (
             XL_PRESETS["tensorized_transformer"],
             {"segment_length": 33},
-            {},
-            "--segment_length=32. Received: 33",
+            "segment_length",
         ),
-        (PRESETS["tp_transformer_tiny"], {}, {}, "text_file"),
-        (
-            CONFIG,
-            {"text_file": "", "modules": ("numbers__gcd",)},
-            {},
-            "text_file",
-        ),
-    ):
-        with pytest.raises(UsageError, match=message):
-            train(
-                model_config,
-                training.replace(**changes, **options),
-                tmp_path / "model",
-            )
-    with pytest.raises(UsageError, match="at least one module"):
-        training.replace(text_file="")
-    with pytest.raises(UsageError, match="at least one module"):
-        training.replace(modules=("numbers__gcd",))
+        (PRESETS["tp_transformer_tiny"], {}, "text_file"),
+        (CONFIG, {"text_file": "", "modules": ("m",)}, "text_file"),
+    ],
+)
+def test_invalid_training_is_refused(
+    training, tmp_path, model_config, changes, field
+):
+    with pytest.raises(UsageError) as caught:
+        train(model_config, training.replace(**changes), tmp_path / "model")
+    assert caught.value.field == field
+
+
+@pytest.mark.slow
+def test_commands_evaluate_and_continue_a_text(training, tmp_path, capfd):
+    run = functools.partial(command.run_here, capfd)
+    folder = tmp_path / "model"
+    train(CONFIG, training.replace(train_steps=3), folder)
+    result = run("evaluate", f"--model_dir={folder}", "--batch_size=1")
+    assert result.status == 0, result.stderr
+    assert "bits per character" in result.stdout
+    result = run(
+        "continue_text", f"--model_dir={folder}", "--prompt=abc", "--length=9"
+    )
+    assert result.status == 0, result.stderr
+    assert result.stdout.startswith("abc")
+    # A language model answers no questions.
+    result = run("solve", f"--model_dir={folder}", "--question=1")
+    assert result.status == 2
+    assert "language model" in result.stderr

@@ -62,7 +62,7 @@ class TransformerXLTest(LayerTestCase):
         actual = by_segments(model, 4, model.init_memory(2))
         self.assert_all_close(actual, expected, 1e-5, 1e-5)
 
-    def test_the_model_keeps_the_memory_of_its_streams(self):
+    def test_kept_memory_equals_a_passed_one(self):
         model, kept = make_model(), make_model(batch_size=2)
         expected = by_segments(model, 4, model.init_memory(2))
         for _ in range(2):
@@ -71,7 +71,7 @@ class TransformerXLTest(LayerTestCase):
         forgotten = kept(TOKEN_IDS[:, :4])
         self.assert_all_equal(forgotten, expected[:, :4])
 
-    def test_a_stream_may_start_anew_beside_others(self):
+    def test_stream_can_restart_beside_others(self):
         model = make_model()
         _, memory = model(TOKEN_IDS[:, :4], model.init_memory(2))
         memory["length"] = ops.array([4, 0], dtype="int32")
@@ -81,13 +81,13 @@ class TransformerXLTest(LayerTestCase):
         self.assert_all_equal(memory["length"], np.array([8, 4], "int32"))
 
     @parameterized.parameters({}, MULTI_LINEAR)
-    def test_the_future_changes_nothing(self, **overrides):
+    def test_later_tokens_change_nothing(self, **overrides):
         model = make_model(**overrides)
         changed = TOKEN_IDS.copy()
         changed[:, 5:] = (changed[:, 5:] + 1) % 7
         self.assert_all_equal(model(changed)[:, :5], model(TOKEN_IDS)[:, :5])
 
-    def test_without_a_memory_every_segment_is_the_first(self):
+    def test_segments_without_a_memory_are_independent(self):
         model = make_model(**MULTI_LINEAR)
         first = model(TOKEN_IDS[:, 4:8])
         logits, memory = model(TOKEN_IDS[:, :4], model.init_memory(2))
@@ -97,7 +97,7 @@ class TransformerXLTest(LayerTestCase):
         self.assert_all_equal(memory["length"], np.array([0, 0], "int32"))
 
     @parameterized.parameters(1, 3, 4)
-    def test_at_the_same_length_all_know_as_much(self, segment_length):
+    def test_same_length_gives_every_position_as_many(self, segment_length):
         # With one layer, what a position sees is all that it depends on.
         options = {"num_layers": 1, "memory_length": 4, "same_length": True}
         model = make_model(**options)
@@ -135,7 +135,7 @@ class TransformerXLTest(LayerTestCase):
 
             self.assertEqual(np.abs(jax.grad(total)(table.value)).max(), 0)
 
-    def test_all_layers_share_the_biases_of_queries(self):
+    def test_layers_share_the_biases_of_queries(self):
         model = make_model()
         names = [weight.name for weight in model.weights]
         self.assertEqual(names.count("content_bias"), 1)
@@ -146,7 +146,7 @@ class TransformerXLTest(LayerTestCase):
             is_shared = any(weight is w for w in model.cells[1].weights)
             self.assertEqual(is_shared, weight.name in shared, weight.path)
 
-    def test_a_cell_can_be_taken_out_of_the_model(self):
+    def test_cell_can_be_serialized_alone(self):
         cell = make_model().cells[1]
         config = json.loads(
             json.dumps(keras.saving.serialize_keras_object(cell))
@@ -168,7 +168,7 @@ class TransformerXLTest(LayerTestCase):
 
     @parameterized.parameters("float32", "mixed_bfloat16")
     @pytest.mark.slow
-    def test_trains_and_is_saved(self, dtype):
+    def test_trained_model_is_saved_with_its_memory(self, dtype):
         model = TransformerXL(CONFIG, batch_size=2, dtype=dtype)
         model.compile(
             "sgd",
@@ -198,7 +198,7 @@ class TransformerXLTest(LayerTestCase):
         "Elsewhere lengths have to be given.",
     )
     @parameterized.parameters(None, 2)
-    def test_is_exported(self, batch_size):
+    def test_export_equals_the_model(self, batch_size):
         import tensorflow as tf
 
         model = make_model(batch_size, memory_length=8)
@@ -218,41 +218,80 @@ class TransformerXLTest(LayerTestCase):
         ids = np.array([[1, 257, 299]], "int32")
         self.assert_all_equal(model(ids.astype("float32")), model(ids))
 
-    def test_what_makes_no_sense(self):
-        for values, message in (
-            ({"num_layers": 0}, "num_layers must be positive. Received: 0"),
-            ({"hidden_dim": 9}, "num_heads=2, hidden_dim=9"),
-            ({"dropout": 1.0}, "dropout"),
-            ({"depth": 3}, "hyperparameter 'depth'"),
-            (
-                {"num_heads": True},
-                "num_heads.? takes a value of type int.*True",
-            ),
-            (
-                {"same_length": "no"},
-                "same_length.? takes a value of type bool.*'no'",
-            ),
-            ({"layer_norm_epsilon": -1.0}, "layer_norm_epsilon.*-1.0"),
-            ({"binding": "glue"}, "binding 'glue'"),
-            ({"attention": "dot"}, "mechanism 'dot'"),
-            ({"positions": "here"}, "positions 'here'"),
-            ({"key_dim": -1}, "key_dim must not be negative.*-1"),
-            ({"memory_length": -1}, "memory_length must not be negative.*-1"),
-            ({"memory_length": 0, "same_length": True}, "same_length needs"),
-            ({"positions": "sinusoidal"}, "memory_length must be 0.*: 12"),
-            ({**MULTI_LINEAR, "memory_length": 4}, "must be 0.*: 4"),
-            ({**MULTI_LINEAR, "hidden_dim": 6}, "output_dim must be .* 6.*: 8"),
-            ({**MULTI_LINEAR, "binding": "hadamard"}, "nothing to bind"),
+    @parameterized.parameters(
+        ({"num_layers": 0}, "num_layers"),
+        ({"hidden_dim": 9}, "num_heads"),
+        ({"same_length": "no"}, "same_length"),
+        ({"layer_norm_epsilon": -1.0}, "layer_norm_epsilon"),
+        ({"attention": "dot"}, "dot"),
+        ({"positions": "here"}, "positions"),
+        ({"memory_length": -1}, "memory_length"),
+        ({"memory_length": 0, "same_length": True}, "same_length"),
+        ({"positions": "sinusoidal"}, "memory_length"),
+        ({**MULTI_LINEAR, "memory_length": 4}, "memory_length"),
+        ({**MULTI_LINEAR, "hidden_dim": 6}, "output_dim"),
+    )
+    def test_invalid_configuration_is_refused(self, values, name):
+        with self.assertRaises(UsageError) as caught:
+            CONFIG.replace(**values)
+        self.assertIn(name, str(caught.exception))
+
+    def test_invalid_arguments_are_refused(self):
+        for call in (
+            lambda: TransformerXL.from_preset("xl"),
+            lambda: TransformerXL("transformer_xl_base"),
+            lambda: TransformerXL(CONFIG, batch_size=0),
+            lambda: make_model().reset_memory(),
+            lambda: make_model(batch_size=3)(TOKEN_IDS),
         ):
-            with self.assertRaisesRegex(UsageError, message):
-                CONFIG.replace(**values)
-        with self.assertRaisesRegex(UsageError, "preset 'xl'"):
-            TransformerXL.from_preset("xl")
-        with self.assertRaisesRegex(UsageError, "TransformerXLConfig"):
-            TransformerXL("transformer_xl_base")
-        with self.assertRaisesRegex(UsageError, "batch_size.*Received: 0"):
-            TransformerXL(CONFIG, batch_size=0)
-        with self.assertRaisesRegex(UsageError, "keeps no memory"):
-            make_model().reset_memory()
-        with self.assertRaisesRegex(UsageError, "of 3 streams.*: 2 rows"):
-            make_model(batch_size=3)(TOKEN_IDS)
+            self.assertRaises(UsageError, call)
+
+
+class GenerateTest(LayerTestCase):
+    PROMPT = b"abcdabcdba" * 7
+
+    @parameterized.parameters(
+        {"memory_length": 100, "num_layers": 1}, MULTI_LINEAR
+    )
+    def test_greedy_text_has_the_likeliest_bytes(self, **overrides):
+        model = make_model(vocabulary=b"abcd", **overrides)
+        written = model.generate(self.PROMPT, length=4, temperature=0)
+        text = self.PROMPT + written
+        window = model.config.max_length or len(text)
+        for place in range(len(self.PROMPT), len(text)):
+            seen = text[max(0, place - window) : place]
+            logits = model(np.array([[b"abcd".index(c) for c in seen]]))
+            likeliest = int(ops.argmax(logits[0, -1, :4]))
+            self.assertEqual(b"abcd"[likeliest], text[place])
+
+    def test_text_depends_on_the_seed(self):
+        model = make_model(vocabulary=b"abcd")
+        texts = {model.generate("ab", 30, seed=seed) for seed in (1, 1, 2, 3)}
+        self.assertLen(texts, 3)
+        self.assertEqual({len(text) for text in texts}, {30})
+        self.assertLessEqual(set("".join(texts)), set("abcd"))
+        # Generating leaves the model as it was.
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(f"{folder}/model.keras")
+            loaded = keras.saving.load_model(f"{folder}/model.keras")
+        self.assertIn(loaded.generate("ab", 30, seed=1), texts)
+
+    def test_low_temperature_takes_the_likeliest_bytes(self):
+        model = make_model(vocabulary=b"abcd")
+        self.assertEqual(
+            model.generate(b"ab", 8, temperature=1e-4),
+            model.generate(b"ab", 8, temperature=0),
+        )
+
+    @parameterized.parameters(
+        {"prompt": ""},
+        {"prompt": "x"},
+        {"length": 0},
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+    )
+    def test_invalid_arguments_are_refused(self, **arguments):
+        model = make_model(vocabulary=b"abcd", num_layers=1)
+        with self.assertRaises(UsageError) as caught:
+            model.generate(**{"prompt": "ab", **arguments})
+        self.assertEqual([caught.exception.field], list(arguments))

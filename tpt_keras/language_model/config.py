@@ -11,37 +11,36 @@ from tpt_keras.models.model_config import ModelConfig
 
 @dataclasses.dataclass(frozen=True)
 class TransformerXLConfig(ModelConfig):
-    """Everything that makes one `TransformerXL` what it is.
+    """The configuration of a `TransformerXL`.
 
     Args:
-        vocabulary: The bytes of a text, each at its token id; see
-            `TextSegments`. Empty where there is no text yet: then
-            `vocabulary_size` is needed.
+        vocabulary: The bytes of a text, each at its token id. Empty without a
+            text; then `vocabulary_size` is needed.
         hidden_dim: Size of the hidden states.
         intermediate_dim: Size of the feed-forward's hidden layer.
-        num_heads: Number of attention heads; divides `hidden_dim`, if
-            `key_dim` is not given.
+        num_heads: Number of attention heads. It divides `hidden_dim`, unless
+            `key_dim` is given.
         num_layers: Number of cells.
-        memory_length: Positions that are remembered of earlier segments; `0`
-            for a model that knows its segment alone.
-        same_length: Whether every position sees as many positions,
-            `memory_length`, itself included: for an evaluation in which the
-            first of a segment know as much as the last. Defaults to `False`:
-            a position sees all of its segment before it, and the memory.
-        binding: How a filler is bound to its role, see `TransformerConfig`.
-        attention: How queries meet keys, see there. The default is
-            Transformer-XL's.
-        attention_options: What that mechanism takes, see there.
+        memory_length: Number of earlier positions in the memory; `0` for no
+            memory.
+        same_length: Whether every position attends to the last
+            `memory_length` positions alone, itself included, so that the first
+            of a segment knows as much as the last. By default it attends to
+            the memory and all earlier positions of its segment.
+        binding: Name of the binding, see `TransformerConfig`.
+        attention: Name of the attention mechanism, see `TransformerConfig`.
+            Defaults to Transformer-XL's.
+        attention_options: Arguments of the mechanism.
         key_dim: Size of each head's query, key and value. Defaults to its
             share of `hidden_dim`.
-        positions: What the embedding adds for a symbol's place in its segment,
-            see there. Defaults to `"none"`: with a memory, a mechanism has to
-            know by itself how far symbols stand from each other.
+        positions: Position encoding of the embedding, see `TransformerConfig`.
+            Defaults to `"none"`: with a memory, the mechanism has to encode
+            relative positions.
         layer_norm_epsilon: Epsilon of every layer norm.
         **kwargs: See `ModelConfig`.
 
     Raises:
-        UsageError: If a value is of a wrong type or makes no sense.
+        UsageError: If a value is invalid.
     """
 
     KIND: typing.ClassVar = "transformer_xl"
@@ -71,7 +70,7 @@ class TransformerXLConfig(ModelConfig):
 
     @property
     def max_length(self):
-        """Most symbols of a segment, or `None` where there is no limit."""
+        """Longest segment in symbols, or `None` without a limit."""
         return make_mechanism(self.attention, self.attention_options).max_length
 
     @property
@@ -84,25 +83,30 @@ class TransformerXLConfig(ModelConfig):
         for name in ("memory_length", "key_dim"):
             if getattr(self, name) < 0:
                 raise UsageError(
-                    f"{name} must not be negative. Received: "
-                    f"{getattr(self, name)}."
+                    f"`{name}` must not be negative. Received: "
+                    f"{getattr(self, name)}.",
+                    field=name,
                 )
         mechanism = check_attention(self, self.key_dim)
         if self.memory_length and (
             mechanism.max_length is not None or self.positions != "none"
         ):
             raise UsageError(
-                f"Symbols that are known by their places in a segment, by "
-                f"attention={self.attention} or positions={self.positions}, "
-                f"leave no memory: memory_length must be 0. Received: "
-                f"{self.memory_length}."
+                f"A memory needs relative positions. With attention="
+                f"{self.attention} and positions={self.positions}, "
+                "`memory_length` must be 0. Received: "
+                f"{self.memory_length}.",
+                field="memory_length",
             )
         if self.same_length and not self.memory_length:
-            raise UsageError("same_length needs a memory_length.")
+            raise UsageError(
+                "`same_length` needs a `memory_length`.", field="same_length"
+            )
         if not self.layer_norm_epsilon > 0.0:
             raise UsageError(
-                "layer_norm_epsilon must be positive. Received: "
-                f"{self.layer_norm_epsilon}."
+                "`layer_norm_epsilon` must be positive. Received: "
+                f"{self.layer_norm_epsilon}.",
+                field="layer_norm_epsilon",
             )
 
 

@@ -1,40 +1,44 @@
+"""Texts: their parts, their bytes as token ids, and batches of segments."""
+
+import hashlib
 import pathlib
 
 import numpy as np
 
 from tpt_keras.data_generators.numbered_batches import NumberedBatches
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choice
 
 NUM_BYTES = 256
 # The validation and the test part are each one of so many parts of a text, as
 # of enwik8: the last 5 of 100 million bytes and the 5 million before them.
 ONE_OF = 20
+# Bytes in a text's fingerprint.
+_FINGERPRINTED = 2**16
 
 
 class TextSegments(NumberedBatches):
-    """A text in segments, for a model that remembers what it read.
+    """Batches of segments of a text, for a model with a memory.
 
-    Every row of a batch reads a stream of its own: the next batch goes on
-    where this one ended. The streams start at equal distances and each reads
-    on into the one behind it, the last into the first, so that what a model
-    remembers is right from one epoch to the next. An epoch is over when every
-    symbol but the text's first was to be predicted once; what does not fill
-    the last segment is read in the epoch after.
+    Every row of a batch is a stream, and each batch continues where the last
+    one ended. The streams start at equal distances and continue into one
+    another, the last into the first, so that the memory is right in every
+    epoch. An epoch predicts every symbol once, except for the first one and
+    for a rest that fills no segment; the next epoch reads that.
 
-    A batch is a pair of token ids and the token ids that follow each, int32
-    arrays `(batch, length)`.
+    A batch is a pair of token ids and the next token ids, int32 arrays
+    `(batch, length)`.
 
     Args:
-        text: Bytes, or a uint8 array of them, such as a `np.memmap`.
-        vocabulary: The bytes there are, each at its token id; see
+        text: Bytes or a uint8 array, which may be a `np.memmap`.
+        vocabulary: The known bytes, each at its token id; see
             `text_vocabulary`.
         batch_size: Number of streams.
         length: Symbols in a segment.
 
     Raises:
         UsageError: If the text is too short for one segment of every stream,
-            or holds a byte that is not in the vocabulary.
+            or has a byte that is not in the vocabulary.
 
     Example:
 
@@ -54,7 +58,8 @@ class TextSegments(NumberedBatches):
             raise UsageError(
                 f"{batch_size} streams in segments of {length} need a text of "
                 f"at least {batch_size * length + 1} bytes. Received: "
-                f"{len(text)}."
+                f"{len(text)}. Lower `batch_size` or `segment_length`.",
+                field="batch_size",
             )
         self.batch_size = batch_size
         self.length = length
@@ -64,12 +69,13 @@ class TextSegments(NumberedBatches):
         unknown = set(text_vocabulary(text)) - set(vocabulary)
         if unknown:
             raise UsageError(
-                f"The text holds {bytes(sorted(unknown))!r}, which the "
-                "model's vocabulary does not."
+                f"The text has bytes that are not in the model's vocabulary: "
+                f"{bytes(sorted(unknown))!r}.",
+                field="text_file",
             )
 
     def __len__(self):
-        """Number of segments of an epoch."""
+        """Number of segments in an epoch."""
         return self.batch_size * self.steps_per_epoch
 
     @property
@@ -86,14 +92,14 @@ class TextSegments(NumberedBatches):
     def _parts(self, shards, num_shards):
         if num_shards > 1:
             raise UsageError(
-                "A text is read by one device: leave out --distribution."
+                "A text is read by one device: leave out `distribution`.",
+                field="distribution",
             )
         firsts = np.arange(self.batch_size) * self._stream_length
 
         def part(step):
             places = firsts + step * self.length
             places = places[:, None] + np.arange(self.length)
-            # As far as it is a multiple of the streams' length.
             places %= self.batch_size * self._stream_length
             return (
                 self._token_ids[self._text[places]],
@@ -104,10 +110,10 @@ class TextSegments(NumberedBatches):
 
 
 def text_vocabulary(text):
-    """The bytes of a text.
+    """Returns the different bytes of a text.
 
     Args:
-        text: Bytes, or a uint8 array of them.
+        text: Bytes or a uint8 array.
 
     Returns:
         Tuple of integers, in ascending order.
@@ -120,14 +126,21 @@ def text_vocabulary(text):
     if isinstance(text, bytes):
         text = np.frombuffer(text, np.uint8)
     found = np.zeros(NUM_BYTES, bool)
-    # In parts, for indexing makes a copy.
+    # In parts, because indexing copies.
     for start in range(0, len(text), 2**24):
         found[text[start : start + 2**24]] = True
     return tuple(np.flatnonzero(found).tolist())
 
 
+def text_fingerprint(text):
+    """Returns a short hash of a text's length and of bytes all over it."""
+    places = np.linspace(0, len(text) - 1, _FINGERPRINTED, dtype=int)
+    content = text[places].tobytes() + str(len(text)).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
 def read_text(path):
-    """A text file's bytes, which are not held in memory.
+    """Opens a text file as an array, without reading it into memory.
 
     Args:
         path: The file.
@@ -136,26 +149,31 @@ def read_text(path):
         uint8 array.
 
     Raises:
-        UsageError: If there is no such file, or nothing in it.
+        UsageError: If the file is missing or empty.
     """
     path = pathlib.Path(path)
     if not path.is_file() or not path.stat().st_size:
-        raise UsageError(f"There is no text in --text_file={path}.")
+        raise UsageError(
+            f"There is no text in the `text_file` {str(path)!r}.",
+            field="text_file",
+            path=path,
+        )
     return np.memmap(path, np.uint8, mode="r")
 
 
 def text_part(text, name):
-    """A part of a text: nine tenths, and a twentieth twice.
+    """Returns a part of a text.
 
     Args:
         text: uint8 array.
-        name: `"train"`, `"validation"` or `"test"`, which follow in the text.
+        name: `"train"` (the first nine tenths), `"validation"` or `"test"`
+            (a twentieth each).
 
     Returns:
         uint8 array.
 
     Raises:
-        UsageError: If there is no such part.
+        UsageError: If the name is unknown.
     """
     test = len(text) - len(text) // ONE_OF
     validation = test - len(text) // ONE_OF
@@ -164,5 +182,5 @@ def text_part(text, name):
         "validation": text[validation:test],
         "test": text[test:],
     }
-    check_names("split", [name], parts)
+    check_choice("split", name, parts)
     return parts[name]

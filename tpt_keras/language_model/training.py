@@ -1,38 +1,36 @@
-import hashlib
 import math
 
 import keras
-import numpy as np
 from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.language_model.config import TransformerXLConfig
 from tpt_keras.language_model.text import TextSegments
 from tpt_keras.language_model.text import read_text
+from tpt_keras.language_model.text import text_fingerprint
 from tpt_keras.language_model.text import text_part
 from tpt_keras.language_model.text import text_vocabulary
 from tpt_keras.language_model.transformer_xl import TransformerXL
 from tpt_keras.training.evaluate import evaluate_batches
 from tpt_keras.training.trainer import Trainer
 
-# Every symbol of a text counts.
+# No symbol of a text is padding.
 NO_PADDING = -1
 
 
 class LanguageModelTrainer(Trainer):
     """Trains and evaluates a `TransformerXL` that keeps its memory.
 
-    Its batches are those of `TextSegments`, of as many streams. What is read
-    in a training stays in the model's memory from one batch to the next; an
-    evaluation has one of its own, empty at first.
+    Its batches are those of `TextSegments`, with as many streams. The memory
+    is kept from one batch to the next. An evaluation starts with an empty one
+    and restores the training's.
 
     Args:
         transformer: A `TransformerXL` with a `batch_size`.
-        **kwargs: See `Trainer`, which can cut no batch here: a stream's memory
-            belongs to its row.
+        **kwargs: See `Trainer`.
 
     Raises:
-        UsageError: If batches shall be cut.
+        UsageError: If `gradient_accumulation_steps` is more than one.
 
     Example:
 
@@ -49,8 +47,10 @@ class LanguageModelTrainer(Trainer):
         super().__init__(transformer, NO_PADDING, **kwargs)
         if self.gradient_accumulation_steps > 1:
             raise UsageError(
-                "gradient_accumulation_steps cut a batch, whose rows a "
-                "language model remembers. Leave them out."
+                "A language model remembers the rows of a batch, so that a "
+                "batch cannot be split: leave out "
+                "`gradient_accumulation_steps`.",
+                field="gradient_accumulation_steps",
             )
 
     def evaluate(self, *args, **kwargs):
@@ -64,7 +64,7 @@ class LanguageModelTrainer(Trainer):
                 variable.assign(values)
 
     def _in_few_shapes(self, batch, rows):
-        return batch  # they have one shape already
+        return batch  # all have one shape
 
     def get_metrics_result(self):
         results = super().get_metrics_result()
@@ -72,27 +72,23 @@ class LanguageModelTrainer(Trainer):
         return {**results, "bits_per_character": bits}
 
 
-# Bytes, all over the text, that its fingerprint is made of.
-_FINGERPRINTED = 2**16
-
-
 class TextTask:
-    """To read on in a text: what a `TransformerXL` is trained for.
+    """The task of a `TransformerXL`: to predict a text.
 
     Args:
-        model_config: A `TransformerXLConfig`; its vocabulary becomes the
+        model_config: A `TransformerXLConfig`. Its vocabulary becomes the
             text's.
         config: A `TrainingConfig` with a `text_file`.
 
     Attributes:
         model_config: The configuration of the model to train.
         training: The training's `TextSegments`.
-        validation: The validation's.
-        fingerprints: Dict of what tells whether the text is still the same.
+        validation: The validation's `TextSegments`.
+        fingerprints: Dict with a hash of the text.
 
     Raises:
-        UsageError: If there is no such file, it is too short, or a segment is
-            longer than the model takes.
+        UsageError: If the file is missing or too short, or if a segment is
+            longer than the model accepts.
     """
 
     model_classes = (TransformerXL,)
@@ -104,18 +100,20 @@ class TextTask:
         if not isinstance(model_config, TransformerXLConfig):
             raise UsageError(
                 "`text_file` is for a language model, such as "
-                "transformer_xl_base. Any other model learns `modules`."
+                "transformer_xl_base. Any other model learns `modules`.",
+                field="text_file",
             )
         if not config.data.text_file:
             raise UsageError(
-                "A language model learns a text: `text_file` is missing."
+                "A language model learns a text: `text_file` is missing.",
+                field="text_file",
             )
         longest = model_config.max_length
         if longest is not None and config.data.segment_length > longest:
             raise UsageError(
-                f"This model takes segments of at most {longest} symbols: "
-                f"--segment_length={longest}. Received: "
-                f"{config.data.segment_length}."
+                "`segment_length` must be at most the model's longest segment, "
+                f"{longest}. Received: {config.data.segment_length}.",
+                field="segment_length",
             )
         text = read_text(config.data.text_file)
         vocabulary = text_vocabulary(text)
@@ -129,11 +127,7 @@ class TextTask:
             )
             for part in ("train", "validation")
         )
-        places = np.linspace(0, len(text) - 1, _FINGERPRINTED, dtype=int)
-        content = text[places].tobytes() + str(len(text)).encode()
-        self.fingerprints = {
-            "the text": hashlib.sha256(content).hexdigest()[:16]
-        }
+        self.fingerprints = {"the text": text_fingerprint(text)}
 
     @staticmethod
     def make_model(model_config, config):
@@ -151,27 +145,23 @@ class TextTask:
         )
 
     def evaluate(self, trainer, examples):
-        """The metrics of an evaluation; see `MetricsLog`.
+        """Evaluates on the validation's text.
 
         Args:
             trainer: A compiled `LanguageModelTrainer`.
-            examples: Ignored: a text has no problems.
+            examples: Ignored.
 
         Returns:
-            Dict of floats.
+            Dict of metrics, see `MetricsLog`.
         """
         results = evaluate_batches(trainer, self.validation)
         return {f"val_{name}": value for name, value in results.items()}
 
     def score(self, metrics):
-        """How good an evaluation's metrics are; more is better.
-
-        Returns:
-            The geometric mean of the probabilities of the right symbols.
-        """
+        """The geometric mean of the right symbols' probabilities."""
         return 2.0 ** -metrics["val_bits_per_character"]
 
     def describe_batch(self, data_step):
-        """What there is to say about a training batch."""
+        """Describes a training batch for an error message."""
         epoch, segment = divmod(data_step, self.training.steps_per_epoch)
         return f"segment {segment} of every stream, epoch {epoch}"

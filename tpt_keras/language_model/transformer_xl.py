@@ -1,6 +1,8 @@
 import dataclasses
+import math
 
 import keras
+import numpy as np
 from keras import ops
 
 from tpt_keras.errors import UsageError
@@ -13,41 +15,45 @@ from tpt_keras.layers import TransformerXLCell
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.load_model import load_model
 
+# Tokens of a prompt that are read at once.
+_CHUNK = 64
+# Tokens that a model without a memory sees, if it has no longest segment.
+_WINDOW = 512
+
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class TransformerXL(keras.Model):
-    """A language model that reads segment after segment (Dai et al., 2019).
+    """A language model with a memory of earlier segments (Dai et al., 2019).
 
-    Every cell sees its own inputs of the segments before, without gradients.
-    A memory is given with every call and returned, or with a `batch_size` the
-    model keeps it: then segments of as many streams are read one after the
-    other, as by `fit(..., shuffle=False)`. Every call without a memory reads on
-    in it, those of `evaluate` and of `fit(validation_data=...)` too: between
-    texts, call `reset_memory`.
+    Every cell attends to its own inputs of earlier segments, without
+    gradients. Each call takes such a memory and returns the next one, unless
+    the model keeps it: with a `batch_size`, it reads segments of as many
+    streams one after another, as in `fit(..., shuffle=False)`. Every call
+    without a memory then continues the streams, also in `evaluate` and
+    `fit(validation_data=...)`. Call `reset_memory` between texts.
 
-    The biases of the queries are all layers' (see `TransformerXLAttention`),
-    and the embedding is tied to the output layer, which has a bias.
+    All layers share the biases of the queries (see `TransformerXLAttention`).
+    The embedding is tied to the output layer, which has a bias.
 
     Args:
         config: A `TransformerXLConfig`.
-        batch_size: Number of streams of which the model keeps the memory
-            between calls. Defaults to none.
+        batch_size: Number of streams whose memory the model keeps between
+            calls. Defaults to none.
         **kwargs: Keras's base model arguments.
 
     Call arguments:
         token_ids: Tensor `(batch, length)`, the next segment of every stream.
-        memory: What `init_memory` or the last call gave. Defaults to what the
-            model keeps, or to none.
+        memory: The memory that `init_memory` or the last call returned.
+            Defaults to the kept memory, or to none.
         training: Whether to apply dropout.
 
     Returns:
-        float32 logits `(batch, length, vocabulary_size)` of the token that
-        follows each; where a memory was given, also the memory for the next
-        segment.
+        float32 logits `(batch, length, vocabulary_size)` of each next token.
+        With the argument `memory`, a pair of them and the next memory.
 
     Raises:
-        UsageError: If `config` is something else, or there are not as many
-            rows as the model keeps a memory of.
+        UsageError: If `config` is not a `TransformerXLConfig`, or if a batch
+            has another number of rows than the kept memory.
 
     Example:
 
@@ -65,9 +71,9 @@ class TransformerXL(keras.Model):
     def __init__(self, config, batch_size=None, **kwargs):
         if not isinstance(config, TransformerXLConfig):
             raise UsageError(
-                "A TransformerXL is made of a TransformerXLConfig, not of "
-                f"{config!r}. By the name of a preset it is made with "
-                "TransformerXL.from_preset(name)."
+                "`config` must be a TransformerXLConfig. Received: "
+                f"{config!r}. For a preset, call TransformerXL.from_preset.",
+                field="config",
             )
         if batch_size is not None:
             check_positive_integer("batch_size", batch_size)
@@ -86,11 +92,12 @@ class TransformerXL(keras.Model):
             name="embedding",
         )
         self.cells = []
+        self._predict = None
         self.build()
 
     @classmethod
     def from_preset(cls, preset, batch_size=None, dtype=None, **overrides):
-        """A new, untrained model of a named size.
+        """Builds a new, untrained model of a named size.
 
         Args:
             preset: Name of a row in `XL_PRESETS`.
@@ -102,8 +109,8 @@ class TransformerXL(keras.Model):
             A `TransformerXL`.
 
         Raises:
-            UsageError: If the preset or a field is unknown, or a field's value
-                makes no sense.
+            UsageError: If the preset or a field is unknown, or if a value is
+                invalid.
         """
         check_names("preset", [preset], XL_PRESETS)
         config = XL_PRESETS[preset].replace(**overrides)
@@ -148,15 +155,15 @@ class TransformerXL(keras.Model):
         self.built = True
 
     def init_memory(self, batch_size):
-        """An empty memory.
+        """Returns an empty memory.
 
         Args:
             batch_size: Number of streams.
 
         Returns:
             Dict of `states`, a tensor `(batch, memory_length, hidden_dim)` of
-            each cell, and `length`, int32 `(batch,)`: how many of the last
-            positions of a stream's memory hold something.
+            each cell, and `length`, int32 `(batch,)`: the number of positions
+            in use, which are the last ones.
         """
         config = self.config
         shape = (batch_size, config.memory_length, config.hidden_dim)
@@ -169,15 +176,16 @@ class TransformerXL(keras.Model):
         }
 
     def reset_memory(self):
-        """Forgets what the model keeps of its streams.
+        """Empties the memory that the model keeps.
 
         Raises:
-            UsageError: If it keeps nothing.
+            UsageError: If it keeps none.
         """
         if self.batch_size is None:
             raise UsageError(
                 "This TransformerXL keeps no memory. Make it with a "
-                "`batch_size`, or give it a memory with every call."
+                "`batch_size`, or pass a memory with every call.",
+                field="batch_size",
             )
         for variable in keras.tree.flatten(self.memory):
             variable.assign(ops.zeros(variable.shape, variable.dtype))
@@ -216,12 +224,102 @@ class TransformerXL(keras.Model):
             variable.assign(values)
         return logits
 
+    def generate(self, prompt, length=200, temperature=1.0, seed=0):
+        """Continues a text.
+
+        Args:
+            prompt: Start of the text, a string or bytes.
+            length: Number of bytes to write.
+            temperature: Divisor of the logits. `0` always takes the likeliest
+                byte.
+            seed: Seed of the choices.
+
+        Returns:
+            The continuation without the prompt, of the prompt's type. Bytes
+            that are no UTF-8 are replaced in a string.
+
+        Raises:
+            UsageError: If the prompt is empty or has an unknown character, or
+                if another value is invalid.
+
+        Example:
+
+        ```python
+        model = load_language_model("models/text")
+        print(model.generate("What is 1 + 1?", length=20, temperature=0.5))
+        ```
+        """
+        check_positive_integer("length", length)
+        if not 0.0 <= temperature < math.inf:
+            raise UsageError(
+                "`temperature` must be finite and not negative. Received: "
+                f"{temperature}.",
+                field="temperature",
+            )
+        if self._predict is None:
+            # A method, because Keras would save the model as its own part.
+            self._predict = _Reader(self).predict_on_batch
+        generator = np.random.default_rng(seed)
+        read = self._token_ids(prompt)
+        unread, memory, written = read, self._numpy_memory(), []
+        for _ in range(length):
+            if self.config.memory_length:
+                logits, memory = self._read_on(unread, memory)
+            else:
+                logits = self._read_window(read + written, memory)
+            logits = logits[: len(self.config.vocabulary)]
+            written.append(_draw(logits, temperature, generator))
+            unread = written[-1:]
+        text = bytes(self.config.vocabulary[token] for token in written)
+        return (
+            text.decode(errors="replace") if isinstance(prompt, str) else text
+        )
+
+    def _token_ids(self, prompt):
+        text = prompt.encode() if isinstance(prompt, str) else bytes(prompt)
+        vocabulary = self.config.vocabulary
+        unknown = bytes(sorted(set(text) - set(vocabulary)))
+        if unknown or not text:
+            found = f"has unknown bytes, {unknown!r}" if text else "is empty"
+            raise UsageError(
+                f"The `prompt` {found}. It must have bytes of the text that "
+                "the model has learned.",
+                field="prompt",
+            )
+        return list(map(vocabulary.index, text))
+
+    def _numpy_memory(self):
+        return keras.tree.map_structure(
+            ops.convert_to_numpy, self.init_memory(batch_size=1)
+        )
+
+    def _read_on(self, tokens, memory):
+        """Reads tokens and returns the next logits and the new memory."""
+        while tokens:
+            # Two lengths, so that two programs are compiled.
+            length = _CHUNK if len(tokens) >= _CHUNK else 1
+            logits, memory = self._predict(
+                {"token_ids": np.array([tokens[:length]]), "memory": memory}
+            )
+            tokens = tokens[length:]
+        return logits[0, -1], memory
+
+    def _read_window(self, tokens, memory):
+        """Returns the next logits of a model that remembers nothing."""
+        window = self.config.max_length or _WINDOW
+        tokens = tokens[-window:]
+        padded = np.zeros((1, window), "int32")
+        padded[0, : len(tokens)] = tokens
+        logits, _ = self._predict({"token_ids": padded, "memory": memory})
+        return logits[0, len(tokens) - 1]
+
     def _check_rows(self, token_ids):
         rows = token_ids.shape[0]
         if rows not in (None, self.batch_size):
             raise UsageError(
                 f"This TransformerXL keeps the memory of {self.batch_size} "
-                f"streams. Received: {rows} rows of token ids."
+                f"streams. Received: {rows} rows of token ids.",
+                field="token_ids",
             )
 
     def _memory_mask(self, length):
@@ -230,7 +328,7 @@ class TransformerXL(keras.Model):
         return places[None, :] >= first[:, None]
 
     def _remember(self, memory, inputs):
-        """The memory with the cells' inputs of one more segment."""
+        """Adds the cells' inputs of a segment to the memory."""
         length = ops.shape(inputs[0])[1]
         states = [
             ops.stop_gradient(
@@ -251,19 +349,18 @@ class TransformerXL(keras.Model):
         input_signature=None,
         **kwargs,
     ):
-        """Exports the forward pass, as every Keras model does.
+        """Exports the forward pass, from token ids to logits.
 
-        Token ids to logits. A memory that the model keeps is exported with
-        it, and read on in.
+        A kept memory is part of the export.
 
         Args:
             filepath: Folder, or file, to write.
             format: See `keras.Model.export`.
-            verbose: See there.
-            input_signature: See there. Defaults to int32 token ids of any
-                length, and of any number of rows if the model keeps no memory
-                of them. JAX exports given sizes alone.
-            **kwargs: See there.
+            verbose: See `keras.Model.export`.
+            input_signature: See `keras.Model.export`. Defaults to int32 token
+                ids of any length, and of any number of rows if the model keeps
+                no memory. JAX exports fixed sizes alone.
+            **kwargs: See `keras.Model.export`.
         """
         if input_signature is None:
             shape = (self.batch_size, None)
@@ -285,6 +382,27 @@ class TransformerXL(keras.Model):
         config = dict(config)
         config["config"] = TransformerXLConfig(**config["config"])
         return cls(**config)
+
+
+class _Reader(keras.Model):
+    """A model as a function of one argument, compiled by `predict_on_batch`."""
+
+    def __init__(self, model):
+        super().__init__(name="reader", dtype=model.dtype_policy)
+        self.autocast = False
+        self.model = model
+
+    def call(self, inputs):
+        return self.model(inputs["token_ids"], inputs["memory"])
+
+
+def _draw(logits, temperature, generator):
+    """Draws a token."""
+    if not temperature:
+        return int(np.argmax(logits))
+    logits = logits.astype("float64")
+    weights = np.exp((logits - logits.max()) / temperature)
+    return int(generator.choice(len(logits), p=weights / weights.sum()))
 
 
 def load_language_model(model_dir, best=False):

@@ -33,8 +33,9 @@ _DAMAGE = (
 
 # Ways to use the models that answer no questions, by their classes.
 _OTHERS = {
-    "TransformerXL": "It is a language model: load it with "
-    "tpt_keras.language_model.load_language_model."
+    "TransformerXL": "It is a language model, which continues a text: load it "
+    "with tpt_keras.language_model.load_language_model, or use the command "
+    "continue_text."
 }
 _ANY_OTHER = "Load it with keras.saving.load_model."
 

@@ -1,0 +1,47 @@
+r"""Continues a text with a language model.
+
+    python -m experiments.continue_text --model_dir=models/text \
+        --prompt="What is the tens digit of 31859?"
+
+Prints the prompt and its continuation.
+"""
+
+import os
+import sys
+
+from absl import flags
+
+from tpt_keras.errors import UsageError
+
+from . import _cli
+
+FLAGS = flags.FLAGS
+
+flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
+flags.DEFINE_bool("best", False, "The best model instead of the last one.")
+flags.DEFINE_string("prompt", None, "Start of the text.")
+flags.DEFINE_integer("length", 200, "Bytes to write.")
+flags.DEFINE_float(
+    "temperature", 1.0, "Variety of the text; 0 takes the likeliest byte."
+)
+flags.DEFINE_integer("seed", 0, "Seed of the choices.")
+
+
+def main():
+    if not FLAGS.model_dir:
+        raise UsageError("--model_dir is missing: which model?")
+    if not FLAGS.prompt:
+        raise UsageError("--prompt is missing: which text is continued?")
+    from tpt_keras.language_model import load_language_model
+
+    model = load_language_model(FLAGS.model_dir, FLAGS.best)
+    # The shell passes any bytes.
+    prompt = os.fsencode(FLAGS.prompt)
+    written = model.generate(
+        prompt, FLAGS.length, FLAGS.temperature, FLAGS.seed
+    )
+    sys.stdout.write((prompt + written).decode(errors="replace") + "\n")
+
+
+if __name__ == "__main__":
+    _cli.run(main)
