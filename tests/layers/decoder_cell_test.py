@@ -102,7 +102,7 @@ class DecoderCellTest(LayerTestCase):
         self, binding, encoder_padding_mask
     ):
         cell = DecoderCell(
-            12, 2, binding=binding, attention_bias_initializer="random_normal"
+            12, 2, binding=binding, bias_initializer="random_normal"
         )
         expected = ops.convert_to_numpy(
             cell(X, SOURCE, encoder_padding_mask=encoder_padding_mask)

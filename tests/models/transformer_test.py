@@ -14,6 +14,7 @@ from tests.decoding.compiled import compiled
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
+from tpt_keras.layers import Projection
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
@@ -623,17 +624,6 @@ class ExportTest(LayerTestCase):
 
 
 class InitializationTest(LayerTestCase):
-    def make(self, **overrides):
-        return Transformer(
-            TransformerConfig(
-                hidden_dim=64,
-                intermediate_dim=96,
-                num_heads=4,
-                num_layers=1,
-                **overrides,
-            )
-        )
-
     def assert_uniform(self, weight, limit):
         values = ops.convert_to_numpy(weight)
         self.assertLessEqual(np.max(np.abs(values)), limit)
@@ -642,61 +632,46 @@ class InitializationTest(LayerTestCase):
             np.std(values), limit / math.sqrt(3.0), delta=0.15 * limit
         )
 
-    def attention_maps(self, model):
-        encoder_cell, decoder_cell = (
-            model.encoder_cells[0],
-            model.decoder_cells[0],
-        )
-        for attention in (
-            encoder_cell.self_attention,
-            decoder_cell.self_attention,
-            decoder_cell.cross_attention,
-        ):
-            for name in ("query", "key", "value", "role", "output"):
-                dense = getattr(attention, f"{name}_dense")
-                if dense is not None:
-                    yield dense
-
     @parameterized.product(
         initialization=["paper", "released"], binding=["none", "hadamard"]
     )
-    def test_outside_attention(self, initialization, binding):
-        model = self.make(initialization=initialization, binding=binding)
-        for matrix in (
-            model.embedding.embeddings,
-            model.embedding.role_dense.kernel,
-        ):
+    def test_follows_the_paper_or_the_released_code(
+        self, initialization, binding
+    ):
+        config = TransformerConfig(
+            hidden_dim=64,
+            intermediate_dim=96,
+            num_heads=4,
+            num_layers=1,
+            initialization=initialization,
+            binding=binding,
+        )
+        model = Transformer(config)
+        is_released = initialization == "released"
+        embedding = model.embedding
+        for matrix in (embedding.embeddings, embedding.role_dense.kernel):
             values = ops.convert_to_numpy(matrix)
             self.assertAlmostEqual(np.std(values), 1 / 8, delta=0.01)
             self.assertGreater(np.max(np.abs(values)), 2.5 / 8)
-        for cell in (*model.encoder_cells, *model.decoder_cells):
-            for dense in (
-                cell.feed_forward.intermediate_dense,
-                cell.feed_forward.output_dense,
-            ):
-                self.assert_uniform(dense.kernel, math.sqrt(6 / (64 + 96)))
-                self.assertFalse(np.any(ops.convert_to_numpy(dense.bias)))
-
-    @parameterized.named_parameters(
-        ("paper", "paper", "hadamard", 15),
-        ("paper_baseline", "paper", "none", 12),
-        # The released baseline does call its Xavier initialiser.
-        ("released_baseline", "released", "none", 12),
-    )
-    def test_xavier_attention(self, initialization, binding, count):
-        model = self.make(initialization=initialization, binding=binding)
-        maps = list(self.attention_maps(model))
-        self.assertLen(maps, count)
-        for dense in maps:
-            self.assert_uniform(dense.kernel, math.sqrt(6 / (64 + 64)))
-            self.assertFalse(np.any(ops.convert_to_numpy(dense.bias)))
-
-    def test_released_attention(self):
-        maps = list(self.attention_maps(self.make(initialization="released")))
-        self.assertLen(maps, 15)
-        for dense in maps:
-            self.assert_uniform(dense.kernel, 1 / 8)
-            self.assert_uniform(dense.bias, 1 / 8)
-        # Every map draws its own.
-        biases = [ops.convert_to_numpy(dense.bias).ravel() for dense in maps]
-        self.assertLen({bias.tobytes() for bias in biases}, 15)
+        maps = [
+            layer
+            for layer in model._flatten_layers()
+            if isinstance(layer, Projection)
+        ]
+        self.assertLen(maps, 1 + 3 * (4 + (binding != "none")) + 2 * 2)
+        for layer in maps:
+            fan_in, fan_out = layer.kernel.matrix_shape
+            limit = math.sqrt(6 / (fan_in + fan_out))
+            # The initializer of the released TP-Attention is never called.
+            # That of the released baseline is.
+            if is_released and binding != "none" and "attention" in layer.path:
+                limit = fan_in**-0.5
+            if layer is not embedding.role_dense:
+                self.assert_uniform(layer.kernel, limit)
+            if is_released:
+                self.assert_uniform(layer.bias, fan_in**-0.5)
+            else:
+                self.assertFalse(np.any(ops.convert_to_numpy(layer.bias)))
+        if is_released:
+            biases = {ops.convert_to_numpy(x.bias).tobytes() for x in maps}
+            self.assertLen(biases, len(maps))

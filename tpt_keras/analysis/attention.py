@@ -47,7 +47,7 @@ class AttentionActivations:
         """
         if not self.layer.attention.has_weights:
             raise UsageError(
-                f"The attention mechanism {self.layer.attention_name!r} of "
+                f"The {type(self.layer.attention).__name__} of "
                 "this model has no attention weights."
             )
         return _array(self.layer(**self.inputs, return_attention_scores=True))
@@ -63,7 +63,7 @@ class AttentionActivations:
         """
         if not self.layer.binding.has_role:
             raise UsageError(
-                f"The binding {self.layer.binding_name!r} of this model has no "
+                f"The {type(self.layer.binding).__name__} of this model has no "
                 "roles. Analyse its values instead.",
                 remedy=("roles", {"of": "values"}),
             )

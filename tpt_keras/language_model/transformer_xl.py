@@ -10,7 +10,9 @@ from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.language_model.config import XL_PRESETS
 from tpt_keras.language_model.config import TransformerXLConfig
+from tpt_keras.layers import QueryBiases
 from tpt_keras.layers import TokenAndPositionEmbedding
+from tpt_keras.layers import TransformerXLAttention
 from tpt_keras.layers import TransformerXLCell
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.load_model import load_model
@@ -32,8 +34,8 @@ class TransformerXL(keras.Model):
     without a memory then continues the streams, also in `evaluate` and
     `fit(validation_data=...)`. Call `reset_memory` between texts.
 
-    All layers share the biases of the queries (see `TransformerXLAttention`).
-    The embedding is tied to the output layer, which has a bias.
+    All cells share their `QueryBiases` (see `TransformerXLAttention`). The
+    embedding is tied to the output layer, which has a bias.
 
     Args:
         config: A `TransformerXLConfig`.
@@ -119,24 +121,20 @@ class TransformerXL(keras.Model):
     def build(self, input_shape=None):
         config = self.config
         self.embedding.build()
+        biases = QueryBiases(dtype=self.dtype_policy, name="biases")
         for index in range(config.num_layers):
+            attention = self._cell_attention(biases)
             cell = TransformerXLCell(
                 config.intermediate_dim,
                 config.num_heads,
                 binding=config.binding,
-                attention=config.attention,
-                attention_options=config.attention_options,
+                **attention,
                 key_dim=config.key_dim or None,
-                sliding_window=config.memory_length
-                if config.same_length
-                else None,
                 dropout=config.dropout,
                 layer_norm_epsilon=config.layer_norm_epsilon,
                 dtype=self.dtype_policy,
                 name=f"cell_{index}",
             )
-            if self.cells and config.attention == "transformer_xl":
-                cell.share_biases(self.cells[0])
             cell.build((None, None, config.hidden_dim))
             self.cells.append(cell)
         self.output_bias = self.add_weight(
@@ -153,6 +151,29 @@ class TransformerXL(keras.Model):
                 self.init_memory(self.batch_size),
             )
         self.built = True
+
+    def _cell_attention(self, biases):
+        """The attention of a cell, as arguments of `TransformerXLCell`.
+
+        All cells with Transformer-XL's attention share the biases.
+        """
+        config = self.config
+        window = config.memory_length if config.same_length else None
+        if config.attention != "transformer_xl":
+            return {
+                "attention": config.attention,
+                "attention_options": config.attention_options,
+                "sliding_window": window,
+            }
+        options = {
+            "dropout": config.dropout,
+            "sliding_window": window,
+            **config.attention_options,
+        }
+        mechanism = TransformerXLAttention(
+            biases, dtype=self.dtype_policy, name="attention", **options
+        )
+        return {"attention": mechanism}
 
     def init_memory(self, batch_size):
         """Returns an empty memory.

@@ -1,8 +1,7 @@
-"""Attention over any axes of its inputs, as attention over a single one.
+"""Attention over several axes, folded to attention over a single one.
 
-The axes that are attended over are moved behind the others; then both kinds
-are folded, so that `(batch, ..., features)` becomes
-`(batch * others, length, features)`.
+The attention axes are moved behind the other axes. Then both kinds are folded:
+`(batch, ..., features)` becomes `(batch * others, length, features)`.
 """
 
 import math
@@ -11,20 +10,20 @@ from keras import ops
 
 
 def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
-    """The axes to attend over, counted from the front.
+    """Resolves the axes to attend over, counted from the front.
 
     Args:
         attention_axes: Tuple of axes, or `None` for all but the first and the
-            last.
+            last one.
         query_shape: Shape `(batch, ..., features)`.
         value_shape: Shape of the same rank.
-        key_shape: The value's shape; its features may be others.
+        key_shape: The value's shape, with any number of features.
 
     Returns:
         Tuple of positive integers.
 
     Raises:
-        ValueError: If attention over these axes makes no sense.
+        ValueError: If the shapes or axes do not fit together.
     """
     rank = len(query_shape)
     received = (
@@ -34,35 +33,35 @@ def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
     )
     if not _fit(value_shape[1:-1], key_shape[1:-1]):
         raise ValueError(
-            "The lengths of `value` and `key`, all axes but the last, must be "
-            f"equal. {received}"
+            f"`value` and `key` must be equal in all axes but the last. "
+            f"{received}"
         )
     if rank < 3 or len(value_shape) != rank:
         raise ValueError(
-            "The ranks of `query`, `value` and `key` must be equal and at "
-            f"least 3. {received}"
+            "`query`, `value` and `key` must have equal ranks of at least 3. "
+            f"{received}"
         )
     if attention_axes is None:
         return tuple(range(1, rank - 1))
     axes = tuple(axis + rank if axis < 0 else axis for axis in attention_axes)
     if len(set(axes)) < len(axes) or not set(axes) <= set(range(1, rank - 1)):
         raise ValueError(
-            "`attention_axes` must be different axes, neither the first nor "
-            f"the last. {received}"
+            "`attention_axes` must be distinct and must not include the first "
+            f"or the last axis. {received}"
         )
     others = [axis for axis in range(1, rank - 1) if axis not in axes]
     if not _fit(
         *([s[axis] for axis in others] for s in (query_shape, value_shape))
     ):
         raise ValueError(
-            "The axes of `query` and `value` that are not attended over must "
-            f"be equal. {received}"
+            "`query` and `value` must be equal in the axes that are not in "
+            f"`attention_axes`. {received}"
         )
     return axes
 
 
 def weights_shape(attention_axes, num_heads, query_shape, value_shape):
-    """`(batch, others..., num_heads, targets..., sources...)`."""
+    """Shape `(batch, others..., num_heads, targets..., sources...)`."""
     return (
         *_pick(query_shape, _leading_axes(attention_axes, len(query_shape))),
         num_heads,
@@ -72,12 +71,12 @@ def weights_shape(attention_axes, num_heads, query_shape, value_shape):
 
 
 class FoldedAxes:
-    """Folds inputs of rank 4 and more to rank 3, and unfolds what comes out.
+    """Folds inputs of higher rank to rank 3 and unfolds the outputs.
 
     Args:
         attention_axes: Tuple of positive integers.
         num_heads: Number of attention heads.
-        query_shape: Shape of the query, tensors where it is not known.
+        query_shape: Shape of the query, with tensors for unknown sizes.
         value_shape: Shape of the value.
     """
 
@@ -92,7 +91,7 @@ class FoldedAxes:
         )
 
     def fold(self, sequences):
-        """`(batch, ..., features)` as `(batch * others, length, features)`."""
+        """Folds `(batch, ..., features)` to rank 3."""
         rank = len(sequences.shape)
         sequences = ops.transpose(sequences, (*self._order, rank - 1))
         shape = ops.shape(sequences)
@@ -107,15 +106,15 @@ class FoldedAxes:
         )
 
     def fold_padding_mask(self, mask):
-        """`(batch, ...)` as `(batch * others, length)`, or None."""
+        """Folds a mask `(batch, ...)` to rank 2. `None` stays `None`."""
         if mask is None:
             return None
         return ops.squeeze(self.fold(ops.expand_dims(mask, -1)), -1)
 
     def fold_attention_mask(self, mask):
-        """Folds an attention mask, which may lack the heads and others,
-        to `(batch * others, 1 or num_heads, target_length,
-        source_length)`, or None.
+        """Folds an attention mask to rank 4. `None` stays `None`.
+
+        The mask may lack the axes of the heads and of the others.
         """
         if mask is None:
             return None
@@ -134,7 +133,7 @@ class FoldedAxes:
         return ops.reshape(ops.broadcast_to(mask, shape), folded_shape)
 
     def unfold(self, outputs):
-        """`(batch * others, target_length, ...)` as `(batch, ..., ...)`."""
+        """Unfolds `(batch * others, target_length, ...)`."""
         num_axes = len(self._order)
         outputs = ops.reshape(
             outputs,
@@ -148,9 +147,7 @@ class FoldedAxes:
         return ops.transpose(outputs, (*inverse, *last_axes))
 
     def unfold_weights(self, weights):
-        """`(batch * others, num_heads, target_length, source_length)` with
-        the shape `weights_shape`.
-        """
+        """Unfolds attention weights to the shape `weights_shape`."""
         return ops.reshape(weights, self._weights_shape)
 
 
@@ -163,7 +160,7 @@ def _pick(shape, axes):
 
 
 def _fit(sizes, other_sizes):
-    """Whether sizes are equal, as far as they are known."""
+    """Returns `True` if all known sizes are equal."""
     return len(sizes) == len(other_sizes) and all(
         size == other or size is None or other is None
         for size, other in zip(sizes, other_sizes)

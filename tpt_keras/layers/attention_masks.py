@@ -1,10 +1,12 @@
-"""Masks of attention: boolean, true where a query may attend."""
+"""Attention masks: boolean, true where a query may attend."""
+
+import functools
 
 from keras import ops
 
 
 def merge_masks(query_mask, value_mask, key_mask, attention_mask):
-    """The conjunction of the given masks, or None; as Keras merges them.
+    """Merges masks into one, as Keras does.
 
     Args:
         query_mask: Boolean `(batch, target_length)`, or None.
@@ -15,9 +17,8 @@ def merge_masks(query_mask, value_mask, key_mask, attention_mask):
 
     Returns:
         Boolean, broadcastable to `(batch, num_heads, target_length,
-        source_length)`, or None.
+        source_length)`, or None if there is no mask.
     """
-    # All get the heads' axis, as an attention mask of rank 4 has it.
     masks = []
     if query_mask is not None:
         masks.append(ops.expand_dims(ops.cast(query_mask, "bool"), (1, 3)))
@@ -29,29 +30,25 @@ def merge_masks(query_mask, value_mask, key_mask, attention_mask):
         if len(attention_mask.shape) == 3:
             attention_mask = ops.expand_dims(attention_mask, 1)
         masks.append(attention_mask)
-    if not masks:
-        return None
-    merged = masks[0]
-    for mask in masks[1:]:
-        merged = ops.logical_and(merged, mask)
-    return merged
+    return functools.reduce(ops.logical_and, masks) if masks else None
 
 
 def distance_mask(
     target_length, source_length, is_causal, sliding_window, start_index=0
 ):
-    """Which positions are near enough to be seen, and not in the future.
+    """Masks the positions that are too far away or in the future.
 
     Args:
         target_length: Number of queries.
         source_length: Number of keys.
-        is_causal: Whether a position sees none after itself.
-        sliding_window: A position sees those that are fewer steps away than
-            this, or all where it is `None`.
+        is_causal: Whether to mask the positions after each query.
+        sliding_window: Masks positions that are not fewer steps away than
+            this. `None` for no limit.
         start_index: Position of the first query among the keys.
 
     Returns:
-        Boolean `(1, target_length, source_length)`, or None where all are seen.
+        Boolean `(1, target_length, source_length)`, or None if nothing is
+        masked.
     """
     rows = ops.reshape(start_index + ops.arange(target_length), (1, -1, 1))
     columns = ops.reshape(ops.arange(source_length), (1, 1, -1))
@@ -63,7 +60,7 @@ def distance_mask(
 
 
 def mask_to_bias(mask):
-    """Zero where `mask` is true, so low elsewhere that the weight is zero.
+    """Makes a bias for logits: zero where `mask` is true, else -1e9.
 
     Args:
         mask: Boolean `(batch, target_length, source_length)`, or of rank 4

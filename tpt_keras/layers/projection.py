@@ -9,30 +9,30 @@ from keras import ops
 class Projection(keras.layers.EinsumDense):
     """An affine map from the last axes of its input to axes of any shape.
 
-    A `keras.layers.EinsumDense` whose equation follows from the axes, with the
-    weights that Keras's own multi-head attention has, `(hidden_dim, num_heads,
-    key_dim)` into the heads and `(num_heads, key_dim, hidden_dim)` out of them.
-    It differs in two ways:
+    A `keras.layers.EinsumDense` with the weights of Keras's multi-head
+    attention: `(hidden_dim, num_heads, key_dim)` into the heads and
+    `(num_heads, key_dim, hidden_dim)` out of them. It differs in two ways:
 
-    - It multiplies two plain matrices. An einsum over a batched input can
-      become a broadcast batch product on TensorFlow, whose weight gradient is
-      formed per example and then summed.
-    - Every initializer is given the matrix `(fan_in, fan_out)`, whatever axes
-      the kernel is kept with.
+    - It multiplies two matrices. On TensorFlow, an einsum over a batched input
+      can become a batched product, with a weight gradient for each example.
+    - Initializers get the shape of the matrix `(fan_in, fan_out)`, whatever
+      axes the kernel has.
 
-    LoRA and quantization are Keras's: `enable_lora(rank)` freezes the kernel
-    and trains two thin matrices beside it; `quantize("int8")` and the other
-    modes keep the kernel in fewer bits.
+    LoRA and quantization work as in Keras: `enable_lora(rank)` freezes the
+    kernel and trains two thin matrices, and `quantize("int8")` and the other
+    modes store the kernel in fewer bits.
 
     Args:
         output_shape: Integer or tuple, the axes that replace the contracted
             ones.
-        num_input_axes: How many of the input's last axes are contracted.
+        num_input_axes: Number of contracted axes, the input's last ones.
             Defaults to `1`.
         use_bias: Whether to add a bias. Defaults to `True`.
         kernel_initializer: Initializer of the matrix `(fan_in, fan_out)`.
-        **kwargs: Further arguments of `keras.layers.EinsumDense`, such as
-            `bias_initializer`, `kernel_regularizer`, `lora_rank` and `dtype`.
+        bias_initializer: Initializer of the bias. A `FanInUniform` gets the
+            kernel's `fan_in`.
+        **kwargs: Further arguments of `keras.layers.EinsumDense`:
+            `kernel_regularizer`, `lora_rank`, `dtype`, ...
 
     Call arguments:
         inputs: Tensor `(..., *contracted)`.
@@ -46,7 +46,7 @@ class Projection(keras.layers.EinsumDense):
     >>> heads(keras.ops.ones((2, 10, 512))).shape
     (2, 10, 8, 64)
 
-    Adapters for every map of a model, whose other weights stay:
+    LoRA adapters for every map of a model, whose other weights are frozen:
 
     >>> model = Transformer.from_preset("tp_transformer_tiny", num_layers=1)
     >>> for layer in model._flatten_layers(include_self=False):
@@ -65,6 +65,7 @@ class Projection(keras.layers.EinsumDense):
         num_input_axes=1,
         use_bias=True,
         kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
         **kwargs,
     ):
         if isinstance(output_shape, int):
@@ -77,7 +78,10 @@ class Projection(keras.layers.EinsumDense):
             f"a{contracted},{contracted}{outputs}->a{outputs}",
             output_shape,
             bias_axes=outputs if use_bias else None,
-            kernel_initializer=_OfMatrix(kernel_initializer, num_input_axes),
+            kernel_initializer=_MatrixInitializer(
+                kernel_initializer, num_input_axes
+            ),
+            bias_initializer=bias_initializer,
             **kwargs,
         )
         self.num_input_axes = num_input_axes
@@ -86,14 +90,18 @@ class Projection(keras.layers.EinsumDense):
 
     def build(self, input_shape):
         if isinstance(self.dtype_policy, keras.dtype_policies.DTypePolicyMap):
-            # Its own policy: Keras looks up the mode of a layer in a map, but
-            # not when it merges LoRA into a quantized kernel.
+            # Keras does not look into a map of policies when it merges LoRA
+            # into a quantized kernel.
             self._dtype_policy = self.dtype_policy[self.path]
         contracted = tuple(input_shape[-self.num_input_axes :])
-        # The equation is of inputs whose leading axes are one.
+        if isinstance(self.bias_initializer, FanInUniform):
+            self.bias_initializer = self.bias_initializer.with_fan_in(
+                math.prod(contracted)
+            )
+        # The equation has a single leading axis.
         super().build((None, *contracted))
         if self.quantization_mode is None:
-            # For an optimizer that updates matrices: `training/muon.py`.
+            # Optimizers that update matrices read this.
             self._kernel.matrix_shape = _matrix_shape(
                 self._kernel.shape, self.num_input_axes
             )
@@ -130,7 +138,7 @@ class Projection(keras.layers.EinsumDense):
         )
 
     def quantize(self, mode=None, type_check=True, config=None):
-        # Keras's own check would refuse every subclass of `EinsumDense`.
+        # Keras's check refuses every subclass of `EinsumDense`.
         if type_check and type(self) is not Projection:
             raise self._not_implemented_error(self.quantize)
         super().quantize(mode, type_check=False, config=config)
@@ -141,7 +149,7 @@ class Projection(keras.layers.EinsumDense):
 
     def get_config(self):
         config = super().get_config()
-        # These follow from the others.
+        # These follow from the other arguments.
         del config["equation"], config["bias_axes"]
         return {
             **config,
@@ -153,8 +161,50 @@ class Projection(keras.layers.EinsumDense):
         }
 
 
-class _OfMatrix(keras.initializers.Initializer):
-    """Initializes a kernel as the matrix that it is, kept with more axes."""
+@keras.saving.register_keras_serializable("tpt_keras")
+class FanInUniform(keras.initializers.RandomUniform):
+    """Uniform within `1 / sqrt(fan_in)`, as the linear maps of PyTorch.
+
+    Args:
+        fan_in: Size of the map's input. Defaults to the first size of the
+            initialized shape, which is right for a matrix. A `Projection`
+            gives it to the initializer of its bias.
+        seed: See `keras.initializers.RandomUniform`.
+
+    Example:
+
+    >>> kernel = FanInUniform()((100, 20))
+    >>> bool(ops.max(ops.abs(kernel)) <= 0.1)
+    True
+    """
+
+    def __init__(self, fan_in=None, seed=None):
+        super().__init__(seed=seed)
+        self.fan_in = fan_in
+
+    def with_fan_in(self, fan_in):
+        """The same initializer for a map of this input size.
+
+        Args:
+            fan_in: Size of the map's input.
+
+        Returns:
+            A `FanInUniform`.
+        """
+        return type(self)(self.fan_in or fan_in, self._init_seed)
+
+    def __call__(self, shape, dtype=None):
+        limit = 1.0 / math.sqrt(self.fan_in or shape[0])
+        return keras.random.uniform(
+            shape, -limit, limit, dtype=dtype, seed=self.seed
+        )
+
+    def get_config(self):
+        return {"fan_in": self.fan_in, "seed": self._init_seed}
+
+
+class _MatrixInitializer(keras.initializers.Initializer):
+    """Initializes a kernel with several axes as a matrix."""
 
     def __init__(self, initializer, num_input_axes):
         self.initializer = keras.initializers.get(initializer)
@@ -168,7 +218,7 @@ class _OfMatrix(keras.initializers.Initializer):
 
 
 def _matrix_shape(kernel_shape, num_input_axes):
-    """`(fan_in, fan_out)` of a kernel."""
+    """The `(fan_in, fan_out)` of a kernel."""
     return (
         math.prod(kernel_shape[:num_input_axes]),
         math.prod(kernel_shape[num_input_axes:]),

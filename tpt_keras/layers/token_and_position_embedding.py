@@ -3,7 +3,10 @@ import math
 import keras
 from keras import ops
 
-from tpt_keras.layers.dtype_config import dtype_config
+from tpt_keras.errors import check_choice
+from tpt_keras.layers.composite_layer import dtype_config
+from tpt_keras.layers.composite_layer import serialize_fields
+from tpt_keras.layers.composite_layer import with_gradient
 from tpt_keras.layers.projection import Projection
 
 POSITIONS = ("sinusoidal", "none")
@@ -11,42 +14,39 @@ POSITIONS = ("sinusoidal", "none")
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class TokenAndPositionEmbedding(keras.layers.Layer):
-    """Symbols at positions, bound to a role; and back to logits.
+    """Embeds tokens at positions, binds them to a role, and gives logits.
 
-    The embedding of the symbol, scaled, plus the sinusoid of its position,
-    and with `bind_embeddings` the product with a role that is an affine map of
-    that sum (section 4.1 of the paper and the released code):
+    The scaled embedding of the token plus the sinusoid of its position. With
+    `bind_embeddings`, this sum is multiplied by a role, an affine map of it
+    (section 4.1 of the paper and the released code):
 
         x = E[token] * sqrt(hidden_dim) + sinusoid(position)
         x = x * (W_p x + b_p + 1)
 
-    With `positions="none"` there is no sinusoid, for attention mechanisms that
-    know by themselves where a symbol stands.
-
-    Called with `reverse=True` it is the model's output layer, tied to the
-    same matrix: `logits = hidden E^T` (equation 6), in float32.
+    Called with `reverse=True`, it is the model's tied output layer:
+    `logits = hidden E^T` (equation 6), in float32.
 
     Args:
-        vocabulary_size: Number of symbols.
+        vocabulary_size: Number of tokens in the vocabulary.
         hidden_dim: Size of the embedding (the paper's d_z).
         bind_embeddings: Whether to bind the sum to its role. Defaults to
             `True`.
         embeddings_initializer: Initializer of E and W_p. Defaults to a normal
-            distribution of standard deviation `1 / sqrt(hidden_dim)`.
+            distribution with a standard deviation of `1 / sqrt(hidden_dim)`.
+        bias_initializer: Initializer of b_p. Defaults to `"zeros"`.
         dropout: Dropout rate of the embedded input. Defaults to `0.0`.
         seed: Seed of the dropout.
-        mask_zero: Whether id 0 is padding: the output then carries Keras's
-            mask, true elsewhere, as `keras.layers.Embedding`'s does, and
-            logits carry that of their hidden states. Defaults to `False`.
-        positions: What is added for the position: `"sinusoidal"` (default)
-            or `"none"`.
+        mask_zero: Whether id 0 is padding. The output then carries a Keras
+            mask, as that of `keras.layers.Embedding` does, and logits carry
+            the mask of their hidden states. Defaults to `False`.
+        positions: `"sinusoidal"` (default), or `"none"` for attention
+            mechanisms that use distances themselves.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
-        inputs: Token ids `(batch, length)`, integers of any dtype, floats
-            too; or with `reverse=True` hidden states `(batch, length,
-            hidden_dim)`.
-        start_index: Position of the first token: an integer or a scalar
+        inputs: Token ids `(batch, length)` of an integer or float dtype, or
+            with `reverse=True` hidden states `(batch, length, hidden_dim)`.
+        start_index: Position of the first token, an integer or a scalar
             tensor. Defaults to `0`.
         reverse: Whether to map hidden states to logits.
         training: Whether to apply dropout.
@@ -71,6 +71,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         hidden_dim,
         bind_embeddings=True,
         embeddings_initializer=None,
+        bias_initializer="zeros",
         dropout=0.0,
         seed=None,
         mask_zero=False,
@@ -85,21 +86,17 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.bind_embeddings = bind_embeddings
-        if positions not in POSITIONS:
-            raise ValueError(
-                f"Unknown positions {positions!r}. Known positions: "
-                f"{', '.join(POSITIONS)}."
-            )
+        check_choice("positions", positions, POSITIONS)
         self.positions = positions
         self.embeddings_initializer = keras.initializers.get(
             embeddings_initializer
         )
+        self.bias_initializer = keras.initializers.get(bias_initializer)
         self.dropout = dropout
         self.seed = seed
         self.mask_zero = mask_zero
         self.supports_masking = mask_zero
-        # Ids may be floats (`keras.Input` has them so), which a dtype of few
-        # digits would round to others.
+        # `keras.Input` makes float ids, which bfloat16 would round.
         self.autocast = False
 
     def build(self, input_shape=None):
@@ -107,7 +104,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
             name="embeddings",
             shape=(self.vocabulary_size, self.hidden_dim),
             initializer=self.embeddings_initializer.clone(),
-            # The gradients of both uses are summed before they are rounded.
+            # Sums the gradients of both uses before they are rounded.
             autocast=False,
         )
         self.role_dense = None
@@ -115,6 +112,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
             self.role_dense = Projection(
                 self.hidden_dim,
                 kernel_initializer=self.embeddings_initializer.clone(),
+                bias_initializer=self.bias_initializer.clone(),
                 dtype=self.dtype_policy,
                 name="role",
             )
@@ -127,8 +125,8 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
     def call(self, inputs, start_index=0, reverse=False, training=None):
         if reverse:
             return self._logits(inputs)
-        # A copy, for TensorFlow has gradients of tensors, not of variables,
-        # here. The ids are an argument, for JAX may trace them.
+        # TensorFlow's custom gradient takes tensors, but not variables. The
+        # ids are an argument because JAX may trace them.
         x = _look_up(ops.copy(self.embeddings), ops.cast(inputs, "int32"))
         x = ops.multiply(
             ops.cast(x, self.compute_dtype), math.sqrt(self.hidden_dim)
@@ -178,8 +176,8 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
             "hidden_dim": self.hidden_dim,
             "bind_embeddings": self.bind_embeddings,
             "positions": self.positions,
-            "embeddings_initializer": keras.initializers.serialize(
-                self.embeddings_initializer
+            **serialize_fields(
+                self, "embeddings_initializer", "bias_initializer"
             ),
             "dropout": self.dropout,
             "seed": self.seed,
@@ -187,42 +185,39 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         }
 
 
-@ops.custom_gradient
-def _look_up(matrix, token_ids):
-    """Rows of a matrix; the matrix's gradient is formed by a product.
+def _take_rows(matrix, token_ids):
+    return ops.take(matrix, token_ids, axis=0)
 
-    The usual gradient adds one row for every token. Where the rows are few,
+
+def _take_rows_gradient(upstream, matrix, token_ids):
+    """The gradient of a lookup as a product with one-hot vectors.
+
+    The usual gradient adds one row for each token. With few different rows,
     the additions wait for one another: on a GPU they took most of a training
     step. The product costs as much as that of the tied logits.
     """
     vocabulary_size, hidden_dim = matrix.shape
+    one_hot = ops.one_hot(
+        ops.reshape(token_ids, (-1,)), vocabulary_size, dtype=upstream.dtype
+    )
+    of_matrix = ops.matmul(
+        ops.transpose(one_hot), ops.reshape(upstream, (-1, hidden_dim))
+    )
+    return of_matrix, None  # Token ids have no gradient.
 
-    def gradient(*args, upstream=None):
-        # Each backend passes it in its own way.
-        (upstream,) = args if upstream is None else (upstream,)
-        one_hot = ops.one_hot(
-            ops.reshape(token_ids, (-1,)),
-            vocabulary_size,
-            dtype=upstream.dtype,
-        )
-        of_matrix = ops.matmul(
-            ops.transpose(one_hot),
-            ops.reshape(upstream, (-1, hidden_dim)),
-        )
-        return of_matrix, None  # Token ids have no gradient.
 
-    return ops.take(matrix, token_ids, axis=0), gradient
+_look_up = with_gradient(_take_rows, _take_rows_gradient)
 
 
 def position_sinusoids(positions, hidden_dim):
-    """Sinusoids of positions: even columns sine, odd columns cosine.
+    """Sinusoids of positions: sine in even columns, cosine in odd ones.
 
-    Column `2i` has the frequency `exp(-log(10000) * 2i / hidden_dim)`, as the
-    paper's released code has it (tensor2tensor and keras-hub keep sines and
-    cosines, or their frequencies, in another order).
+    Column `2i` has the frequency `exp(-log(10000) * 2i / hidden_dim)`, as in
+    the released code. The columns of tensor2tensor and keras-hub have another
+    order.
 
     Args:
-        positions: Tensor `(length,)` of positions.
+        positions: Tensor of positions `(length,)`.
         hidden_dim: Size of the embedding.
 
     Returns:

@@ -1,38 +1,39 @@
 import keras
 from keras import ops
 
-from tpt_keras.layers.transformer_cell import TransformerCell
+from tpt_keras.layers.cells import TransformerCell
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class TransformerXLCell(TransformerCell):
-    """One cell of Transformer-XL (Dai et al., 2019): it sees a memory too.
+    """A cell of Transformer-XL (Dai et al., 2019), which attends to a memory.
 
-    What earlier segments left stands before the positions of this one. As in
-    the paper, layer norms come after the sums, and the attention's maps have
-    no biases:
+    The memory of earlier segments precedes the positions of this one. As in
+    the paper, layer norms follow the sums, and the attention's maps have no
+    biases:
 
         x = LN1(x + attention(x, [memory, x], [memory, x])), causal
         return LN2(x + FF(x))
 
-    With the default `binding="none"` it is the paper's; any other makes a
-    TP-Transformer-XL of it.
+    The default `binding="none"` is the paper's. Any other makes a
+    TP-Transformer-XL.
 
     Args:
         intermediate_dim: See `EncoderCell`.
-        num_heads: See there.
-        binding: See there. Defaults to `"none"`.
-        attention: See there. Defaults to `"transformer_xl"`.
-        sliding_window: If given, a position sees those that are fewer steps
-            away than this, itself included.
+        num_heads: See `EncoderCell`.
+        binding: See `EncoderCell`. Defaults to `"none"`.
+        attention: See `EncoderCell`. Defaults to `"transformer_xl"`. To share
+            `QueryBiases` among cells, give `TransformerXLAttention` layers.
+        sliding_window: Limits attention to positions that are fewer steps away
+            than this. Defaults to no limit.
         **kwargs: See `EncoderCell`.
 
     Call arguments:
         inputs: Tensor `(batch, length, hidden_dim)`.
         memory: Tensor `(batch, memory_length, hidden_dim)`: the cell's inputs
-            at the positions before these. Defaults to none.
-        memory_mask: Boolean `(batch, memory_length)`, true where there is
-            something to remember. Defaults to all.
+            at earlier positions. Defaults to none.
+        memory_mask: Boolean `(batch, memory_length)`, true where the memory
+            holds something. Defaults to true everywhere.
         training: Whether to apply dropout.
 
     Returns:
@@ -63,28 +64,11 @@ class TransformerXLCell(TransformerCell):
             **kwargs,
         )
         self.sliding_window = sliding_window
-        self._biases = None
-
-    def share_biases(self, cell):
-        """Makes the biases of another cell's queries this one's too.
-
-        To be called before this cell is built. It is no part of the config: a
-        cell that is made of one has biases of its own.
-
-        Args:
-            cell: A built `TransformerXLCell`, with a mechanism that has such
-                biases, as this one's has: a `TransformerXLAttention`.
-        """
-        attention = cell.self_attention.attention
-        self._biases = lambda: (attention.content_bias, attention.position_bias)
 
     def build(self, inputs_shape, memory_shape=None, memory_mask_shape=None):
         self.hidden_dim = inputs_shape[-1]
-        shared = {"biases": self._biases} if self._biases else {}
         self.self_attention = self._attention(
             "self_attention",
-            self.attention,
-            {**self.attention_options, **shared},
             use_bias=False,
             sliding_window=self.sliding_window,
         )

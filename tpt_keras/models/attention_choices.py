@@ -1,6 +1,5 @@
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers import make_mechanism
 
 
 def check_attention(config, key_dim=None, **kwargs):
@@ -23,20 +22,17 @@ def check_attention(config, key_dim=None, **kwargs):
             f"num_heads must divide hidden_dim. Received: num_heads="
             f"{config.num_heads}, hidden_dim={config.hidden_dim}."
         )
-    try:
-        TPMultiHeadAttention(
-            config.num_heads,
-            key_dim or config.hidden_dim // config.num_heads,
-            binding=config.binding,
-            attention=config.attention,
-            attention_options=config.attention_options,
-            # Others draw a seed, of those that the model is to get.
-            kernel_initializer="zeros",
-            **kwargs,
-        )
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    mechanism = make_mechanism(config.attention, config.attention_options)
+    layer = TPMultiHeadAttention(
+        config.num_heads,
+        key_dim or config.hidden_dim // config.num_heads,
+        binding=config.binding,
+        attention=config.attention,
+        attention_options=config.attention_options,
+        # Others draw a seed, of those that the model is to get.
+        kernel_initializer="zeros",
+        **kwargs,
+    )
+    mechanism = layer.attention
     if mechanism.output_dim not in (None, config.hidden_dim):
         raise UsageError(
             f"attention_options.output_dim must be hidden_dim, "

@@ -12,7 +12,7 @@ from keras import ops
 from tpt_keras.errors import UsageError
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
-from tpt_keras.layers.projection import Projection
+from tpt_keras.layers import Projection
 from tpt_keras.models.same_model import same_model
 from tpt_keras.models.stored_config import from_stored
 from tpt_keras.models.stored_config import to_stored

@@ -1,11 +1,10 @@
-import math
-
 import keras
 from keras import ops
 
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers import DecoderCell
 from tpt_keras.layers import EncoderCell
+from tpt_keras.layers import FanInUniform
 from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.models.transformer_config import TransformerConfig
@@ -55,6 +54,7 @@ class Transformer(SequenceToSequence):
             config.vocabulary_size,
             config.hidden_dim,
             bind_embeddings=config.bind_embeddings,
+            bias_initializer=self._bias_initializer(),
             positions=config.positions,
             dropout=config.dropout,
             dtype=self.dtype_policy,
@@ -72,7 +72,6 @@ class Transformer(SequenceToSequence):
 
     def _cell(self, cell_class, name):
         config = self.config
-        kernel_initializer, bias_initializer = _attention_initializers(config)
         return cell_class(
             config.intermediate_dim,
             config.num_heads,
@@ -82,11 +81,25 @@ class Transformer(SequenceToSequence):
             attention_options=config.attention_options,
             dropout=config.dropout,
             layer_norm_epsilon=config.layer_norm_epsilon,
-            attention_kernel_initializer=kernel_initializer,
-            attention_bias_initializer=bias_initializer,
+            attention_kernel_initializer=self._attention_initializer(),
+            bias_initializer=self._bias_initializer(),
             dtype=self.dtype_policy,
             name=name,
         )
+
+    def _bias_initializer(self):
+        # The released code initializes kernels alone: its maps keep the biases
+        # of PyTorch.
+        is_released = self.config.initialization == "released"
+        return FanInUniform() if is_released else "zeros"
+
+    def _attention_initializer(self):
+        # The initializer of the released TP-Attention is never called. That of
+        # the baseline is.
+        config = self.config
+        if config.initialization == "released" and config.binding != "none":
+            return FanInUniform()
+        return "glorot_uniform"
 
     def build(self, input_shape=None):
         # No weight depends on the input's shape, so a model is built when it
@@ -166,7 +179,7 @@ class Transformer(SequenceToSequence):
 
     def grow_cache(self, cache, max_length):
         self_attention = tuple(
-            cell.self_attention.grow_cache(self_cache, max_length)
+            cell.grow_cache(self_cache, max_length)
             for cell, self_cache in zip(
                 self.decoder_cells, cache["self_attention"]
             )
@@ -204,22 +217,3 @@ class Transformer(SequenceToSequence):
         logits = self.embedding(x, reverse=True)
         cache = {**cache, "self_attention": tuple(self_attention)}
         return ops.squeeze(logits, 1), cache
-
-
-def _attention_initializers(config):
-    """Initializers of the attention's matrices and biases.
-
-    The released TP-Attention never calls its Xavier initialiser, so that it
-    keeps `torch.nn.Linear`'s: uniform within `1 / sqrt(fan_in)`, where
-    `fan_in` is the hidden size in all of its maps. The released baseline does
-    call it.
-    """
-    if config.initialization == "released" and config.binding != "none":
-        limit = 1.0 / math.sqrt(config.hidden_dim)
-        return (
-            keras.initializers.VarianceScaling(
-                scale=1.0 / 3.0, mode="fan_in", distribution="uniform"
-            ),
-            keras.initializers.RandomUniform(-limit, limit),
-        )
-    return "glorot_uniform", "zeros"

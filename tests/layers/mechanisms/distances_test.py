@@ -4,8 +4,8 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
-from tpt_keras.layers.mechanisms.distances import distances_to_keys
-from tpt_keras.layers.mechanisms.distances import keys_to_distances
+from tpt_keras.layers.mechanisms.relative_attention import distances_to_keys
+from tpt_keras.layers.mechanisms.relative_attention import keys_to_distances
 
 RNG = np.random.default_rng(17)
 

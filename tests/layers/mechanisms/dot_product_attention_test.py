@@ -79,5 +79,5 @@ class DotProductAttentionTest(LayerTestCase):
             make_mechanism("tpt_keras>DotProductAttention"), DotProductAttention
         )
         for name in ("dot", "tpt_keras>EncoderCell", "elsewhere>Attention"):
-            with self.assertRaisesRegex(ValueError, "Known .*: dot_product"):
+            with self.assertRaises(ValueError):
                 make_mechanism(name)

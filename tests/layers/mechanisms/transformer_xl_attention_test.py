@@ -31,7 +31,7 @@ def sinusoid(distance, size):
 
 def brute_force(mechanism, queries, keys, values, is_causal):
     """The equation of section 3.3, one query and key after the other."""
-    u, v, kernel = mechanism.get_weights()
+    kernel, u, v = mechanism.get_weights()
     filler = np.zeros((*queries.shape[:3], values.shape[-1]))
     for b, i, h in np.ndindex(*queries.shape[:3]):
         logits = []

@@ -1,11 +1,11 @@
-"""How fillers are bound to roles. A binding is a file and a row of a table."""
+"""Bindings of fillers to roles. A new one is a file and a row of `BINDINGS`."""
 
 from tpt_keras.layers.bindings.binding import Binding
+from tpt_keras.layers.bindings.binding import HadamardBinding
+from tpt_keras.layers.bindings.binding import NoBinding
 from tpt_keras.layers.bindings.discrete_binding import DiscreteBinding
-from tpt_keras.layers.bindings.hadamard_binding import HadamardBinding
-from tpt_keras.layers.bindings.no_binding import NoBinding
 from tpt_keras.layers.bindings.tensor_binding import TensorBinding
-from tpt_keras.layers.choices import make_choice
+from tpt_keras.layers.composite_layer import make_choice
 
 BINDINGS = {
     "none": NoBinding,
@@ -15,19 +15,19 @@ BINDINGS = {
 }
 
 
-def make_binding(name, options=None, /, **kwargs):
-    """A binding by its name.
+def make_binding(binding, options=None, /, **kwargs):
+    """Makes a binding.
 
     Args:
-        name: A key of `BINDINGS`, or the name under which a subclass of
-            `Binding` is registered with Keras (`"package>Class"`).
-        options: Dict of what that binding alone takes, or `None`.
+        binding: A key of `BINDINGS`, the registered name of a `Binding`
+            (`"package>Class"`), or an instance.
+        options: Dict of arguments of that binding, or `None`.
         **kwargs: Keras's base layer arguments.
 
     Returns:
         A `Binding`.
 
     Raises:
-        ValueError: If there is no such binding, or it takes no such options.
+        UsageError: If the binding is unknown or does not take the options.
     """
-    return make_choice("binding", Binding, BINDINGS, name, options, **kwargs)
+    return make_choice("binding", Binding, BINDINGS, binding, options, **kwargs)

@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.bindings.binding import Binding
 
 
@@ -8,14 +9,14 @@ from tpt_keras.layers.bindings.binding import Binding
 class DiscreteBinding(Binding):
     """Roles from a dictionary (TPT-Summ; Jiang et al., 2021).
 
-    A role is a mixture of the unit vectors of a learned dictionary, which the
-    heads share; the bound vector keeps the filler beside the product:
+    A role is a mixture of unit vectors from a learned dictionary that the
+    heads share. The filler is added to its product with the role:
 
         role = softmax(W_r x + b_r) dictionary
         bound = filler + filler * role
 
     Args:
-        num_roles: Number of roles in the dictionary; the paper has 20 and 50.
+        num_roles: Number of roles in the dictionary. The paper uses 20 and 50.
             Defaults to `20`.
         **kwargs: Keras's base layer arguments.
 
@@ -33,11 +34,7 @@ class DiscreteBinding(Binding):
 
     def __init__(self, num_roles=20, **kwargs):
         super().__init__(**kwargs)
-        if not isinstance(num_roles, int) or num_roles <= 0:
-            raise ValueError(
-                f"`num_roles` must be a positive integer. Received: "
-                f"{num_roles!r}"
-            )
+        check_positive_integer("num_roles", num_roles)
         self.num_roles = num_roles
 
     def build(self, filler_shape):
@@ -53,8 +50,7 @@ class DiscreteBinding(Binding):
         return self.num_roles
 
     def role(self, mapped):
-        # The softmax is taken in float32 under every dtype policy, and so is
-        # the length of the vectors.
+        # The softmax and the norms are in float32 under every dtype policy.
         mixture = ops.softmax(ops.cast(mapped, "float32"), axis=-1)
         dictionary = ops.normalize(
             ops.cast(self.dictionary, "float32"), axis=-1

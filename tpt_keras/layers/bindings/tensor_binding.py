@@ -1,7 +1,9 @@
 import keras
 from keras import ops
 
+from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.bindings.binding import Binding
+from tpt_keras.layers.composite_layer import with_gradient
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -10,19 +12,19 @@ class TensorBinding(Binding):
 
         output = W_o vec(filler role^T) + b_o
 
-    The product of all heads has `value_dim` times as many numbers as the
-    hidden state. It is never whole in memory: the output map contracts it one
-    head after the other, forward and backward.
+    The product of all heads is `value_dim` times as large as the hidden state.
+    It is never whole in memory: the output map contracts it one head after the
+    other, forward and backward.
 
-    With a rank `R` the output map's tensor is a sum of `R` products for each
-    head (appendix A.2 of the paper: hadamard binding of mapped fillers and
-    mapped roles), which holds hadamard binding at `R = value_dim`:
+    With a rank `R`, fillers and roles are mapped and then multiplied
+    elementwise (appendix A.2 of the paper). `R = value_dim` includes hadamard
+    binding:
 
         output = W_o ((filler A) * (role B)) + b_o
 
     Args:
-        rank: Most products that an output is a sum of, for each head. Defaults
-            to all, `value_dim` squared.
+        rank: Number of products for each head. Defaults to all, `value_dim`
+            squared, without `A` and `B`.
         **kwargs: Keras's base layer arguments.
 
     The call arguments are those of `Binding`.
@@ -38,10 +40,8 @@ class TensorBinding(Binding):
 
     def __init__(self, rank=None, **kwargs):
         super().__init__(**kwargs)
-        if rank is not None and (not isinstance(rank, int) or rank <= 0):
-            raise ValueError(
-                f"`rank` must be a positive integer. Received: {rank!r}"
-            )
+        if rank is not None:
+            check_positive_integer("rank", rank)
         self.rank = rank
 
     def build(self, filler_shape):
@@ -52,7 +52,7 @@ class TensorBinding(Binding):
             self.add_weight(
                 name=name,
                 shape=(self.num_heads, self.value_dim, self.rank),
-                # As the matrix of each head that it is.
+                # Glorot uniform for the matrix of each head.
                 initializer=keras.initializers.VarianceScaling(
                     1.0 / self.num_heads, "fan_in", "uniform"
                 ),
@@ -73,7 +73,7 @@ class TensorBinding(Binding):
         )
 
     def bind_and_map(self, filler, role, output_map):
-        # The kernel of a quantized map is not the map.
+        # A quantized map does not compute with its kernel.
         if self.rank is not None or output_map.quantization_mode is not None:
             return super().bind_and_map(filler, role, output_map)
         kernel = ops.convert_to_tensor(output_map.kernel)
@@ -102,12 +102,8 @@ def _outer_product(filler, role):
     )
 
 
-@ops.custom_gradient
-def _head_output(filler, role, kernel):
-    """The contracted product of one head.
-
-    Its gradient makes the product again instead of keeping it: that of all
-    heads and cells is what a training has no room for.
+def _contract(filler, role, kernel):
+    """Contracts the product of one head.
 
     Args:
         filler: Tensor `(..., value_dim)`.
@@ -117,23 +113,25 @@ def _head_output(filler, role, kernel):
     Returns:
         Tensor `(..., hidden_dim)`.
     """
+    return ops.matmul(_outer_product(filler, role), kernel)
+
+
+def _contract_gradient(upstream, filler, role, kernel):
+    """Computes the product again: those of all heads and cells fill memory."""
     value_dim = filler.shape[-1]
+    of_product = ops.reshape(
+        ops.matmul(upstream, ops.transpose(kernel)),
+        (*ops.shape(filler), value_dim),
+    )  # (..., value_dim, value_dim)
+    of_filler = ops.einsum("...fr,...r->...f", of_product, role)
+    of_role = ops.einsum("...fr,...f->...r", of_product, filler)
+    of_kernel = ops.matmul(
+        ops.transpose(
+            ops.reshape(_outer_product(filler, role), (-1, value_dim**2))
+        ),
+        ops.reshape(upstream, (-1, kernel.shape[-1])),
+    )
+    return of_filler, of_role, of_kernel
 
-    def gradient(*args, upstream=None):
-        # Each backend passes it in its own way.
-        (upstream,) = args if upstream is None else (upstream,)
-        of_product = ops.reshape(
-            ops.matmul(upstream, ops.transpose(kernel)),
-            (*ops.shape(filler), value_dim),
-        )  # (..., value_dim, value_dim)
-        of_filler = ops.einsum("...fr,...r->...f", of_product, role)
-        of_role = ops.einsum("...fr,...f->...r", of_product, filler)
-        of_kernel = ops.matmul(
-            ops.transpose(
-                ops.reshape(_outer_product(filler, role), (-1, value_dim**2))
-            ),
-            ops.reshape(upstream, (-1, kernel.shape[-1])),
-        )
-        return of_filler, of_role, of_kernel
 
-    return ops.matmul(_outer_product(filler, role), kernel), gradient
+_head_output = with_gradient(_contract, _contract_gradient)

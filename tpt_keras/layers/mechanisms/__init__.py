@@ -1,6 +1,6 @@
-"""How queries meet keys. A mechanism is a file here and a row of this table."""
+"""Attention mechanisms. A new one is a file here and a row of `MECHANISMS`."""
 
-from tpt_keras.layers.choices import make_choice
+from tpt_keras.layers.composite_layer import make_choice
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.mechanisms.dot_product_attention import (
     DotProductAttention,
@@ -8,8 +8,9 @@ from tpt_keras.layers.mechanisms.dot_product_attention import (
 from tpt_keras.layers.mechanisms.multi_linear_attention import (
     MultiLinearAttention,
 )
+from tpt_keras.layers.mechanisms.relative_attention import QueryBiases
 from tpt_keras.layers.mechanisms.relative_attention import RelativeAttention
-from tpt_keras.layers.mechanisms.transformer_xl_attention import (
+from tpt_keras.layers.mechanisms.relative_attention import (
     TransformerXLAttention,
 )
 
@@ -21,26 +22,26 @@ MECHANISMS = {
 }
 
 
-def make_mechanism(name, options=None, /, **kwargs):
-    """A mechanism by its name.
+def make_mechanism(attention, options=None, /, **kwargs):
+    """Makes an attention mechanism.
 
     Args:
-        name: A key of `MECHANISMS`, or the name under which a subclass of
-            `AttentionMechanism` is registered with Keras (`"package>Class"`).
-        options: Dict of what that mechanism alone takes, or `None`.
-        **kwargs: Arguments that every `AttentionMechanism` takes.
+        attention: A key of `MECHANISMS`, the registered name of an
+            `AttentionMechanism` (`"package>Class"`), or an instance.
+        options: Dict of arguments of that mechanism, or `None`.
+        **kwargs: Arguments of every `AttentionMechanism`.
 
     Returns:
         An `AttentionMechanism`.
 
     Raises:
-        ValueError: If there is no such mechanism, or it takes no such options.
+        UsageError: If the mechanism is unknown or does not take the options.
     """
     return make_choice(
-        "attention mechanism",
+        "attention",
         AttentionMechanism,
         MECHANISMS,
-        name,
+        attention,
         options,
         **kwargs,
     )

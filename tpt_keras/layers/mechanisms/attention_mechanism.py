@@ -2,22 +2,22 @@ import keras
 
 
 class AttentionMechanism(keras.layers.Layer):
-    """How queries meet keys: what an attention does between its affine maps.
+    """Base class of attention mechanisms: from heads to fillers.
 
-    The first of the three parts of an attention; the second binds the filler
-    that a mechanism gives (`Binding`), the third is the output map. A
-    mechanism owns its weights, if it has any, and its cache: what it keeps of
-    keys and values, in a layout that only it knows.
+    A `TPMultiHeadAttention` maps its inputs to queries, keys and values of
+    several heads. Its mechanism retrieves a filler for every query, its
+    `Binding` binds the filler to a role, and its output map follows. A
+    mechanism owns its weights, if any, and the layout of its KV cache.
 
-    A mechanism of your own is a subclass that is registered with Keras. By its
-    registered name it is taken wherever a built-in mechanism is: `attention=`
-    of a `TPMultiHeadAttention` and of a `TransformerConfig`.
+    To add a mechanism, register a subclass with Keras. Its registered name or
+    an instance can be given wherever a built-in name can: as `attention=` of a
+    `TPMultiHeadAttention`, or, the name, of a `TransformerConfig`.
 
     Args:
-        dropout: Dropout rate of the attention weights, where there are any.
+        dropout: Dropout rate of the attention weights, if there are any.
             Defaults to `0.0`.
-        sliding_window: How far it sees: to positions that are fewer steps away
-            than this. Defaults to all.
+        sliding_window: Limits attention to positions that are fewer steps away
+            than this. Defaults to no limit.
         seed: Seed of the dropout.
         **kwargs: Keras's base layer arguments.
 
@@ -27,7 +27,7 @@ class AttentionMechanism(keras.layers.Layer):
         value_heads: Tensor `(batch, source_length, num_heads, value_dim)`.
         attention_mask: Boolean, broadcastable to `(batch, num_heads,
             target_length, source_length)`, true where a query may attend.
-        use_causal_mask: Whether a position sees none after itself.
+        use_causal_mask: Whether to mask the positions after each query.
         start_index: Position of the first query among the keys, an integer or
             a scalar tensor. Defaults to `0`.
         training: Whether to apply dropout.
@@ -38,16 +38,16 @@ class AttentionMechanism(keras.layers.Layer):
         or, if `has_weights` is false, `None`.
     """
 
-    # Whether there are attention weights, one of each query for each key.
+    # Is there an attention weight of each query for each key?
     has_weights = True
-    # The most keys that it takes, where there is such a number.
+    # The largest number of keys, if it is limited.
     max_length = None
-    # Size of the output, where a mechanism is the output map too: its filler
-    # `(batch, target_length, num_heads, output_dim)` is each head's
-    # share of it, and there is nothing to bind.
+    # The output's size, if the mechanism is the output map too. Its filler
+    # `(batch, target_length, num_heads, output_dim)` is then each head's share
+    # of the output, and nothing is bound.
     output_dim = None
-    # Whether it asks how far a query stands from a key. In cross-attention,
-    # where that says nothing, dot products take its place.
+    # Does it use distances between queries and keys? Cross-attention, where
+    # they mean nothing, then takes dot products instead.
     needs_positions = False
 
     def __init__(self, dropout=0.0, sliding_window=None, seed=None, **kwargs):
@@ -61,12 +61,13 @@ class AttentionMechanism(keras.layers.Layer):
         )
 
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
-        """Makes the weights.
+        """Creates the weights.
 
         Args:
-            query_heads_shape: Shape of the call argument, as the other two.
-            key_heads_shape: Its lengths are `None`.
-            value_heads_shape: Its last size is `value_dim`.
+            query_heads_shape: Shape of the call argument. Lengths and the
+                batch size may be `None`.
+            key_heads_shape: Likewise.
+            value_heads_shape: Likewise.
         """
         self.num_heads, self.key_dim = query_heads_shape[-2:]
         self.value_dim = value_heads_shape[-1]
@@ -75,30 +76,30 @@ class AttentionMechanism(keras.layers.Layer):
     def attend(
         self, query_heads, cache, attention_mask=None, index=None, training=None
     ):
-        """As a call, over a cache.
+        """Attends over a KV cache.
 
         Args:
             query_heads: Tensor `(batch, target_length, num_heads, key_dim)`.
-            cache: What `make_cache` or `update_cache` gave.
+            cache: Cache from `make_cache` or `update_cache`.
             attention_mask: See the call arguments.
-            index: Position of the one query, where the cache is of positions
-                that come one after the other; it sees none behind itself.
+            index: Position of the only query, for a cache from
+                `update_cache`. Later positions are masked.
             training: Whether to apply dropout.
 
         Returns:
-            What a call returns.
+            The filler and the attention weights, as from a call.
         """
         raise NotImplementedError
 
     def make_cache(self, key_heads, value_heads, padding_mask=None):
-        """What all queries meet, made once.
+        """Makes the KV cache of a whole sequence.
 
         Args:
             key_heads: Tensor `(batch, source_length, num_heads, key_dim)`.
             value_heads: Tensor `(batch, source_length, num_heads, value_dim)`.
             padding_mask: Boolean `(batch, source_length)`, true at real
-                tokens, for a mechanism that sums over them here; `attend` is
-                given it again.
+                tokens, for mechanisms that sum over positions here. `attend`
+                gets it too.
 
         Returns:
             A tuple of tensors `(batch, ...)`.
@@ -106,11 +107,11 @@ class AttentionMechanism(keras.layers.Layer):
         raise NotImplementedError
 
     def init_cache(self, batch_size, max_length):
-        """A cache with room for positions that come one after the other.
+        """Makes an empty KV cache for decoding.
 
         Args:
             batch_size: Number of rows, an integer or a scalar tensor.
-            max_length: Most positions, an integer.
+            max_length: Largest number of positions, an integer.
 
         Returns:
             A tuple of tensors `(batch, ...)`.
@@ -118,12 +119,12 @@ class AttentionMechanism(keras.layers.Layer):
         raise NotImplementedError
 
     def grow_cache(self, cache, max_length):
-        """A cache of positions with room for more of them.
+        """Makes room for more positions in a KV cache.
 
         Args:
-            cache: What `init_cache` or the last update gave.
-            max_length: Most positions, no fewer than there were, an integer
-                or a scalar tensor.
+            cache: Cache from `init_cache` or `update_cache`.
+            max_length: New largest number of positions, an integer or a
+                scalar tensor.
 
         Returns:
             A tuple of tensors `(batch, ...)`.
@@ -131,10 +132,10 @@ class AttentionMechanism(keras.layers.Layer):
         raise NotImplementedError
 
     def update_cache(self, cache, key_heads, value_heads, index):
-        """The cache with one more position.
+        """Writes one position to a KV cache.
 
         Args:
-            cache: What `init_cache` or the last update gave.
+            cache: Cache from `init_cache` or `update_cache`.
             key_heads: Tensor `(batch, 1, num_heads, key_dim)`.
             value_heads: Tensor `(batch, 1, num_heads, value_dim)`.
             index: The position, an integer or a scalar tensor.
@@ -144,23 +145,35 @@ class AttentionMechanism(keras.layers.Layer):
         """
         raise NotImplementedError
 
-    def compute_output_spec(self, query_heads, key_heads, *args, **kwargs):
-        batch_size, target_length, num_heads, _ = query_heads.shape
-        filler = keras.KerasTensor(
-            (
-                batch_size,
-                target_length,
-                num_heads,
-                self.output_dim or self.value_dim,
-            ),
-            dtype=self.compute_dtype,
+    def compute_output_shape(
+        self, query_heads_shape, key_heads_shape, value_heads_shape
+    ):
+        batch_size, target_length, num_heads, _ = query_heads_shape
+        filler_dim = self.output_dim or value_heads_shape[-1]
+        weights_shape = (
+            batch_size,
+            num_heads,
+            target_length,
+            key_heads_shape[1],
         )
-        if not self.has_weights:
-            return filler, None
-        return filler, keras.KerasTensor(
-            (batch_size, num_heads, target_length, key_heads.shape[1]),
-            dtype=self.compute_dtype,
+        return (
+            (batch_size, target_length, num_heads, filler_dim),
+            weights_shape if self.has_weights else None,
         )
+
+    def compute_output_spec(
+        self, query_heads, key_heads, value_heads, *args, **kwargs
+    ):
+        shapes = self.compute_output_shape(
+            query_heads.shape, key_heads.shape, value_heads.shape
+        )
+        return tuple(
+            shape and keras.KerasTensor(shape, dtype=self.compute_dtype)
+            for shape in shapes
+        )
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Does nothing: a mechanism has no map that Keras can quantize."""
 
     def get_config(self):
         return {

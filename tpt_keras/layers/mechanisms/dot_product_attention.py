@@ -10,17 +10,16 @@ from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class DotProductAttention(AttentionMechanism):
-    """Scaled dot products (equations 2 and 3 of Schlag et al., 2019).
+    """Scaled dot-product attention (equations 2 and 3 of Schlag et al., 2019).
 
         weights = softmax(q k^T / sqrt(key_dim))
         filler = weights v
 
-    It has no weights of its own. Its cache are the keys and the values,
-    `(batch, num_heads, source_length, key_dim)` and `value_dim`: heads first,
-    or every step of decoding would move them there.
+    It has no weights. The KV cache holds keys and values with the heads first,
+    `(batch, num_heads, source_length, key_dim)` and `value_dim`, so that no
+    decoding step transposes them.
 
-    A mechanism that adds something to the logits, or to what is retrieved, is a
-    subclass that overrides `logits`, or `retrieve`.
+    Subclasses override `logits` or `retrieve` to add terms to them.
 
     The arguments are those of `AttentionMechanism`.
 
@@ -28,7 +27,6 @@ class DotProductAttention(AttentionMechanism):
 
     >>> mechanism = DotProductAttention()
     >>> heads = keras.random.normal((3, 10, 2, 8))
-    >>> mechanism.build(heads.shape, heads.shape, heads.shape)
     >>> filler, weights = mechanism(heads, heads, heads)
     >>> filler.shape, weights.shape
     ((3, 10, 2, 8), (3, 2, 10, 10))
@@ -50,7 +48,7 @@ class DotProductAttention(AttentionMechanism):
         )
 
     def grow_cache(self, cache, max_length):
-        return tuple(with_room(past, max_length) for past in cache)
+        return tuple(pad_positions(past, max_length) for past in cache)
 
     def update_cache(self, cache, key_heads, value_heads, index):
         return tuple(
@@ -68,10 +66,11 @@ class DotProductAttention(AttentionMechanism):
         start_index=0,
         training=None,
     ):
-        cache = self.make_cache(key_heads, value_heads)
+        keys, values = self.make_cache(key_heads, value_heads)
         return self._attend(
             query_heads,
-            *cache,
+            keys,
+            values,
             attention_mask,
             use_causal_mask,
             start_index,
@@ -100,12 +99,12 @@ class DotProductAttention(AttentionMechanism):
         )
         if near is not None:
             mask = near if mask is None else mask & near
-        # The softmax is taken in float32 under every dtype policy.
+        # The softmax is in float32 under every dtype policy.
         logits = ops.cast(logits, "float32")
         if mask is not None:
-            # Added, not selected: an addition needs no backward pass.
-            # With the operator: TensorFlow's `ops.add` of Keras takes an
-            # operand with a single axis for a bias of the last one.
+            # An addition, unlike a selection, needs no backward pass. It is
+            # the operator because `ops.add` of Keras on TensorFlow takes an
+            # operand with one axis for a bias of the last axis.
             logits = logits + mask_to_bias(mask)
         weights = ops.cast(ops.softmax(logits, axis=-1), self.compute_dtype)
         filler = self.retrieve(
@@ -114,7 +113,7 @@ class DotProductAttention(AttentionMechanism):
         return filler, weights
 
     def logits(self, query_heads, keys, start_index):
-        """How well every query matches every key.
+        """Matches every query with every key.
 
         Args:
             query_heads: Tensor `(batch, target_length, num_heads, key_dim)`.
@@ -129,7 +128,7 @@ class DotProductAttention(AttentionMechanism):
         return ops.einsum("bthd,bhsd->bhts", query_heads, keys)
 
     def retrieve(self, weights, values, start_index):
-        """What every query retrieves with its weights.
+        """Sums the values, weighted for every query.
 
         Args:
             weights: Tensor `(batch, num_heads, target_length, source_length)`.
@@ -143,10 +142,10 @@ class DotProductAttention(AttentionMechanism):
 
 
 def write_position(cache, heads, index):
-    """A cache `(batch, num_heads, length, dim)` with one more position.
+    """Writes heads `(batch, 1, num_heads, dim)` to a cache with heads first.
 
-    Not `ops.slice_update`: that becomes an XLA op on TensorFlow, which a
-    default TF Serving refuses. Nor a `where`, which copies the whole cache.
+    On TensorFlow, `ops.slice_update` becomes an XLA op that TF Serving refuses
+    by default, and a `where` copies the whole cache.
     """
     batch_size, num_heads = ops.shape(cache)[0], cache.shape[1]
     rows = ops.arange(batch_size * num_heads)
@@ -158,7 +157,7 @@ def write_position(cache, heads, index):
     )
 
 
-def with_room(cache, max_length):
-    """A cache `(batch, num_heads, length, dim)` of another length."""
+def pad_positions(cache, max_length):
+    """Pads a cache `(batch, num_heads, length, dim)` with zeros."""
     room = max_length - ops.shape(cache)[2]
     return ops.pad(cache, ((0, 0), (0, 0), (0, room), (0, 0)))

@@ -1,8 +1,9 @@
 import keras
 from keras import ops
 
+from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
-from tpt_keras.layers.mechanisms.dot_product_attention import with_room
+from tpt_keras.layers.mechanisms.dot_product_attention import pad_positions
 from tpt_keras.layers.mechanisms.dot_product_attention import write_position
 
 
@@ -11,43 +12,42 @@ class MultiLinearAttention(AttentionMechanism):
     """Multi-linear attention of the Tensorized Transformer (Ma et al., 2019).
 
     Queries, keys and values meet in a tensor of order three, a mean of block
-    terms whose cores `g` are diagonal, and a learned map contracts it:
+    terms with diagonal cores `g`. A learned map contracts it:
 
         A_ijm = sum_r mean_c(g_cr) q_ir k_jr v_mr
         filler_i = sum_jm A_ijm W_jm
 
     There is no softmax, and there are no attention weights. The map is
-    contracted with keys and values first, so that nothing of the size
-    `length ** 3` is made. Under a causal mask `j` and `m` are at most `i`
+    contracted with keys and values first, so that no tensor of the size
+    `length ** 3` is made. With a causal mask, `j` and `m` are at most `i`
     (the published code sums over the future too).
 
-    In the paper the map is the attention's output map as well, which an
-    `output_dim` makes of it. Without one it gives a filler, to be bound and
-    mapped as any other.
+    In the paper, the map is the attention's output map too. Give an
+    `output_dim` for that. Without one, the map gives a filler to be bound and
+    mapped like any other.
 
-    Its cache are keys and values, `(batch, num_heads, length, key_dim)`, and
-    what has been contracted up to here, `(batch, num_heads, key_dim,
-    output_dim or value_dim)`; of an encoder's output it is the last alone.
+    The KV cache holds keys and values, `(batch, num_heads, length, key_dim)`,
+    and their contraction so far, `(batch, num_heads, key_dim, output_dim or
+    value_dim)`. That of an encoder's output holds the contraction alone.
 
     Args:
-        max_length: Most keys; the map has as many rows and columns. Defaults
-            to `162`, the longest question with its start and its end.
+        max_length: Largest number of keys, the size of the map's two input
+            axes. Defaults to `162`, the longest question with its start and
+            end symbols.
         num_cores: Number of block terms (the paper's h). Defaults to `1`.
-        output_dim: Size of the output, where the map is the output map too:
-            the attention has no other, and nothing to bind (`binding="none"`).
-            Defaults to none.
-        **kwargs: See `AttentionMechanism`. It takes no `sliding_window`, and
-            its `dropout` has no attention weights to drop.
+        output_dim: Size of the output, to make the map the output map too.
+            This needs `binding="none"`. Defaults to no output map.
+        **kwargs: See `AttentionMechanism`. `sliding_window` is not supported,
+            and `dropout` has no effect.
 
-    The call arguments are those of `AttentionMechanism`, but `attention_mask`
-    is of sources alone, `(batch, 1, 1, source_length)`, and `key_dim` and
-    `value_dim` are the same.
+    The call arguments are those of `AttentionMechanism`. `attention_mask` must
+    be the same for all queries and heads, `(batch, 1, 1, source_length)`, and
+    `key_dim` and `value_dim` must be equal.
 
     Example:
 
     >>> mechanism = MultiLinearAttention(max_length=10)
     >>> heads = keras.random.normal((3, 10, 2, 8))
-    >>> mechanism.build(heads.shape, heads.shape, heads.shape)
     >>> filler, _ = mechanism(heads, heads, heads)
     >>> filler.shape
     (3, 10, 2, 8)
@@ -57,18 +57,14 @@ class MultiLinearAttention(AttentionMechanism):
 
     def __init__(self, max_length=162, num_cores=1, output_dim=None, **kwargs):
         super().__init__(**kwargs)
-        for name, size in (
-            ("max_length", max_length),
-            ("num_cores", num_cores),
-            ("output_dim", 1 if output_dim is None else output_dim),
-        ):
-            if not isinstance(size, int) or size <= 0:
-                raise ValueError(
-                    f"`{name}` must be a positive integer. Received: {size!r}"
-                )
+        check_positive_integer("max_length", max_length)
+        check_positive_integer("num_cores", num_cores)
+        if output_dim is not None:
+            check_positive_integer("output_dim", output_dim)
         if self.sliding_window is not None:
             raise ValueError(
-                "Multi-linear attention takes no `sliding_window`."
+                "`sliding_window` is not supported by multi-linear attention. "
+                f"Received: {self.sliding_window!r}"
             )
         self.max_length = max_length
         self.num_cores = num_cores
@@ -78,16 +74,16 @@ class MultiLinearAttention(AttentionMechanism):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
         if self.key_dim != self.value_dim:
             raise ValueError(
-                "Multi-linear attention needs keys and values of one size. "
-                f"Received: key_dim={self.key_dim}, value_dim={self.value_dim}"
+                "`key_dim` and `value_dim` must be equal in multi-linear "
+                f"attention. Received: {self.key_dim} and {self.value_dim}"
             )
         self.cores = self.add_weight(
             name="cores",
             shape=(self.num_cores, self.num_heads, self.key_dim),
             initializer=keras.initializers.RandomUniform(0.0, 1.0),
         )
-        # As the matrix that each head has, from all pairs to its filler; or
-        # that all have together, from all pairs to the output.
+        # Glorot uniform for the matrix of one head, from all pairs to its
+        # filler, or of all heads together, from all pairs to the output.
         fan_in, fan_out = self.max_length**2, self.value_dim
         if self.output_dim is not None:
             fan_in, fan_out = self.num_heads * fan_in, self.output_dim
@@ -114,12 +110,11 @@ class MultiLinearAttention(AttentionMechanism):
         training=None,
     ):
         self._check_length(key_heads.shape[1])
-        if attention_mask is not None:
-            attention_mask = self._of_sources(attention_mask)
+        attention_mask = self._source_mask(attention_mask)
         if not use_causal_mask:
             cache = self.make_cache(key_heads, value_heads, attention_mask)
             return self.attend(query_heads, cache)
-        keys, values = _where(attention_mask, key_heads, value_heads)
+        keys, values = _zero_padding(attention_mask, key_heads, value_heads)
         contracted = self._contract_until_each(keys, values)
         positions = start_index + ops.arange(ops.shape(query_heads)[1])
         contracted = ops.take(contracted, positions, axis=1)
@@ -137,7 +132,7 @@ class MultiLinearAttention(AttentionMechanism):
 
     def make_cache(self, key_heads, value_heads, padding_mask=None):
         self._check_length(key_heads.shape[1])
-        keys, values = _where(padding_mask, key_heads, value_heads)
+        keys, values = _zero_padding(padding_mask, key_heads, value_heads)
         of_values = ops.einsum("hjmv,bmhr->bhjrv", self._kernel(keys), values)
         return (ops.einsum("bjhr,bhjrv->bhrv", keys, of_values),)
 
@@ -154,15 +149,17 @@ class MultiLinearAttention(AttentionMechanism):
 
     def grow_cache(self, cache, max_length):
         keys, values, contracted = cache
-        keys, values = (with_room(past, max_length) for past in (keys, values))
+        keys, values = (
+            pad_positions(past, max_length) for past in (keys, values)
+        )
         return keys, values, contracted
 
     def update_cache(self, cache, key_heads, value_heads, index):
         keys, values, contracted = cache
         kernel = self._kernel(keys, axis=2)
         values = write_position(values, value_heads, index)
-        # The last position as a key with all values, and as a value with the
-        # keys before it; of what follows the cache holds zeros.
+        # The new position as a key with all values, and as a value with the
+        # keys before it. Later positions of the cache are zeros.
         of_values = ops.einsum(
             "hmv,bhmr->bhrv", ops.take(kernel, index, axis=1), values
         )
@@ -178,7 +175,7 @@ class MultiLinearAttention(AttentionMechanism):
 
         Returns:
             Tensor `(num_heads, length, output_dim or value_dim, batch,
-            key_dim)`: as the products give it, for to move it takes as long
+            key_dim)`, in the order of the products: a transpose takes as long
             as they do.
         """
         kernel = self._kernel(keys)
@@ -188,7 +185,7 @@ class MultiLinearAttention(AttentionMechanism):
         )
         is_key_last = ops.expand_dims(places, 1) >= ops.expand_dims(places, 0)
         is_key_last = ops.cast(is_key_last, kernel.dtype)[..., None]
-        # Every pair counts once: where its later one stands.
+        # Every pair counts once, at its later position.
         of_values = ops.einsum("hjmv,hmbr->hjvbr", kernel * is_key_last, values)
         of_keys = ops.einsum(
             "hjmv,hjbr->hmvbr", kernel * (1 - is_key_last), keys
@@ -210,18 +207,18 @@ class MultiLinearAttention(AttentionMechanism):
     def _check_length(self, length):
         if length is not None and length > self.max_length:
             raise ValueError(
-                f"Multi-linear attention was made for at most "
-                f"{self.max_length} positions (`max_length`). Received: "
-                f"{length}"
+                "The number of keys must be at most `max_length`, "
+                f"{self.max_length}. Received: {length}"
             )
 
-    def _of_sources(self, attention_mask):
-        """A mask `(batch, 1, 1, source_length)` without its ones."""
+    def _source_mask(self, attention_mask):
+        if attention_mask is None:
+            return None
         if attention_mask.shape[1:3] != (1, 1):
             raise ValueError(
-                "Multi-linear attention takes a mask that is the same for all "
-                "queries and heads, (batch, 1, source_length). Received one of "
-                f"shape {tuple(attention_mask.shape)}"
+                "`attention_mask` must be the same for all queries and heads "
+                "in multi-linear attention, (batch, 1, 1, source_length). "
+                f"Received: a mask of shape {tuple(attention_mask.shape)}"
             )
         return ops.squeeze(attention_mask, (1, 2))
 
@@ -234,8 +231,7 @@ class MultiLinearAttention(AttentionMechanism):
         }
 
 
-def _where(padding_mask, *heads):
-    """Zeros in place of padding, which adds nothing to a sum."""
+def _zero_padding(padding_mask, *heads):
     if padding_mask is None:
         return heads
     is_real = ops.expand_dims(padding_mask, (2, 3))

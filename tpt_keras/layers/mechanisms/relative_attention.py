@@ -1,26 +1,28 @@
+"""Mechanisms that use the distance from a query to a key."""
+
 import keras
 from keras import ops
 
-from tpt_keras.layers.mechanisms.distances import all_distances
-from tpt_keras.layers.mechanisms.distances import distances_to_keys
-from tpt_keras.layers.mechanisms.distances import keys_to_distances
+from tpt_keras.errors import check_positive_integer
+from tpt_keras.layers.composite_layer import with_gradient
 from tpt_keras.layers.mechanisms.dot_product_attention import (
     DotProductAttention,
 )
+from tpt_keras.layers.token_and_position_embedding import position_sinusoids
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class RelativeAttention(DotProductAttention):
-    """Dot products that know how far a key stands (Shaw et al., 2018).
+    """Dot products with relative positions (Shaw et al., 2018).
 
-    A learned vector of the distance `j - i`, the same for all heads, is added
-    to the key, and another one to the value (equations 3 and 4 there):
+    A learned vector of the distance `j - i`, shared by the heads, is added to
+    each key and another one to each value (equations 3 and 4 there):
 
         weights_ij = softmax_j(q_i (k_j + a^K_clip(j - i)) / sqrt(key_dim))
         filler_i = sum_j weights_ij (v_j + a^V_clip(j - i))
 
-    Nothing of the size `(length, length, key_dim)` is made: queries meet the
-    vectors of all distances in one product, whose rows are then shifted.
+    No tensor of the size `(length, length, key_dim)` is made: one product
+    matches the queries with all distances, and its rows are shifted.
 
     Args:
         max_distance: Distances beyond this one count as this one (the paper's
@@ -33,7 +35,6 @@ class RelativeAttention(DotProductAttention):
 
     >>> mechanism = RelativeAttention(max_distance=4)
     >>> heads = keras.random.normal((3, 10, 2, 8))
-    >>> mechanism.build(heads.shape, heads.shape, heads.shape)
     >>> filler, weights = mechanism(heads, heads, heads)
     >>> filler.shape, weights.shape
     ((3, 10, 2, 8), (3, 2, 10, 10))
@@ -43,31 +44,25 @@ class RelativeAttention(DotProductAttention):
 
     def __init__(self, max_distance=16, **kwargs):
         super().__init__(**kwargs)
-        if not isinstance(max_distance, int) or max_distance <= 0:
-            raise ValueError(
-                "`max_distance` must be a positive integer. Received: "
-                f"{max_distance!r}"
-            )
+        check_positive_integer("max_distance", max_distance)
         self.max_distance = max_distance
 
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
-        self.key_table, self.value_table = (
-            self.add_weight(
-                name=name,
-                shape=(2 * self.max_distance + 1, size),
-                initializer="glorot_uniform",
-            )
-            for name, size in (
-                ("key_table", self.key_dim),
-                ("value_table", self.value_dim),
-            )
+        self.key_table = self._table("key_table", self.key_dim)
+        self.value_table = self._table("value_table", self.value_dim)
+
+    def _table(self, name, size):
+        return self.add_weight(
+            name=name,
+            shape=(2 * self.max_distance + 1, size),
+            initializer="glorot_uniform",
         )
 
     def logits(self, query_heads, keys, start_index):
         logits = super().logits(query_heads, keys, start_index)
         target_length, source_length = ops.shape(logits)[2:]
-        vectors = self._of_all_distances(
+        vectors = self._distance_vectors(
             self.key_table, target_length, source_length, start_index
         )
         of_distances = ops.einsum(
@@ -79,14 +74,14 @@ class RelativeAttention(DotProductAttention):
 
     def retrieve(self, weights, values, start_index):
         target_length, source_length = ops.shape(weights)[2:]
-        vectors = self._of_all_distances(
+        vectors = self._distance_vectors(
             self.value_table, target_length, source_length, start_index
         )
         return super().retrieve(weights, values, start_index) + ops.einsum(
             "bhtw,wd->bthd", keys_to_distances(weights), vectors
         )
 
-    def _of_all_distances(
+    def _distance_vectors(
         self, table, target_length, source_length, start_index
     ):
         """Rows of a table, `(target_length + source_length, dim)`."""
@@ -95,9 +90,240 @@ class RelativeAttention(DotProductAttention):
             -self.max_distance,
             self.max_distance,
         )
-        # A weight is cast where it is used, and not as an argument.
+        # Keras casts call arguments, but not weights.
         table = ops.convert_to_tensor(table, self.compute_dtype)
         return ops.take(table, distances + self.max_distance, axis=0)
 
     def get_config(self):
         return {**super().get_config(), "max_distance": self.max_distance}
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class TransformerXLAttention(DotProductAttention):
+    """The relative attention of Transformer-XL (Dai et al., 2019).
+
+    A key is matched by its content and by its distance, each with a bias in
+    place of the query's position (section 3.3 there):
+
+        weights_ij = softmax_j(
+            ((q_i + u) k_j + (q_i + v) (W_R R_(i-j))) / sqrt(key_dim))
+        filler_i = sum_j weights_ij v_j
+
+    `R` is the sinusoid of a distance, also of keys after the query. As in the
+    released code, `W_R` has no bias.
+
+    Args:
+        biases: The `QueryBiases` `u` and `v`. Give the same layer to several
+            mechanisms to share them, as the paper's language models do.
+            Defaults to biases of its own.
+        **kwargs: See `AttentionMechanism`.
+
+    The call arguments are those of `AttentionMechanism`.
+
+    Example:
+
+    >>> mechanism = TransformerXLAttention()
+    >>> heads = keras.random.normal((3, 10, 2, 8))
+    >>> filler, weights = mechanism(heads, heads, heads)
+    >>> filler.shape, weights.shape
+    ((3, 10, 2, 8), (3, 2, 10, 10))
+    """
+
+    needs_positions = True
+
+    def __init__(self, biases=None, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(biases, dict):
+            biases = keras.saving.deserialize_keras_object(biases)
+        self._shares_biases = biases is not None
+        self.biases = biases or QueryBiases(
+            dtype=self.dtype_policy, name="biases"
+        )
+
+    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
+        super().build(query_heads_shape, key_heads_shape, value_heads_shape)
+        if not self.biases.built:
+            self.biases.build(query_heads_shape)
+        width = self.num_heads * self.key_dim
+        self.position_kernel = self.add_weight(
+            name="position_kernel",
+            shape=(width, width),
+            initializer="glorot_uniform",
+        )
+
+    def logits(self, query_heads, keys, start_index):
+        for_contents, for_distances = self.biases(query_heads)
+        source_length = ops.shape(keys)[2]
+        vectors = self._distance_vectors(
+            ops.shape(query_heads)[1], source_length, start_index
+        )
+        # `ops.einsum` would transpose the product, which is larger than the
+        # queries.
+        of_distances = ops.matmul(
+            ops.transpose(for_distances * self.key_dim**-0.5, (0, 2, 1, 3)),
+            ops.transpose(vectors, (1, 2, 0)),
+        )  # (batch, num_heads, target_length, target_length + source_length)
+        of_contents = super().logits(for_contents, keys, start_index)
+        return of_contents + distances_to_keys(of_distances, source_length)
+
+    def _distance_vectors(self, target_length, source_length, start_index):
+        """`(target_length + source_length, num_heads, key_dim)`."""
+        distances = all_distances(target_length, source_length, start_index)
+        sinusoids = position_sinusoids(
+            -distances, self.position_kernel.shape[0]
+        )
+        vectors = ops.matmul(
+            ops.cast(sinusoids, self.compute_dtype),
+            # Keras casts call arguments, but not weights.
+            ops.convert_to_tensor(self.position_kernel, self.compute_dtype),
+        )
+        return ops.reshape(vectors, (-1, self.num_heads, self.key_dim))
+
+    def get_config(self):
+        biases = None
+        if self._shares_biases:
+            biases = keras.saving.serialize_keras_object(self.biases)
+        return {**super().get_config(), "biases": biases}
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class QueryBiases(keras.layers.Layer):
+    """The biases of queries in Transformer-XL: `q + u` and `q + v`.
+
+    As in the released code, they start from a normal distribution with a
+    standard deviation of 0.02.
+
+    Args:
+        **kwargs: Keras's base layer arguments.
+
+    Call arguments:
+        query_heads: Tensor `(batch, target_length, num_heads, key_dim)`.
+
+    Returns:
+        Two tensors of the same shape: the queries that meet the contents and
+        those that meet the distances.
+
+    Example:
+
+    >>> biases = QueryBiases()
+    >>> content_queries, distance_queries = biases(ops.ones((3, 10, 2, 8)))
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, query_heads_shape):
+        self.content_bias, self.position_bias = (
+            self.add_weight(
+                name=name,
+                shape=query_heads_shape[-2:],
+                initializer=keras.initializers.RandomNormal(stddev=0.02),
+            )
+            for name in ("content_bias", "position_bias")
+        )
+        self.built = True
+
+    def call(self, query_heads):
+        return tuple(
+            query_heads + ops.convert_to_tensor(bias, query_heads.dtype)
+            for bias in (self.content_bias, self.position_bias)
+        )
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Does nothing: biases are not quantized."""
+
+    def get_config(self):
+        # Without this, Keras derives the config and cannot serialize `dtype`.
+        return super().get_config()
+
+
+# The distances from `target_length` queries to `source_length` keys have
+# `target_length + source_length` different values. A row with a value for each
+# distance holds the value for every key, shifted by one from row to row. A
+# reshape shifts them without a gather. Each direction is the gradient of the
+# other: TensorFlow's own gradient of a slice is a pad, which took three
+# quarters of the time on a CPU.
+
+
+def all_distances(target_length, source_length, start_index=0):
+    """The distances from queries to keys, in ascending order.
+
+    Args:
+        target_length: Number of queries.
+        source_length: Number of keys.
+        start_index: Position of the first query among the keys.
+
+    Returns:
+        int32 tensor `(target_length + source_length,)`: positions of keys
+        minus positions of queries.
+    """
+    columns = ops.arange(target_length + source_length)
+    return columns - (target_length - 1) - start_index
+
+
+def distances_to_keys(values, source_length):
+    """Rearranges values for each distance to values for each key.
+
+    Args:
+        values: Tensor `(batch, num_heads, target_length, target_length +
+            source_length)`.
+        source_length: Number of keys.
+
+    Returns:
+        Tensor `(batch, num_heads, target_length, source_length)`.
+    """
+    shift = with_gradient(
+        lambda values: _shift_to_keys(values, source_length),
+        lambda upstream, values: keys_to_distances(upstream),
+    )
+    return shift(values)
+
+
+def keys_to_distances(values):
+    """Rearranges values for each key to values for each distance.
+
+    Distances without a key get zeros.
+
+    Args:
+        values: Tensor `(batch, num_heads, target_length, source_length)`.
+
+    Returns:
+        Tensor `(batch, num_heads, target_length, target_length +
+        source_length)`.
+    """
+    source_length = ops.shape(values)[3]
+    shift = with_gradient(
+        _shift_to_distances,
+        lambda upstream, values: distances_to_keys(upstream, source_length),
+    )
+    return shift(values)
+
+
+def _shift_to_keys(values, source_length):
+    batch_size, num_heads, target_length, width = ops.shape(values)
+    flat = ops.reshape(values, (batch_size, num_heads, target_length * width))
+    # From the start of a row, the first key of the next row is width - 1 away.
+    flat = flat[:, :, target_length - 1 : -1]
+    shifted = ops.reshape(
+        flat, (batch_size, num_heads, target_length, width - 1)
+    )
+    return shifted[:, :, :, :source_length]
+
+
+def _shift_to_distances(values):
+    batch_size, num_heads, target_length, source_length = ops.shape(values)
+    width = target_length + source_length
+
+    def zeros(*shape):
+        return ops.zeros((batch_size, num_heads, *shape), values.dtype)
+
+    # `ops.pad` is several times as slow on TensorFlow's CPU.
+    shifted = ops.concatenate(
+        [values, zeros(target_length, target_length - 1)], axis=-1
+    )
+    flat = ops.reshape(
+        shifted, (batch_size, num_heads, target_length * (width - 1))
+    )
+    flat = ops.concatenate([zeros(target_length - 1), flat, zeros(1)], axis=-1)
+    return ops.reshape(flat, (batch_size, num_heads, target_length, width))

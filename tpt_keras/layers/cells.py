@@ -1,0 +1,500 @@
+"""The cells of the encoder and the decoder, and their feed-forward layer."""
+
+import random
+
+import keras
+from keras import ops
+
+from tpt_keras.errors import UsageError
+from tpt_keras.layers.composite_layer import CompositeLayer
+from tpt_keras.layers.composite_layer import call_arguments
+from tpt_keras.layers.composite_layer import serialize_choice
+from tpt_keras.layers.composite_layer import serialize_fields
+from tpt_keras.layers.projection import Projection
+from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class FeedForward(CompositeLayer):
+    """The feed-forward layer of a cell (equation 5 of the paper).
+
+    `FF(x) = W_g relu(W_f x + b_f) + b_g`, at each position.
+
+    Args:
+        intermediate_dim: Size of the hidden layer (the paper's d_f).
+        activation: Activation of the hidden layer. Defaults to `"relu"`.
+        dropout: Dropout rate of the hidden layer. Defaults to `0.0`.
+        kernel_initializer: Initializer of both kernels.
+        bias_initializer: Initializer of both biases.
+        seed: Seed of the dropout.
+        **kwargs: Keras's base layer arguments.
+
+    Call arguments:
+        inputs: Tensor `(batch, length, hidden_dim)`.
+        training: Whether to apply dropout.
+
+    Returns:
+        Tensor `(batch, length, hidden_dim)`.
+
+    Example:
+
+    >>> FeedForward(intermediate_dim=32)(keras.ops.ones((2, 5, 8))).shape
+    (2, 5, 8)
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        activation="relu",
+        dropout=0.0,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.intermediate_dim = intermediate_dim
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.seed = seed
+
+    def build(self, input_shape):
+        self.intermediate_dense = self._projection(
+            self.intermediate_dim, "intermediate", input_shape
+        )
+        self.output_dense = self._projection(
+            input_shape[-1],
+            "output",
+            (*input_shape[:-1], self.intermediate_dim),
+        )
+        self.dropout_layer = keras.layers.Dropout(
+            self.dropout, seed=self.seed, dtype=self.dtype_policy
+        )
+        self.built = True
+
+    def _projection(self, units, name, input_shape):
+        layer = Projection(
+            units,
+            kernel_initializer=self.kernel_initializer.clone(),
+            bias_initializer=self.bias_initializer.clone(),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        layer.build(input_shape)
+        return layer
+
+    def call(self, inputs, training=None):
+        x = self.activation(self.intermediate_dense(inputs))
+        x = self.dropout_layer(x, training=training)
+        return self.output_dense(x)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "dropout": self.dropout,
+            "seed": self.seed,
+            **serialize_fields(
+                self, "activation", "kernel_initializer", "bias_initializer"
+            ),
+        }
+
+
+class TransformerCell(CompositeLayer):
+    """Base class of the cells: their arguments and their sublayers.
+
+    The arguments are those of `EncoderCell`.
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        num_heads,
+        binding="hadamard",
+        activation="relu",
+        dropout=0.0,
+        layer_norm_epsilon=1e-5,
+        kernel_initializer="glorot_uniform",
+        attention_kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        seed=None,
+        attention="dot_product",
+        attention_options=None,
+        binding_options=None,
+        key_dim=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.intermediate_dim = intermediate_dim
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.binding = binding
+        self.attention = attention
+        self.attention_options = dict(attention_options or {})
+        self.binding_options = dict(binding_options or {})
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.attention_kernel_initializer = keras.initializers.get(
+            attention_kernel_initializer
+        )
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.seed = seed
+
+    def _layer_norm(self, name):
+        layer_norm = keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+        layer_norm.build((None, None, self.hidden_dim))
+        return layer_norm
+
+    def _attention(self, name, **kwargs):
+        if self.key_dim is None and self.hidden_dim % self.num_heads:
+            raise UsageError(
+                "`num_heads` must divide the hidden size. Received: "
+                f"num_heads={self.num_heads}, hidden size {self.hidden_dim}.",
+                field="num_heads",
+            )
+        arguments = {
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim or self.hidden_dim // self.num_heads,
+            "dropout": self.dropout,
+            "binding": self.binding,
+            "binding_options": self.binding_options,
+            "attention": self.attention,
+            "attention_options": self.attention_options,
+            "kernel_initializer": self.attention_kernel_initializer,
+            "bias_initializer": self.bias_initializer,
+            "seed": self._sublayer_seed(name),
+            "dtype": self.dtype_policy,
+            "name": name,
+        }
+        attention = TPMultiHeadAttention(**{**arguments, **kwargs})
+        shape = (None, None, self.hidden_dim)
+        attention.build(shape, shape)
+        return attention
+
+    def _build_feed_forward(self):
+        """Builds the sublayers that all cells end with."""
+        self.feed_forward_layer_norm = self._layer_norm("feed_forward_norm")
+        self.feed_forward = FeedForward(
+            self.intermediate_dim,
+            activation=self.activation,
+            dropout=self.dropout,
+            kernel_initializer=self.kernel_initializer,
+            bias_initializer=self.bias_initializer,
+            seed=self._sublayer_seed("feed_forward"),
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.feed_forward.build((None, None, self.hidden_dim))
+        self.output_layer_norm = self._layer_norm("output_norm")
+        self.dropout_layer = keras.layers.Dropout(
+            self.dropout,
+            seed=self._sublayer_seed("dropout"),
+            dtype=self.dtype_policy,
+        )
+
+    def _sublayer_seed(self, name):
+        # Sublayers with the same seed would drop the same elements.
+        if self.seed is None:
+            return None
+        return random.Random(f"{self.seed} {name}").getrandbits(31)
+
+    def _apply_feed_forward(self, x, training):
+        z = self.feed_forward(
+            self.feed_forward_layer_norm(x), training=training
+        )
+        x = ops.add(x, self.dropout_layer(z, training=training))
+        return self.output_layer_norm(x)
+
+    def compute_output_spec(self, *args, **kwargs):
+        call = call_arguments(self, args, kwargs)
+        several = ("return_attention_inputs", "self_attention_cache")
+        if any(call.get(name) for name in several):
+            return keras.Operation.compute_output_spec(self, *args, **kwargs)
+        return super().compute_output_spec(*args, **kwargs)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "binding": serialize_choice(self.binding),
+            "binding_options": self.binding_options,
+            "attention": serialize_choice(self.attention),
+            "attention_options": self.attention_options,
+            "dropout": self.dropout,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "seed": self.seed,
+            **serialize_fields(
+                self,
+                "activation",
+                "kernel_initializer",
+                "attention_kernel_initializer",
+                "bias_initializer",
+            ),
+        }
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class EncoderCell(TransformerCell):
+    """A cell of the encoder: TP-Attention, then feed-forward.
+
+    As in the released code, the cell ends in a layer norm:
+
+        z = LN1(x)
+        x = x + attention(z, z, z)
+        x = x + FF(LN2(x))
+        return LN3(x)
+
+    Args:
+        intermediate_dim: Size of the feed-forward's hidden layer (the paper's
+            d_f).
+        num_heads: Number of attention heads. It must divide the hidden size
+            unless `key_dim` is given.
+        binding: The binding, see `TPMultiHeadAttention`.
+        activation: Activation of the feed-forward. Defaults to `"relu"`.
+        dropout: Dropout rate of the attention weights, the feed-forward's
+            hidden layer and the outputs of attention and feed-forward.
+            Defaults to `0.0`.
+        layer_norm_epsilon: Epsilon of the layer norms. Defaults to `1e-5`.
+        kernel_initializer: Initializer of the feed-forward's kernels.
+        attention_kernel_initializer: Initializer of the attention's kernels.
+        bias_initializer: Initializer of all biases.
+        seed: Seed of the dropouts. Each draws masks of its own.
+        attention: The attention mechanism, see `TPMultiHeadAttention`.
+        attention_options: See `TPMultiHeadAttention`.
+        binding_options: See `TPMultiHeadAttention`.
+        key_dim: Size of each head's query, key and value. Defaults to the
+            hidden size divided by `num_heads`.
+        **kwargs: Keras's base layer arguments.
+
+    Call arguments:
+        inputs: Tensor `(batch, length, hidden_dim)`.
+        padding_mask: Boolean `(batch, length)`, true at real tokens.
+        training: Whether to apply dropout.
+        return_attention_inputs: Whether to also return the inputs of the
+            attention.
+
+    Returns:
+        Tensor `(batch, length, hidden_dim)`. With
+        `return_attention_inputs=True` also a dict from `"self_attention"`, the
+        attribute, to the keyword arguments of its call.
+
+    Example:
+
+    >>> cell = EncoderCell(intermediate_dim=32, num_heads=2)
+    >>> cell(keras.random.normal((3, 10, 8))).shape
+    (3, 10, 8)
+    """
+
+    def build(self, input_shape):
+        self.hidden_dim = input_shape[-1]
+        self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
+        self.self_attention = self._attention("self_attention")
+        self._build_feed_forward()
+        self.built = True
+
+    def call(
+        self,
+        inputs,
+        padding_mask=None,
+        training=None,
+        return_attention_inputs=False,
+    ):
+        query = self.self_attention_layer_norm(inputs)
+        masks = {"attention_mask": _source_mask(padding_mask)}
+        z = self.self_attention(query, query, training=training, **masks)
+        x = ops.add(inputs, self.dropout_layer(z, training=training))
+        x = self._apply_feed_forward(x, training)
+        if not return_attention_inputs:
+            return x
+        return x, {"self_attention": {"query": query, "value": query, **masks}}
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class DecoderCell(TransformerCell):
+    """A cell of the decoder: self-attention, cross-attention, feed-forward.
+
+    As in the released code, the encoder's output is attended without a layer
+    norm, and both attentions compute the role from the query:
+
+        z = LN1(x)
+        x = x + attention(z, z, z), causal
+        x = x + attention(LN2(x), encoder_output, encoder_output)
+        x = x + FF(LN3(x))
+        return LN4(x)
+
+    The arguments are those of `EncoderCell`. Cross-attention uses the same
+    mechanism, or dot products if that mechanism needs positions: the distance
+    from an answer's token to a question's means nothing.
+
+    To decode token by token, `init_cache` makes a KV cache for self-attention,
+    and `cross_attention_keys_and_values` makes one of the encoder's output.
+
+    Call arguments:
+        decoder_sequence: Tensor `(batch, target_length, hidden_dim)`.
+        encoder_sequence: The encoder's output `(batch, source_length,
+            hidden_dim)`, or `None` with a `cross_attention_cache`.
+        decoder_padding_mask: Boolean `(batch, target_length)`, true at real
+            tokens.
+        encoder_padding_mask: Boolean `(batch, source_length)`.
+        self_attention_cache: KV cache of the tokens before this one.
+        cross_attention_cache: KV cache of the encoder's output.
+        cache_update_index: Position of the only token in `decoder_sequence`,
+            a scalar. Required with `self_attention_cache`.
+        training: Whether to apply dropout.
+        return_attention_inputs: Whether to also return the inputs of the
+            attentions. Not supported with caches.
+
+    Returns:
+        Tensor `(batch, target_length, hidden_dim)`. With
+        `self_attention_cache` also the updated cache. With
+        `return_attention_inputs=True` also a dict from `"self_attention"` and
+        `"cross_attention"`, the attributes, to the keyword arguments of their
+        calls.
+
+    Example:
+
+    >>> cell = DecoderCell(intermediate_dim=32, num_heads=2)
+    >>> x, source = keras.ops.ones((3, 4, 8)), keras.ops.ones((3, 10, 8))
+    >>> cell(x, source).shape
+    (3, 4, 8)
+    """
+
+    def build(self, decoder_sequence_shape, encoder_sequence_shape=None):
+        self.hidden_dim = decoder_sequence_shape[-1]
+        self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
+        self.self_attention = self._attention("self_attention")
+        self.cross_attention_layer_norm = self._layer_norm(
+            "cross_attention_norm"
+        )
+        choices = {"binding": _copy(self.binding)}
+        if self.self_attention.attention.needs_positions:
+            choices |= {"attention": "dot_product", "attention_options": None}
+        else:
+            choices |= {"attention": _copy(self.attention)}
+        self.cross_attention = self._attention("cross_attention", **choices)
+        self._build_feed_forward()
+        self.built = True
+
+    def call(
+        self,
+        decoder_sequence,
+        encoder_sequence=None,
+        decoder_padding_mask=None,
+        encoder_padding_mask=None,
+        self_attention_cache=None,
+        cross_attention_cache=None,
+        cache_update_index=None,
+        training=None,
+        return_attention_inputs=False,
+    ):
+        attention_inputs = {}
+        query = self.self_attention_layer_norm(decoder_sequence)
+        if self_attention_cache is None:
+            inputs = {
+                "query": query,
+                "value": query,
+                "attention_mask": _source_mask(decoder_padding_mask),
+                "use_causal_mask": True,
+            }
+            attention_inputs["self_attention"] = inputs
+            z = self.self_attention(**inputs, training=training)
+        else:
+            self_attention_cache = self.self_attention.update_cache(
+                self_attention_cache, query, cache_update_index
+            )
+            z, _ = self.self_attention.attend(
+                query, *self_attention_cache, index=cache_update_index
+            )
+        x = ops.add(decoder_sequence, self.dropout_layer(z, training=training))
+
+        query = self.cross_attention_layer_norm(x)
+        mask = _source_mask(encoder_padding_mask)
+        if cross_attention_cache is None:
+            inputs = {
+                "query": query,
+                "value": encoder_sequence,
+                "attention_mask": mask,
+            }
+            attention_inputs["cross_attention"] = inputs
+            z = self.cross_attention(**inputs, training=training)
+        else:
+            z, _ = self.cross_attention.attend(
+                query, *cross_attention_cache, mask=mask, training=training
+            )
+        x = ops.add(x, self.dropout_layer(z, training=training))
+        x = self._apply_feed_forward(x, training)
+        if self_attention_cache is not None:
+            return x, self_attention_cache
+        return (x, attention_inputs) if return_attention_inputs else x
+
+    def compute_output_shape(
+        self, decoder_sequence_shape, encoder_sequence_shape=None
+    ):
+        return decoder_sequence_shape
+
+    def init_cache(self, batch_size, max_length):
+        """Makes an empty KV cache for the self-attention.
+
+        Args:
+            batch_size: Number of rows, an integer or a scalar tensor.
+            max_length: Largest number of tokens to decode, an integer.
+
+        Returns:
+            A tuple of tensors `(batch, ...)`.
+        """
+        return self.self_attention.attention.init_cache(batch_size, max_length)
+
+    def grow_cache(self, cache, max_length):
+        """Makes room for more tokens in the self-attention's KV cache.
+
+        Args:
+            cache: Cache from `init_cache` or the last call.
+            max_length: New largest number of tokens, an integer or a scalar
+                tensor.
+
+        Returns:
+            A tuple of tensors `(batch, ...)`.
+        """
+        return self.self_attention.attention.grow_cache(cache, max_length)
+
+    def cross_attention_keys_and_values(
+        self, encoder_sequence, encoder_padding_mask=None
+    ):
+        """Makes the KV cache of the encoder's output.
+
+        Args:
+            encoder_sequence: Tensor `(batch, source_length, hidden_dim)`.
+            encoder_padding_mask: Boolean `(batch, source_length)`.
+
+        Returns:
+            A tuple of tensors `(batch, ...)`.
+        """
+        return self.cross_attention.project_keys_and_values(
+            encoder_sequence, padding_mask=encoder_padding_mask
+        )
+
+
+def _source_mask(padding_mask):
+    """Makes an attention mask `(batch, 1, length)` of a padding mask."""
+    return None if padding_mask is None else ops.expand_dims(padding_mask, 1)
+
+
+def _copy(choice):
+    """A new layer like an instance, or the same name."""
+    if isinstance(choice, keras.layers.Layer):
+        return type(choice).from_config(choice.get_config())
+    return choice

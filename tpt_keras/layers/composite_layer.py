@@ -1,0 +1,175 @@
+"""Tools of layers that hold other layers."""
+
+import inspect
+import itertools
+
+import keras
+from keras import ops
+
+from tpt_keras.errors import UsageError
+
+
+class CompositeLayer(keras.layers.Layer):
+    """Base class of layers that hold other layers.
+
+    - Its config keeps the dtype policies of quantized sublayers.
+    - `keras.RematScope` works with it on TensorFlow. There, Keras gives
+      gradients to positional tensors alone and refuses keyword arguments in
+      graphs.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def get_config(self):
+        return {**super().get_config(), "dtype": dtype_config(self)}
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        arguments = keras.tree.flatten((args, kwargs))
+        has_gradient = [
+            ops.is_tensor(argument)
+            and keras.backend.is_float_dtype(argument.dtype)
+            for argument in arguments
+        ]
+
+        def call_with(*tensors):
+            tensors = iter(tensors)
+            merged = [
+                next(tensors) if has else argument
+                for has, argument in zip(has_gradient, arguments)
+            ]
+            args_, kwargs_ = keras.tree.pack_sequence_as((args, kwargs), merged)
+            return layer_call(*args_, **kwargs_)
+
+        call = super().rematerialized_call(call_with, *args, **kwargs)
+        return lambda *args, **kwargs: call(
+            *itertools.compress(
+                keras.tree.flatten((args, kwargs)), has_gradient
+            )
+        )
+
+
+def dtype_config(layer):
+    """Serializes the dtype of a layer that holds other layers.
+
+    A quantized layer can only be loaded with its own dtype policy, so the
+    policies of quantized sublayers are kept by their paths.
+
+    Args:
+        layer: A Keras layer.
+
+    Returns:
+        A serialized dtype policy, or map of dtype policies.
+    """
+    policy = layer.dtype_policy
+    if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
+        policy = policy.default_policy
+    policies = keras.dtype_policies.DTypePolicyMap(policy.name)
+    # The public `Model.layers` has no counterpart in `Layer`.
+    for sublayer in layer._flatten_layers(include_self=False):
+        if sublayer.quantization_mode is not None:
+            policies[sublayer.path] = sublayer.dtype_policy
+    return keras.dtype_policies.serialize(policies or policy)
+
+
+def serialize_fields(layer, *names):
+    """Serializes attributes whose names end in their kind.
+
+    Args:
+        layer: A Keras layer.
+        *names: Names such as `"activation"` or `"bias_initializer"`.
+
+    Returns:
+        Dict of names to serialized objects.
+    """
+    kinds = {name: name.rpartition("_")[2] for name in names}
+    return {
+        name: getattr(keras, f"{kind}s").serialize(getattr(layer, name))
+        for name, kind in kinds.items()
+    }
+
+
+def call_arguments(layer, args, kwargs):
+    """All arguments of a call by their names, defaults included."""
+    bound = inspect.signature(layer.call).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def make_choice(kind, base, table, choice, options=None, /, **kwargs):
+    """Makes one of the exchangeable parts of an attention.
+
+    Args:
+        kind: The field's name, for messages: `"binding"`.
+        base: The base class of all such parts.
+        table: Dict of names to built-in classes.
+        choice: A key of `table`, the name of a subclass of `base` that is
+            registered with Keras (`"package>Class"`), or an instance.
+        options: Dict of arguments of that class, or `None`. They override
+            `kwargs`. An instance takes none.
+        **kwargs: Arguments that every such class takes. An instance has its
+            own.
+
+    Returns:
+        An instance of `base`.
+
+    Raises:
+        UsageError: If the choice is unknown or does not take the options.
+    """
+    if isinstance(choice, dict):
+        choice = keras.saving.deserialize_keras_object(choice)
+    if isinstance(choice, base):
+        if options:
+            raise UsageError(
+                f"`{kind}_options` are for a name. Give the options to the "
+                f"{base.__name__} instead. Received: {options}",
+                field=f"{kind}_options",
+            )
+        return choice
+    found = table.get(choice) or keras.saving.get_registered_object(choice)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise UsageError(
+            f"Unknown `{kind}` {choice!r}. Use one of {', '.join(table)}, or "
+            f"the name under which a subclass of {base.__name__} is registered "
+            "with Keras (import its module first).",
+            field=kind,
+        )
+    try:
+        return found(**{**kwargs, **(options or {})})
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"`{kind}_options` {options} do not fit {choice!r}: {error}",
+            field=f"{kind}_options",
+        ) from None
+
+
+def serialize_choice(choice):
+    """Serializes the name or the instance that `make_choice` takes."""
+    if isinstance(choice, keras.layers.Layer):
+        return keras.saving.serialize_keras_object(choice)
+    return choice
+
+
+def with_gradient(forward, gradient):
+    """A function with a gradient of its own, on every backend.
+
+    Args:
+        forward: Function of tensors that returns a tensor.
+        gradient: Function of the upstream gradient and of the same tensors.
+            It returns a gradient for each of them, or `None`.
+
+    Returns:
+        A function like `forward`.
+    """
+
+    @ops.custom_gradient
+    def function(*tensors):
+        def backward(*args, upstream=None):
+            # PyTorch and TensorFlow pass other arguments than JAX.
+            (upstream,) = args if upstream is None else (upstream,)
+            return gradient(upstream, *tensors)
+
+        return forward(*tensors), backward
+
+    return function
