@@ -1,67 +1,69 @@
-"""Problems of a prepared data folder, for commands that take some."""
+"""Problems of a task, for the commands that need some."""
 
 import dataclasses
 import itertools
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_positive_integer
 
 
 @dataclasses.dataclass(frozen=True)
 class Problems:
-    """Which problems a command takes; the fields are flags of it.
+    """The problems of a command; the fields are its flags.
 
     Args:
         modules: Names of modules, patterns (numbers__*), or all.
-        data_dir: Folder that prepare_data filled.
-        split: Name of the split.
+        data_dir: Folder that prepare_data filled, or the file or folder of
+            text pairs.
+        dataset: Name of the task.
+        split: Name of the split. Default: the task's first for evaluation.
     """
 
     modules: tuple = ()
     data_dir: str = "data"
-    split: str = "interpolate"
+    dataset: str = "mathematics_dataset"
+    split: str = ""
 
     def read(self, count):
-        """The first problems of every module.
+        """Reads the first problems of every module.
 
         Args:
-            count: Problems of each module, at most.
+            count: Largest number of problems of each module.
 
         Returns:
-            Dict of module to the lists of its questions and of their answers.
-            A module that lacks the split is passed over.
+            Dict of module to the lists of its questions and of their answers,
+            without the modules that lack the split.
 
         Raises:
-            UsageError: If a name is unknown, or nothing is there.
+            UsageError: If a name is unknown, or there are no such problems.
         """
         import numpy as np
 
-        from tpt_keras.data_generators.mathematics_modules import select_modules
-        from tpt_keras.data_generators.prepared_data import problem_sources
+        from tpt_keras.data_generators import open_task
+        from tpt_keras.data_generators import select_groups
 
-        if count <= 0:
-            raise UsageError("--count must be positive.")
-        modules = select_modules(self.modules)
-        sources = problem_sources(self.data_dir, modules, [self.split])
-        if not any(map(len, sources.values())):
-            raise UsageError(
-                f"None of the modules {', '.join(modules)} has problems of "
-                f"--split={self.split!r}."
-            )
+        check_positive_integer("count", count)
+        place = (self.dataset, self.data_dir)
+        task = open_task(*place, select_groups(*place, self.modules))
+        split = self.split or task.splits[0]
         problems = {}
-        for module, source in sources.items():
-            if len(source):
-                texts = source.read(np.arange(min(count, len(source))))
-                problems[module] = [
-                    [text.decode() for text in column] for column in texts
-                ]
+        for group, examples in task.examples(split).items():
+            texts = examples.texts(np.arange(min(count, len(examples))))
+            problems[group] = [list(column) for column in zip(*texts)]
+        if not problems:
+            raise UsageError(
+                f"None of the modules {', '.join(task.groups)} has problems "
+                f"of the `split` {split!r}.",
+                field="split",
+            )
         return problems
 
 
 def all_together(problems):
-    """The questions of all modules, and their answers.
+    """Joins the questions of all modules, and their answers.
 
     Args:
-        problems: What `Problems.read` returns.
+        problems: A result of `Problems.read`.
 
     Returns:
         Two lists of strings.

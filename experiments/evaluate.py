@@ -16,8 +16,8 @@ flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
 flags.DEFINE_list(
     "splits",
     None,
-    "Names of the splits. Default: interpolate,extrapolate; of a language "
-    "model's text, validation,test.",
+    "Names of the splits. Default: the dataset's for evaluation "
+    "(interpolate,extrapolate); of a language model's text, validation,test.",
 )
 flags.DEFINE_list(
     "modules", [], "Names of the modules. Default: those of the training."
@@ -109,30 +109,32 @@ def evaluate_text(training):
 
 def evaluate_modules(training):
     """Answers the problems of modules."""
-    from tpt_keras.data_generators.mathematics_modules import select_modules
+    from tpt_keras.data_generators import open_task
+    from tpt_keras.data_generators import select_groups
     from tpt_keras.models.load_model import load_model
     from tpt_keras.training.evaluate import evaluate
     from tpt_keras.training.transformer_trainer import TransformerTrainer
 
     model = load_model(FLAGS.model_dir, FLAGS.best)
-    modules = select_modules(FLAGS.modules) or training.get("modules")
     dataset = FLAGS.dataset or training.get("dataset", "mathematics_dataset")
     data_dir = FLAGS.data_dir or training.get("data_dir")
+    modules = FLAGS.modules or training.get("modules")
     if not modules or not data_dir:
         raise UsageError(
-            "The model was not trained here: name --modules and --data_dir."
+            "The model was not trained here: name `modules` and `data_dir`."
         )
+    if FLAGS.modules:
+        modules = select_groups(dataset, data_dir, modules)
+    task = open_task(dataset, data_dir, modules)
+    splits = choose(task.splits)
     trainer = TransformerTrainer(model)
     trainer.compile(jit_compile=False)
-    splits = choose(["interpolate", "extrapolate"])
-    results = evaluate(
-        trainer, modules, splits, data_dir, FLAGS.batch_size or 256, dataset
-    )
+    results = evaluate(trainer, task, splits, FLAGS.batch_size or 256)
     if not results:
         raise UsageError(
-            f"There is nothing to evaluate: none of the modules "
-            f"{', '.join(modules)} has a split of --splits="
-            f"{','.join(splits)}."
+            f"None of the modules {', '.join(modules)} has a split of "
+            f"`splits`: {', '.join(splits)}.",
+            field="splits",
         )
     for result in results:
         notes = []

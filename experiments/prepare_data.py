@@ -1,6 +1,6 @@
 r"""Fills a data folder with problems.
 
-They become a dataset of TensorFlow Datasets. Makes them on the spot:
+They become datasets of TensorFlow Datasets. Generates the problems:
 
     python -m experiments.prepare_data --modules=all --data_dir=data
 
@@ -11,13 +11,16 @@ or takes the released archive, downloaded or already there:
 """
 
 import json
+import logging
 import os
 import pathlib
 
 from absl import flags
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choice
+from tpt_keras.errors import check_positive_integer
+from tpt_keras.errors import require
 
 from . import _cli
 
@@ -40,7 +43,7 @@ flags.DEFINE_integer("train_examples", 100_000, "Generated, per module.")
 flags.DEFINE_integer(
     "evaluation_examples", 10_000, "Generated, per module and split."
 )
-flags.DEFINE_integer("seed", 0, "What is generated depends on nothing else.")
+flags.DEFINE_integer("seed", 0, "Seed of the generated problems.")
 flags.DEFINE_integer("num_workers", os.cpu_count(), "Number of processes.")
 flags.DEFINE_string(
     "beam_pipeline_options",
@@ -49,33 +52,39 @@ flags.DEFINE_string(
     "(runner=DirectRunner,direct_num_workers=2).",
 )
 
+logger = logging.getLogger(__name__)
+
 
 def main():
-    from tpt_keras.data_generators.mathematics_modules import select_modules
-    from tpt_keras.data_generators.prepared_data import DATASETS
-    from tpt_keras.data_generators.prepared_data import dataset_builder
-    from tpt_keras.data_generators.prepared_data import prepare_dataset
+    from tpt_keras.data_generators.mathematics.modules import select_modules
+    from tpt_keras.data_generators.mathematics.task import DATASETS
 
     if not FLAGS.modules:
-        raise UsageError("--modules is missing: name some, or say all.")
+        raise UsageError("`modules` is missing. Name some, or say all.")
     modules = select_modules(FLAGS.modules)
-    check_names("source", [FLAGS.source], ("generated", "official"))
-    check_names("dataset", [FLAGS.dataset], DATASETS)
+    check_choice("source", FLAGS.source, ("generated", "official"))
+    check_choice("dataset", FLAGS.dataset, DATASETS)
     for name in ("train_examples", "evaluation_examples", "num_workers"):
-        if FLAGS[name].value <= 0:
-            raise UsageError(f"--{name} must be positive.")
+        check_positive_integer(name, FLAGS[name].value)
+    beam_options = _beam_options()
+    prepare(modules, beam_options)
+
+
+def prepare(modules, beam_options):
+    """Prepares the datasets of the modules that have none."""
+    from tpt_keras.data_generators.mathematics.datasets import dataset_builder
+    from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
 
     missing = []
     for module in modules:
         builder = dataset_builder(module, FLAGS.data_dir, FLAGS.dataset)
         if builder.is_prepared():
-            check_as_asked(builder)
+            check_settings(builder)
             print(f"{module} is there already: {builder.data_path}")
         else:
             missing.append(module)
     if not missing:
         return
-    beam_options = _beam_options()
     text_dir = make_texts(missing, beam_options)
     for module in missing:
         builder = prepare_dataset(
@@ -89,54 +98,61 @@ def main():
 
 
 def make_texts(modules, beam_options):
-    """Text files of the modules in the official layout; their folder."""
-    from tpt_keras.data_generators import official_archive
-    from tpt_keras.data_generators import official_text
-    from tpt_keras.data_generators.problem_generation import generate_modules
+    """Makes the modules' text files in the official layout.
+
+    Args:
+        modules: Names of training modules.
+        beam_options: Apache Beam's pipeline options, or `None`.
+
+    Returns:
+        Path of the folder that holds `mathematics_dataset-v1.0`.
+    """
+    from tpt_keras.data_generators.mathematics import archive
+    from tpt_keras.data_generators.mathematics.generator import generate_modules
 
     if FLAGS.source == "official":
-        return official_archive.fetch_official_text(
+        return archive.fetch_official_text(
             FLAGS.data_dir, modules, FLAGS.archive
         )
     text_dir = pathlib.Path(FLAGS.data_dir) / (
         f"generated-seed{FLAGS.seed}-train{FLAGS.train_examples}"
         f"-evaluation{FLAGS.evaluation_examples}"
     )
-    asked = {
+    settings = {
         "modules": modules,
-        "root": text_dir / official_text.FOLDER,
+        "root": text_dir / archive.FOLDER,
         "train_examples": FLAGS.train_examples,
         "evaluation_examples": FLAGS.evaluation_examples,
         "seed": FLAGS.seed,
     }
     if beam_options is None:
-        generate_modules(num_workers=FLAGS.num_workers, **asked)
+        generate_modules(num_workers=FLAGS.num_workers, **settings)
     else:
-        from tpt_keras.data_generators.beam_generation import (
-            generate_modules_with_beam,
-        )
+        from tpt_keras.data_generators.mathematics import beam
 
-        generate_modules_with_beam(options=beam_options, **asked)
+        beam.generate_modules_with_beam(options=beam_options, **settings)
     return text_dir
 
 
-def check_as_asked(builder):
-    """Refuses a prepared dataset that was generated otherwise than asked."""
-    from tpt_keras.data_generators.problem_generation import split_counts
+def check_settings(builder):
+    """Refuses a prepared dataset that was made with other settings."""
+    from tpt_keras.data_generators.mathematics.generator import split_counts
 
+    path = builder.data_path
+    way_out = "remove the folder, or name another `data_dir`."
     generated = (builder.info.metadata or {}).get("generated")
     if generated is None:
         if FLAGS.source == "generated" and builder.name != "math_dataset":
             raise UsageError(
-                f"{builder.data_path} was not generated: it is the release's. "
-                "Ask for --source=official, remove the folder, or take another "
-                "--data_dir."
+                f"{path} was not generated: it is the release's. Ask for the "
+                f"`source` official, {way_out}",
+                path=path,
             )
         return
     if FLAGS.source == "official":
         raise UsageError(
-            f"{builder.data_path} was generated. Remove the folder, or take "
-            "another --data_dir."
+            f"{path} was generated. Ask for the `source` generated, {way_out}",
+            path=path,
         )
     wanted = split_counts(
         builder.builder_config.name,
@@ -146,22 +162,18 @@ def check_as_asked(builder):
     seed, counts = generated.get("seed"), generated.get("wanted")
     if (seed, counts) != (FLAGS.seed, wanted):
         raise UsageError(
-            f"{builder.data_path} was generated with seed {seed} and the "
-            f"counts {counts}. Ask for the same, remove the folder, or take "
-            "another --data_dir."
+            f"{path} was generated with seed {seed} and the counts {counts}. "
+            f"Ask for the same, {way_out}",
+            path=path,
         )
 
 
 def _beam_options():
     if FLAGS.beam_pipeline_options is None:
         return None
-    try:
-        from apache_beam.options.pipeline_options import PipelineOptions
-    except ImportError:
-        raise UsageError(
-            "--beam_pipeline_options needs Apache Beam: pip install "
-            "tpt_keras[beam]."
-        ) from None
+    require("apache_beam", "beam")
+    from apache_beam.options.pipeline_options import PipelineOptions
+
     return PipelineOptions(
         [f"--{o}" for o in FLAGS.beam_pipeline_options.split(",") if o]
     )

@@ -62,11 +62,11 @@ _flags.define_devices(
 def main():
     check_flags()
     strategy = _flags.strategy()
-    from tpt_keras.data_generators.mathematics_modules import select_modules
+    from tpt_keras.data_generators import select_groups
 
     configs = scaled_configs()
     training = TrainingConfig.from_flat(
-        modules=select_modules(FLAGS.modules),
+        modules=select_groups(FLAGS.dataset, FLAGS.data_dir, FLAGS.modules),
         **_flags.values(TrainingConfig, NOT_FLAGS),
     )
     folder = pathlib.Path(FLAGS.replication_dir)
@@ -94,8 +94,6 @@ def check_flags():
         raise UsageError(
             "--replication_dir is missing: where shall the models go?"
         )
-    if not FLAGS.modules:
-        raise UsageError("--modules is missing: what shall be learned?")
     if FLAGS.distribution:
         check_names("distribution", [FLAGS.distribution], ("none", "mirrored"))
     for name in ("scale", "seeds", "examples"):

@@ -27,10 +27,13 @@ flags.DEFINE_list("model_dirs", [], "Folders of the models.")
 flags.register_validator("model_dirs", bool, "name one model or more")
 flags.DEFINE_list(
     "splits",
-    ["interpolate", "extrapolate"],
-    "Names of the splits; train is all training splits together.",
+    None,
+    "Names of the splits; train is all training splits together. Default: "
+    "the dataset's for evaluation (interpolate,extrapolate).",
 )
-flags.register_validator("splits", bool, "name one split or more")
+flags.register_validator(
+    "splits", lambda splits: splits != [], "name one split or more"
+)
 flags.DEFINE_list(
     "modules",
     [],
@@ -76,19 +79,19 @@ def main():
 
 def choose_problems():
     """Returns the dict of problems that all models answer."""
-    from tpt_keras.data_generators.mathematics_modules import select_modules
-    from tpt_keras.data_generators.prepared_data import DATASETS
-    from tpt_keras.training.problem_samples import TRAIN
+    from tpt_keras.data_generators import TASKS
+    from tpt_keras.data_generators import select_groups
 
     dataset = of_trainings("dataset", FLAGS.dataset, "mathematics_dataset")
-    check_choice("dataset", dataset, DATASETS)
-    splits = list(dict.fromkeys(FLAGS.splits))
-    check_names("split", splits, {TRAIN, *DATASETS[dataset]})
-    modules = of_trainings("modules", list(select_modules(FLAGS.modules)))
+    check_choice("dataset", dataset, TASKS)
+    splits = list(dict.fromkeys(FLAGS.splits or TASKS[dataset].splits))
+    check_names("split", splits, TASKS[dataset].known_splits)
+    modules = of_trainings("modules", FLAGS.modules)
+    data_dir = of_trainings("data_dir", FLAGS.data_dir)
     return {
         "dataset": dataset,
-        "data_dir": of_trainings("data_dir", FLAGS.data_dir),
-        "modules": modules,
+        "data_dir": data_dir,
+        "modules": list(select_groups(dataset, data_dir, modules)),
         "splits": splits,
         "examples": FLAGS.examples,
     }

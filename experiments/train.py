@@ -39,10 +39,8 @@ _flags.define_devices(
 def main():
     if not FLAGS.model_dir:
         raise UsageError("--model_dir is missing: where shall the model go?")
-    if not FLAGS.modules and not FLAGS.text_file:
-        raise UsageError("--modules is missing: what shall be learned?")
     strategy = _flags.strategy(workers=True)
-    from tpt_keras.data_generators.mathematics_modules import select_modules
+    from tpt_keras.data_generators import select_groups
     from tpt_keras.language_model import XL_PRESETS
     from tpt_keras.language_model import TextTask
     from tpt_keras.models import PRESETS
@@ -53,7 +51,10 @@ def main():
     check_names("preset", [FLAGS.preset], presets)
     preset = presets[FLAGS.preset]
     training = _flags.values(TrainingConfig)
-    training["modules"] = select_modules(FLAGS.modules)
+    if not FLAGS.text_file:
+        training["modules"] = select_groups(
+            FLAGS.dataset, FLAGS.data_dir, FLAGS.modules
+        )
     train(
         preset.replace(**preset.parse_overrides(FLAGS.hparams)),
         TrainingConfig.from_flat(**training),

@@ -57,14 +57,14 @@ _flags.define_devices(
 def main():
     if not FLAGS.tuning_dir:
         raise UsageError("--tuning_dir is missing: where shall the search go?")
-    if not FLAGS.modules:
-        raise UsageError("--modules is missing: what shall be learned?")
     strategy = _flags.strategy()
-    from tpt_keras.data_generators.mathematics_modules import select_modules
+    from tpt_keras.data_generators import select_groups
     from tpt_keras.tuning.tune import tune
 
     training = _flags.values(TrainingConfig, NOT_FLAGS)
-    training["modules"] = select_modules(FLAGS.modules)
+    training["modules"] = select_groups(
+        FLAGS.dataset, FLAGS.data_dir, FLAGS.modules
+    )
     trials = tune(
         SearchSpace(**_flags.values(SearchSpace)),
         TrainingConfig.from_flat(**training),

@@ -38,21 +38,17 @@ def main():
     import numpy as np
     import tqdm
 
-    from tpt_keras.data_generators.mathematics_modules import select_modules
-    from tpt_keras.data_generators.prepared_data import problem_sources
-    from tpt_keras.data_generators.prepared_data import train_splits
-    from tpt_keras.data_generators.problem_mixture import ProblemMixture
-    from tpt_keras.data_generators.problem_slice import ProblemSlice
+    from tpt_keras.data_generators import open_task
+    from tpt_keras.data_generators import select_groups
+    from tpt_keras.data_generators.examples import ExampleMixture
+    from tpt_keras.data_generators.examples import ExampleSlice
     from tpt_keras.files import whole_file
 
-    sources = problem_sources(
-        FLAGS.data_dir,
-        select_modules(FLAGS.modules),
-        train_splits(FLAGS.dataset),
-        FLAGS.dataset,
-    )
-    problems = ProblemSlice(
-        ProblemMixture(list(sources.values())), seed=FLAGS.seed
+    place = (FLAGS.dataset, FLAGS.data_dir)
+    task = open_task(*place, select_groups(*place, FLAGS.modules))
+    problems = ExampleSlice(
+        ExampleMixture(list(task.training_examples().values())),
+        seed=FLAGS.seed,
     )
     count = min(len(problems), FLAGS.max_examples or len(problems))
     with (
@@ -62,9 +58,9 @@ def main():
     ):
         for start in range(0, count, CHUNK):
             indices = np.arange(start, min(start + CHUNK, count))
-            pairs = zip(*problems.read(indices))
+            pairs = problems.texts(indices)
             lines = itertools.chain.from_iterable(pairs)
-            file.writelines(line + b"\n" for line in lines)
+            file.writelines(f"{line}\n".encode() for line in lines)
             progress.update(len(indices))
     print(FLAGS.output)
 

@@ -156,15 +156,15 @@ def made_once(tmp_path_factory):
 def place_value_data(made_once):
     """A data folder: 600 training and 60 evaluation problems of one module."""
     # Imported here, for the tests of the layers run without TensorFlow.
-    from tpt_keras.data_generators import official_text
-    from tpt_keras.data_generators.prepared_data import prepare_dataset
-    from tpt_keras.data_generators.problem_generation import generate_modules
+    from tpt_keras.data_generators.mathematics.archive import FOLDER
+    from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
+    from tpt_keras.data_generators.mathematics.generator import generate_modules
 
     def make(data_dir):
         manual_dir = data_dir / "generated"
         generate_modules(
             [MODULE],
-            manual_dir / official_text.FOLDER,
+            manual_dir / FOLDER,
             train_examples=600,
             evaluation_examples=60,
         )

@@ -29,7 +29,7 @@ def mixed_problems(count):
     Returns:
         List of questions and list of answers.
     """
-    from tpt_keras.data_generators.mathematics_modules import MODULES
+    from tpt_keras.data_generators.mathematics.modules import MODULES
 
     problems = _draw("interpolate", max(5, -(-count // len(MODULES))))
     random.Random(0).shuffle(problems)
@@ -38,8 +38,8 @@ def mixed_problems(count):
 
 
 def _draw(split, per_module):
-    from tpt_keras.data_generators.mathematics_modules import MODULES
-    from tpt_keras.data_generators.problem_shards import draw_shard
+    from tpt_keras.data_generators.mathematics.modules import MODULES
+    from tpt_keras.data_generators.mathematics.shards import draw_shard
 
     return [
         problem

@@ -43,7 +43,7 @@ flags.DEFINE_integer("large_examples", 5_000_000, "Examples to read.")
 flags.DEFINE_integer("small_examples", 500_000, "Examples to compare with.")
 flags.DEFINE_string("output", None, "JSON file for the results.")
 # How this file calls itself to measure in a fresh process.
-flags.DEFINE_string("probe", None, "TFRecord file to read.")
+flags.DEFINE_string("probe", None, "Folder of the token cache to read.")
 flags.DEFINE_integer("probe_start_step", 0, "First batch of the probe.")
 flags.DEFINE_integer("probe_examples", 0, "Examples the probe reads.")
 
@@ -67,24 +67,22 @@ def main():
 
 def training_source():
     """The mixture of the modules, and how many problems each has."""
-    from tpt_keras.data_generators.mathematics_modules import TRAIN_SPLITS
-    from tpt_keras.data_generators.mathematics_modules import select_modules
-    from tpt_keras.data_generators.prepared_data import problem_sources
-    from tpt_keras.data_generators.problem_mixture import ProblemMixture
+    from tpt_keras.data_generators import open_task
+    from tpt_keras.data_generators import select_groups
+    from tpt_keras.data_generators.examples import ExampleMixture
 
-    sources = list(
-        problem_sources(
-            FLAGS.data_dir, select_modules(FLAGS.modules), TRAIN_SPLITS
-        ).values()
-    )
-    return ProblemMixture(sources), [len(source) for source in sources]
+    place = ("mathematics_dataset", FLAGS.data_dir)
+    task = open_task(*place, select_groups(*place, FLAGS.modules))
+    parts = list(task.training_examples().values())
+    return ExampleMixture(parts), [len(part) for part in parts]
 
 
 class _Recorder:
-    """A source that remembers which examples were read."""
+    """Examples that record the places that were read."""
 
     def __init__(self, source):
         self._source = source
+        self.vocabulary = source.vocabulary
         self.reads = []
 
     def __len__(self):
@@ -96,7 +94,7 @@ class _Recorder:
 
 
 def make_batches(source, batch_size):
-    from tpt_keras.data_generators.problem_batches import ProblemBatches
+    from tpt_keras.data_generators.batches import ProblemBatches
     from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
     return ProblemBatches(source, CharacterTokenizer(), batch_size)
@@ -245,15 +243,12 @@ def train_step_examples_per_second():
 
 def memory_and_start():
     """Peak memory of reading much and little; time to a late first batch."""
-    from tpt_keras.data_generators.problem_source import ProblemSource
-
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         files = {}
         for size in (FLAGS.small_examples, FLAGS.large_examples):
-            files[size] = pathlib.Path(folder) / f"{size}.tfrecord"
+            files[size] = pathlib.Path(folder) / str(size)
             write_repeated(files[size], size)
-            ProblemSource([files[size]])  # finds the records' places
         peaks = {
             size: run_probe(file, 0, size)["peak_megabytes"]
             for size, file in files.items()
@@ -274,27 +269,22 @@ def memory_and_start():
     return results
 
 
-def write_repeated(path, size):
-    """A TFRecord file of the real problems, over and over."""
-    import tensorflow as tf
-
+def write_repeated(folder, size):
+    """Writes a token cache of the real problems, over and over."""
     mixture, _ = training_source()
-    questions, answers = mixture.read(np.arange(len(mixture)))
+    texts = mixture.texts(np.arange(len(mixture)))
+    folder.mkdir()
+    pairs = (texts[index % len(texts)] for index in range(size))
+    probed(folder, lambda: {"train": pairs})
 
-    def feature(text):
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text]))
 
-    records = [
-        tf.train.Example(
-            features=tf.train.Features(
-                feature={"question": feature(q), "answer": feature(a)}
-            )
-        ).SerializeToString()
-        for q, a in zip(questions, answers)
-    ]
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for index in range(size):
-            writer.write(records[index % len(records)])
+def probed(folder, read_splits=None):
+    """The examples of a folder's token cache."""
+    from tpt_keras.data_generators.token_cache import open_cache
+    from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
+
+    cache = open_cache(folder, MATHEMATICS_VOCABULARY, read_splits)
+    return cache.examples(["train"])
 
 
 def run_probe(path, start_step, examples):
@@ -316,29 +306,31 @@ def run_probe(path, start_step, examples):
 
 def probe():
     """Reads batches of 64; prints the time of the first and the peak."""
-    from tpt_keras.data_generators.problem_source import ProblemSource
-
-    if not pathlib.Path(FLAGS.probe).is_file():
-        raise UsageError(f"There is no file {FLAGS.probe!r}.")
+    folder = pathlib.Path(FLAGS.probe)
+    if not folder.is_dir():
+        raise UsageError(f"There is no folder {FLAGS.probe!r}.")
     start = time.perf_counter()
-    batches = make_batches(ProblemSource([FLAGS.probe]), 64)
-    read, seconds = 0, None
-    for _, targets in batches.dataset(start_step=FLAGS.probe_start_step):
+    batches = make_batches(probed(folder), 64)
+    read, seconds, peak = 0, None, 0.0
+    dataset = batches.dataset(start_step=FLAGS.probe_start_step)
+    for number, (_, targets) in enumerate(dataset):
         if seconds is None:
             seconds = time.perf_counter() - start
         read += targets.shape[0]
+        if number % 100 == 0:
+            peak = max(peak, own_memory())
         if read >= FLAGS.probe_examples:
             break
-    print(json.dumps({"seconds": seconds, "peak_megabytes": peak_memory()}))
+    print(json.dumps({"seconds": seconds, "peak_megabytes": peak}))
 
 
-def peak_memory():
-    """Most memory that this process ever had resident, in MB.
+def own_memory():
+    """Resident memory of this process in MB, without mapped files.
 
-    Not `resource.getrusage`, whose peak a process inherits from its parent.
+    The system drops pages of mapped files whenever it needs the memory.
     """
     status = pathlib.Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) / 1024
+    return int(re.search(r"RssAnon:\s+(\d+) kB", status).group(1)) / 1024
 
 
 if __name__ == "__main__":

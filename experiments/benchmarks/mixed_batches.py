@@ -77,7 +77,7 @@ class Problems:
 
 def batches_by_length(problems):
     """All batches of an epoch, as a training has them."""
-    from tpt_keras.data_generators.problem_batches import ProblemBatches
+    from tpt_keras.data_generators.batches import ProblemBatches
     from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
     batches = ProblemBatches(problems, CharacterTokenizer(), FLAGS.batch_size)

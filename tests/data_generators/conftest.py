@@ -8,13 +8,13 @@ from tests.data_generators.files import MODULES
 @pytest.fixture(scope="session")
 def text_dir(tmp_path_factory):
     """A folder of `MODULES` in the official layout: 600 and 100 problems."""
-    from tpt_keras.data_generators import official_text
-    from tpt_keras.data_generators.problem_generation import generate_modules
+    from tpt_keras.data_generators.mathematics.archive import FOLDER
+    from tpt_keras.data_generators.mathematics.generator import generate_modules
 
     folder = tmp_path_factory.mktemp("text")
     generate_modules(
         MODULES,
-        folder / official_text.FOLDER,
+        folder / FOLDER,
         train_examples=600,
         evaluation_examples=100,
         seed=3,
@@ -26,7 +26,7 @@ def text_dir(tmp_path_factory):
 @pytest.fixture(scope="session")
 def data_dir(text_dir, tmp_path_factory):
     """A data folder with the datasets of `MODULES`."""
-    from tpt_keras.data_generators.prepared_data import prepare_dataset
+    from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
 
     folder = tmp_path_factory.mktemp("data")
     for module in MODULES:

@@ -1,9 +1,12 @@
-"""What the tests of the datasets share."""
+"""Helpers of the tests of datasets."""
 
 import shutil
 
-from tpt_keras.data_generators import official_text
-from tpt_keras.data_generators.prepared_data import problem_sources
+import numpy as np
+
+from tpt_keras.data_generators.examples import ArrayExamples
+from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
 
 # One with an extrapolation module of another name, one with one of its own
 # name, one without.
@@ -24,18 +27,14 @@ def tree(root):
 
 
 def copy_texts(text_dir, folder):
-    """A copy that a test may damage; the folder above the copied one."""
-    shutil.copytree(
-        text_dir / official_text.FOLDER, folder / official_text.FOLDER
-    )
+    """Copies the text files; returns the folder above the copied one."""
+    shutil.copytree(text_dir / archive.FOLDER, folder / archive.FOLDER)
     return folder
 
 
 def text_path(text_dir, split, module):
     """The file of a module's problems of a split."""
-    return official_text.text_path(
-        text_dir / official_text.FOLDER, split, module
-    )
+    return archive.text_path(text_dir / archive.FOLDER, split, module)
 
 
 def text_problems(text_dir, splits, module):
@@ -43,17 +42,24 @@ def text_problems(text_dir, splits, module):
     return [
         problem
         for split in splits
-        for problem in official_text.read_problems(
-            text_path(text_dir, split, module)
-        )
+        for problem in archive.read_problems(text_path(text_dir, split, module))
     ]
 
 
-def problem_source(data_dir, module, splits, dataset="mathematics_dataset"):
-    """The problems of some splits of a module."""
-    return problem_sources(data_dir, [module], splits, dataset)[module]
+def examples_of(pairs, vocabulary=MATHEMATICS_VOCABULARY):
+    """Examples in memory."""
+    return ArrayExamples.from_texts(list(pairs), vocabulary)
 
 
-def as_strings(problems):
-    """What a source's `read` returns, as pairs of strings."""
-    return [(q.decode(), a.decode()) for q, a in zip(*problems)]
+def numbered_examples(count, name="a", max_length=40):
+    """Different examples of many lengths."""
+    rng = np.random.default_rng(len(name) + count)
+    return examples_of(
+        (f"{name}{index} {'x' * length}", f"{'1' * (1 + length % 7)}{index}")
+        for index, length in enumerate(rng.integers(0, max_length, count))
+    )
+
+
+def all_texts(examples):
+    """All examples as pairs of strings."""
+    return examples.texts(np.arange(len(examples)))

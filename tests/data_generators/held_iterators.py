@@ -1,4 +1,4 @@
-"""Ends processes that still hold iterators; see `function_dataset_test`.
+"""Ends processes that still hold iterators; see `tensorflow_dataset_test`.
 
 TensorFlow is imported once and forked: a process of its own for each ending
 would take seconds more.
@@ -14,8 +14,9 @@ import time
 import keras
 import tensorflow as tf
 
-from tests.data_generators.list_source import ListSource
-from tpt_keras.data_generators.problem_batches import ProblemBatches
+from tests.data_generators.files import examples_of
+from tpt_keras.data_generators.batches import ProblemBatches
+from tpt_keras.data_generators.examples import ExampleMixture
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 SECONDS = 60
@@ -23,8 +24,8 @@ SECONDS = 60
 held = []
 
 
-class SlowSource(ListSource):
-    """Reads for a while, so that processes end while it does."""
+class SlowExamples(ExampleMixture):
+    """Reads for a while, so that processes end meanwhile."""
 
     def read(self, indices):
         end = time.monotonic() + random.uniform(0.0, 0.02)
@@ -41,8 +42,8 @@ def hold(dataset):
 
 
 def batches():
-    problems = [(b"1" * (1 + index % 9), b"2") for index in range(100)]
-    return ProblemBatches(SlowSource(problems), CharacterTokenizer(), 1)
+    examples = examples_of(("1" * (1 + index % 9), "2") for index in range(100))
+    return ProblemBatches(SlowExamples([examples]), CharacterTokenizer(), 1)
 
 
 def one():

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_alone
-from tpt_keras.data_generators.prepared_data import dataset_builder
+from tpt_keras.data_generators.mathematics.datasets import dataset_builder
 
 COMMANDS = (
     "evaluate",

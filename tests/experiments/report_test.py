@@ -128,7 +128,10 @@ def test_tables_are_written_without_plotting_packages(
         (["--batch_size=0"], ["--batch_size"]),
         (["--output=report.pdf"], ["--output", "report.pdf", ".html"]),
         (["--dataset=mine"], ["dataset", "'mine'"]),
-        (["--modules=numbers__no"], ["'numbers__no'"]),
+        (
+            ["--modules=numbers__no", "--data_dir=/nowhere"],
+            ["'numbers__no'"],
+        ),
         ([], ["--modules"]),
         ([f"--modules={MODULE}"], ["--data_dir"]),
         ([f"--modules={MODULE}", "--data_dir=/nowhere"], ["'/nowhere'"]),

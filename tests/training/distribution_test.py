@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from tests.training import processes
 from tests.training.replicas_test import TRAINING
+from tpt_keras.data_generators import training_task
+from tpt_keras.data_generators.task import training_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.distribution import is_chief
@@ -13,8 +15,6 @@ from tpt_keras.training.distribution import make_strategy
 from tpt_keras.training.distribution import of_chief
 from tpt_keras.training.tensorflow_distribution import distributed_dataset
 from tpt_keras.training.train import train
-from tpt_keras.training.training_data import training_batches
-from tpt_keras.training.training_data import training_sources
 from tpt_keras.training.training_run import TrainingRun
 
 
@@ -159,9 +159,7 @@ def batches(place_value_data, tiny_config):
     training = TrainingConfig.from_flat(
         **TRAINING, data_dir=str(place_value_data)
     )
-    return training_batches(training_sources(training), tiny_config, training)[
-        0
-    ]
+    return training_batches(training_task(training), tiny_config, training)[0]
 
 
 def test_the_workers_parts_of_a_batch_are_the_batch(batches):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import MODULE
+from tpt_keras.data_generators import training_task
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.models.load_model import load_model
@@ -18,8 +19,6 @@ from tpt_keras.training import problem_task
 from tpt_keras.training import train as train_module
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.train import train
-from tpt_keras.training.training_data import data_fingerprints
-from tpt_keras.training.training_data import training_sources
 from tpt_keras.training.training_run import TrainingRun
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
@@ -248,7 +247,7 @@ def test_keeps_the_fingerprint_of_its_data(
 ):
     path = folder / "config.json"
     record = json.loads(path.read_text())
-    assert record["data"] == data_fingerprints(training_sources(training))
+    assert record["data"] == training_task(training).fingerprints
     record["data"][MODULE] = "of other problems"
     path.write_text(json.dumps(record))
     with pytest.raises(UsageError, match=rf"problems of {MODULE} in .*--data"):

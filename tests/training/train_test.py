@@ -14,6 +14,8 @@ import pytest
 from tests.conftest import MODULE
 from tests.training.checkpoints import checkpoints_of
 from tests.training.checkpoints import newest_checkpoint
+from tpt_keras.data_generators import training_task
+from tpt_keras.data_generators.task import training_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
@@ -25,8 +27,6 @@ from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.optimizers import learning_rate_schedule
 from tpt_keras.training.train import train
-from tpt_keras.training.training_data import training_batches
-from tpt_keras.training.training_data import training_sources
 from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 # Of a split as many problems as of the validation set, which is enough to see
@@ -224,7 +224,7 @@ def test_the_first_loss_is_that_of_the_first_batch(
     """What is logged is what numpy makes of the batch and the weights."""
     training = tiny_training.replace(train_steps=1, seed=1)
     batches, validation = training_batches(
-        training_sources(training), tiny_config, training
+        training_task(training), tiny_config, training
     )
     keras.utils.set_random_seed(training.run.seed)
     model = Transformer(tiny_config)
@@ -533,7 +533,7 @@ def test_rematerialized_dropout_is_refused(
 
 def test_validation_problems_are_never_trained_on(simple_config, tiny_training):
     training, validation = training_batches(
-        training_sources(tiny_training), simple_config, tiny_training
+        training_task(tiny_training), simple_config, tiny_training
     )
     seen = all_problems(training, num_epochs=2)
     unseen = all_problems(validation)
@@ -549,13 +549,13 @@ def test_validation_problems_are_of_every_difficulty(
 ):
     training = tiny_training.replace(validation_examples=100)
     _, validation = training_batches(
-        training_sources(training), simple_config, training
+        training_task(training), simple_config, training
     )
     lengths = [len(question) for question, _ in all_problems(validation)]
     everything = [
         len(question)
         for batches in training_batches(
-            training_sources(training), simple_config, training
+            training_task(training), simple_config, training
         )
         for question, _ in all_problems(batches)
     ]
@@ -572,7 +572,7 @@ def test_the_validation_set_is_the_seeds(simple_config, tiny_training):
             set(
                 all_problems(
                     training_batches(
-                        training_sources(training), simple_config, training
+                        training_task(training), simple_config, training
                     )[1]
                 )
             )
@@ -585,7 +585,7 @@ def test_the_validation_set_is_the_seeds(simple_config, tiny_training):
 def test_too_few_problems(simple_config, tiny_training, apart):
     training = tiny_training.replace(validation_examples=apart)
     with pytest.raises(UsageError, match=f"600.*{apart}"):
-        training_batches(training_sources(training), simple_config, training)
+        training_batches(training_task(training), simple_config, training)
 
 
 def test_a_missing_data_folder_leaves_no_model_folder(

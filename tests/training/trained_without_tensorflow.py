@@ -27,8 +27,7 @@ def main():
 
     from tpt_keras.models.load_model import load_model
 
-    for name in ("problem_generation", "module_assembly"):
-        importlib.import_module(f"tpt_keras.data_generators.{name}")
+    importlib.import_module("tpt_keras.data_generators.mathematics.generator")
     [answer] = load_model(flags.FLAGS.model_dir).solve([QUESTION])
     assert "tensorflow" not in sys.modules
     print(repr(answer))

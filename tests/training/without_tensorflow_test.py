@@ -12,6 +12,8 @@ import pytest
 from tests.conftest import JAX_XLA_FLAGS
 from tests.conftest import MODULE
 from tests.training.trained_without_tensorflow import QUESTION
+from tpt_keras.data_generators import training_task
+from tpt_keras.data_generators.task import training_batches
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import model_folder
@@ -19,8 +21,6 @@ from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.evaluate import evaluate_batches
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.train import train
-from tpt_keras.training.training_data import training_batches
-from tpt_keras.training.training_data import training_sources
 from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 pytestmark = pytest.mark.slow
@@ -144,7 +144,7 @@ def test_tensorflow_answers_and_evaluates_as_jax_did(
     trainer = TransformerTrainer(model)
     trainer.compile(jit_compile=False)
     _, validation = training_batches(
-        training_sources(training), tiny_config, training
+        training_task(training), tiny_config, training
     )
     row = read_metrics(folder)[-1]
     for name, value in evaluate_batches(trainer, validation).items():

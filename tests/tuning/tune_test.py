@@ -37,8 +37,8 @@ def learned(config, model_dir):
 @pytest.fixture
 def search(tmp_path, monkeypatch, tiny_space):
     """Runs a search whose trainings are calls of a function."""
-    monkeypatch.setattr(tune_module, "training_sources", lambda _: None)
-    monkeypatch.setattr(tune_module, "data_fingerprints", lambda _: {})
+    task = types.SimpleNamespace(fingerprints={})
+    monkeypatch.setattr(tune_module, "training_task", lambda _: task)
     monkeypatch.setattr(tune_module, "write_report", lambda folder: folder)
 
     def search(fake, tuner="random", max_trials=3, folder="search", **kwargs):

@@ -13,13 +13,13 @@ from tpt_keras.analysis.predictions import PredictionFolder
 from tpt_keras.analysis.predictions import model_fingerprint
 from tpt_keras.analysis.predictions import predict_samples
 from tpt_keras.analysis.predictions import prediction_generator
+from tpt_keras.data_generators import open_task
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.evaluation_log import saved_step
 from tpt_keras.training.model_folder import read_training
-from tpt_keras.training.problem_samples import problem_samples
 from tpt_keras.visualization.tables import markdown_table
 
 _logger = logging.getLogger(__name__)
@@ -53,13 +53,10 @@ def write_report(page, model_dirs, problems, best=False, batch_size=64):
             "pip install 'tpt_keras[analysis]'",
             ", ".join(missing),
         )
-    samples = problem_samples(
-        problems["data_dir"],
-        problems["modules"],
-        problems["splits"],
-        problems["examples"],
-        problems["dataset"],
+    task = open_task(
+        problems["dataset"], problems["data_dir"], problems["modules"]
     )
+    samples = task.samples(problems["splits"], problems["examples"])
     if not samples:
         raise UsageError(
             f"None of the modules {', '.join(problems['modules'])} has "

@@ -1,1 +1,68 @@
-"""Problems: generation, datasets, input pipeline. Nothing is imported here."""
+"""Datasets as tasks: their examples, token caches and batches."""
+
+from tpt_keras.data_generators.mathematics.task import MathematicsTask
+from tpt_keras.data_generators.mathematics.task import StockMathematicsTask
+from tpt_keras.errors import check_choice
+
+# Each row is a task. Its `name` is the value of the field `dataset`.
+TASKS = {task.name: task for task in (MathematicsTask, StockMathematicsTask)}
+
+
+def open_task(name, data_dir, groups=()):
+    """Opens a task by name.
+
+    Args:
+        name: A name of `TASKS`.
+        data_dir: The task's folder or file.
+        groups: Names of groups.
+
+    Returns:
+        A `Task`.
+
+    Raises:
+        UsageError: If a name is unknown, or the data is missing or damaged.
+
+    Example:
+
+    ```python
+    task = open_task("mathematics_dataset", "data", ["numbers__gcd"])
+    for group, examples in task.training_examples().items():
+        print(group, len(examples))
+    ```
+    """
+    check_choice("dataset", name, TASKS)
+    return TASKS[name](data_dir, groups)
+
+
+def training_task(config):
+    """Opens the task of a training.
+
+    Args:
+        config: A `TrainingConfig`.
+
+    Returns:
+        A `Task`.
+
+    Raises:
+        UsageError: See `open_task`.
+    """
+    data = config.data
+    return open_task(data.dataset, data.data_dir, data.modules)
+
+
+def select_groups(name, data_dir, patterns):
+    """Selects groups of a task by name or pattern.
+
+    Args:
+        name: A name of `TASKS`.
+        data_dir: The task's folder or file.
+        patterns: Names, patterns such as `"numbers__*"`, or `"all"`.
+
+    Returns:
+        Tuple of names.
+
+    Raises:
+        UsageError: If a name is unknown, or a pattern fits no group.
+    """
+    check_choice("dataset", name, TASKS)
+    return TASKS[name].select_groups(data_dir, patterns)

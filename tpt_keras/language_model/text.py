@@ -5,7 +5,7 @@ import pathlib
 
 import numpy as np
 
-from tpt_keras.data_generators.numbered_batches import NumberedBatches
+from tpt_keras.data_generators.batches import NumberedBatches
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 

@@ -14,8 +14,8 @@ from tpt_keras.analysis.roles import cluster
 from tpt_keras.analysis.roles import describe_clusters
 from tpt_keras.answer import OK
 from tpt_keras.answer import explain
-from tpt_keras.data_generators.mathematics_modules import MODULES
-from tpt_keras.data_generators.problem_shards import draw_shard
+from tpt_keras.data_generators.mathematics.modules import MODULES
+from tpt_keras.data_generators.mathematics.shards import draw_shard
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError

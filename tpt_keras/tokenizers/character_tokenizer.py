@@ -86,19 +86,47 @@ class CharacterTokenizer:
             UsageError: If a character is not in the vocabulary.
         """
         lengths = np.fromiter(map(len, texts), "int32")
-        # Lone surrogates pass, and are refused as unknown characters.
+        return self.frame(self.encode_flat(texts), lengths)
+
+    def encode_flat(self, texts):
+        """Encodes strings into one array, without start and end symbols.
+
+        Args:
+            texts: Sequence of strings.
+
+        Returns:
+            int32 array `(characters of all strings,)`.
+
+        Raises:
+            UsageError: If a character is not in the vocabulary.
+        """
+        # Halves of a UTF-16 pair pass, to be named as unknown characters.
         codes = "".join(texts).encode("utf-32-le", "surrogatepass")
         codes = np.frombuffer(codes, "<u4")
         above_all = len(self._token_of_code) - 1
         ids = self._token_of_code[np.minimum(codes, above_all)]
         if ids.size and ids.min() < 0:
-            self._refuse_unknown(texts)
-        shape = (len(texts), lengths.max(initial=0) + 2)
+            # Slow, but names the character.
+            for text in texts:
+                self.encode(text)
+        return ids
+
+    def frame(self, token_ids, lengths):
+        """Adds start and end symbols to sequences and pads them.
+
+        Args:
+            token_ids: Integer array of all sequences, one after another.
+            lengths: Integer array `(batch,)` of their lengths.
+
+        Returns:
+            int32 array `(batch, longest sequence + 2)`.
+        """
+        shape = (len(lengths), lengths.max(initial=0) + 2)
         batch = np.full(shape, self.pad_id, "int32")
-        is_character = np.arange(shape[1] - 1) < lengths[:, None]
+        is_token = np.arange(shape[1] - 1) < lengths[:, None]
         batch[:, 0] = self.start_id
-        batch[:, 1:][is_character] = ids
-        batch[np.arange(len(texts)), lengths + 1] = self.end_id
+        batch[:, 1:][is_token] = token_ids
+        batch[np.arange(len(lengths)), lengths + 1] = self.end_id
         return batch
 
     def encode_questions(self, questions, max_length=MAX_QUESTION_LENGTH):

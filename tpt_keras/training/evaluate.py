@@ -1,81 +1,71 @@
-"""Accuracy of a model, module by module and split by split."""
+"""Accuracy of a model, group by group and split by split."""
 
 import itertools
 
-from tpt_keras.data_generators.prepared_data import problem_sources
-from tpt_keras.data_generators.problem_batches import ProblemBatches
-from tpt_keras.data_generators.problem_slice import ProblemSlice
-from tpt_keras.training.problem_lengths import problems_taken
+from tpt_keras.data_generators.batches import ProblemBatches
+from tpt_keras.data_generators.examples import ExampleSlice
+from tpt_keras.data_generators.examples import readable_examples
 
 
-def evaluate(
-    trainer,
-    modules,
-    splits,
-    data_dir,
-    batch_size=256,
-    dataset="mathematics_dataset",
-    max_examples=None,
-):
-    """Evaluates a model.
+def evaluate(trainer, task, splits=None, batch_size=256, max_examples=None):
+    """Evaluates a model on a task.
 
-    A problem that is too long for the model (`max_question_length`,
-    `max_answer_length`) is one that it does not answer: `solve` would refuse
-    the question, or cut the answer off, whatever its attention could compute.
+    A question that is too long for the model (`max_question_length`,
+    `max_answer_length`) or has an unknown character counts as wrong, because
+    `solve` would refuse it or cut its answer off.
 
     Args:
         trainer: A compiled `TransformerTrainer`.
-        modules: Names of training modules.
-        splits: Names of splits; one that a module lacks is passed over.
-        data_dir: Folder that `experiments.prepare_data` filled.
+        task: A `Task`.
+        splits: Names of splits. Defaults to the task's splits for evaluation.
         batch_size: Problems in a batch.
-        dataset: One of `prepared_data.DATASETS`.
-        max_examples: Problems of every module and split to look at, always the
-            same. Defaults to all.
+        max_examples: Largest number of problems of every group and split,
+            always the same ones. Defaults to all.
 
     Returns:
-        List of dicts of `module`, `split`, `examples`, `too_long` (how many of
-        these are), `sequence_accuracy` and, of those that are not too long,
-        `loss` (nats per token) and `token_accuracy`, which are `None` where
-        all are.
+        List of dicts of `module` (the group), `split`, `examples`, `too_long`
+        (the number of unreadable ones), `sequence_accuracy` and, of the
+        readable ones, `loss` (nats per token) and `token_accuracy`, which are
+        `None` if there are none.
+
+    Raises:
+        UsageError: If the task lacks a split.
     """
-    # What is not there is refused before anything is computed.
-    sources = {
-        split: problem_sources(data_dir, modules, [split], dataset)
-        for split in splits
-    }
+    splits = task.splits if splits is None else splits
+    # A missing split is refused before anything is computed.
+    examples = {split: task.examples(split) for split in splits}
     results = []
-    for module, split in itertools.product(modules, splits):
-        source = sources[split][module]
-        if not len(source):
+    for group, split in itertools.product(task.groups, splits):
+        if group not in examples[split]:
             continue
+        part = examples[split][group]
         if max_examples is not None:
-            source = ProblemSlice(source, stop=max_examples)
+            part = ExampleSlice(part, stop=max_examples)
         results.append(
             {
-                "module": module,
+                "module": group,
                 "split": split,
-                "examples": len(source),
-                **_evaluate_problems(trainer, source, batch_size),
+                "examples": len(part),
+                **_evaluate_examples(trainer, part, batch_size),
             }
         )
     return results
 
 
-def _evaluate_problems(trainer, source, batch_size):
-    """What there is to say about a source of problems, but for their number."""
+def _evaluate_examples(trainer, examples, batch_size):
+    """The metrics of one group's examples."""
     model = trainer.transformer
-    taken = problems_taken(source, model.config)
-    results = {"too_long": len(source) - len(taken)}
-    if not len(taken):
+    readable = readable_examples(examples, model.config)
+    results = {"too_long": len(examples) - len(readable)}
+    if not len(readable):
         return (
             results
             | dict.fromkeys(trainer.EVALUATED, None)
             | {"sequence_accuracy": 0.0}
         )
-    batches = ProblemBatches(taken, model.tokenizer, batch_size)
+    batches = ProblemBatches(readable, model.tokenizer, batch_size)
     results |= evaluate_batches(trainer, batches)
-    results["sequence_accuracy"] *= len(taken) / len(source)
+    results["sequence_accuracy"] *= len(readable) / len(examples)
     return results
 
 

@@ -6,7 +6,7 @@ import keras
 from jax import numpy as jnp
 from keras import ops
 
-from tpt_keras.data_generators.made_ahead import made_ahead
+from tpt_keras.data_generators.batches import prefetch
 from tpt_keras.training.distribution import default_strategy
 from tpt_keras.training.distribution import num_replicas
 from tpt_keras.training.distribution import scope
@@ -101,7 +101,7 @@ class JaxSteps:
             )
             for batch in batches.iterate(start_step, num_epochs)
         )
-        return made_ahead(of_few_shapes, BATCHES_AHEAD)
+        return prefetch(of_few_shapes, BATCHES_AHEAD)
 
     def _abstract(self, shape):
         """An array of token ids as JAX gets it, but without values."""

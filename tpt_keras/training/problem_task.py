@@ -1,6 +1,8 @@
 import numpy as np
 
-from tpt_keras.data_generators.prepared_data import DATASETS
+from tpt_keras.data_generators import training_task
+from tpt_keras.data_generators.task import describe_batch
+from tpt_keras.data_generators.task import training_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.models.build_model import MODELS
 from tpt_keras.models.build_model import build_model
@@ -9,10 +11,6 @@ from tpt_keras.models.sequence_to_sequence_config import (
 )
 from tpt_keras.training.evaluate import evaluate
 from tpt_keras.training.evaluate import evaluate_batches
-from tpt_keras.training.training_data import data_fingerprints
-from tpt_keras.training.training_data import module_mix
-from tpt_keras.training.training_data import training_batches
-from tpt_keras.training.training_data import training_sources
 from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 
@@ -25,9 +23,10 @@ class ProblemTask:
 
     Attributes:
         model_config: The configuration of the model to train.
+        task: The `Task`.
         training: The training's `ProblemBatches`.
         validation: The validation's.
-        fingerprints: See `data_fingerprints`.
+        fingerprints: See `Task.fingerprints`.
 
     Raises:
         UsageError: If the problems are not there, too few or, as far as can
@@ -49,17 +48,16 @@ class ProblemTask:
                 "`text_file` is for a language model, such as "
                 "transformer_xl_base. Any other model learns `modules`."
             )
-        self.model_config = model_config
         self._config = config
-        sources = training_sources(config)
+        self.task = training_task(config)
+        self.model_config = self.task.adapted(model_config)
         self.training, self.validation = training_batches(
-            sources, model_config, config
+            self.task, self.model_config, config
         )
         for batches in (self.training, self.validation):
-            # Chosen now, and not with the first batch: the problems that they
-            # are chosen for are refused before anything is written.
+            # Checks lengths now, before anything is written.
             _ = batches.length_pairs
-        self.fingerprints = data_fingerprints(sources)
+        self.fingerprints = self.task.fingerprints
 
     @staticmethod
     def make_model(model_config, config):
@@ -89,18 +87,14 @@ class ProblemTask:
         metrics = {f"val_{name}": value for name, value in results.items()}
         if not examples:
             return metrics
-        for split in ("interpolate", "extrapolate"):
-            if split not in DATASETS[self._config.data.dataset]:
-                continue
+        for split in self.task.splits:
             accuracies = {
                 f"{split}/{result['module']}": result["sequence_accuracy"]
                 for result in evaluate(
                     trainer,
-                    self._config.data.modules,
+                    self.task,
                     [split],
-                    self._config.data.data_dir,
                     self._config.data.batch_size,
-                    self._config.data.dataset,
                     examples,
                 )
             }
@@ -116,5 +110,5 @@ class ProblemTask:
         return metrics["val_sequence_accuracy"]
 
     def describe_batch(self, data_step):
-        """What there is to say about a training batch."""
-        return module_mix(self.training, self._config, data_step)
+        """Describes a training batch by its modules."""
+        return describe_batch(self.task, self.training, data_step)

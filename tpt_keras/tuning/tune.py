@@ -20,6 +20,7 @@ import keras
 import keras_tuner
 from keras_tuner import oracles
 
+from tpt_keras.data_generators import training_task
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
@@ -31,8 +32,6 @@ from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.metrics_log import run_and_tag
 from tpt_keras.training.train import make_trainer
 from tpt_keras.training.train import train
-from tpt_keras.training.training_data import data_fingerprints
-from tpt_keras.training.training_data import training_sources
 from tpt_keras.tuning.report import write_report
 from tpt_keras.tuning.search_space import SEARCHED
 from tpt_keras.tuning.trials import OBJECTIVES
@@ -123,7 +122,7 @@ def tune(
             for name, value in training.flat().items()
             if name not in {*SEARCHED, *_NOT_OF_A_SEARCH, *MAY_CHANGE}
         },
-        "data": data_fingerprints(training_sources(training)),
+        "data": training_task(training).fingerprints,
     }
     hyperparameters = keras_tuner.HyperParameters()
     space.propose(hyperparameters, training)

@@ -1,0 +1,344 @@
+import errno
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from tests.data_generators.files import MODULES
+from tests.data_generators.files import all_texts
+from tests.data_generators.files import copy_texts
+from tests.data_generators.files import text_path
+from tests.data_generators.files import text_problems
+from tests.data_generators.files import tree
+from tpt_keras.data_generators import TASKS
+from tpt_keras.data_generators import open_task
+from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.data_generators.mathematics import datasets
+from tpt_keras.data_generators.mathematics.datasets import LocalDownloadManager
+from tpt_keras.data_generators.mathematics.datasets import MathematicsDataset
+from tpt_keras.data_generators.mathematics.datasets import dataset_builder
+from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
+from tpt_keras.data_generators.mathematics.generator import report_path
+from tpt_keras.data_generators.mathematics.modules import MODULES as ALL
+from tpt_keras.data_generators.mathematics.modules import SPLITS
+from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
+from tpt_keras.data_generators.mathematics.task import DATASETS
+from tpt_keras.data_generators.token_cache import NAME
+from tpt_keras.errors import UnreadableFileError
+from tpt_keras.errors import UsageError
+
+MODULE = MODULES[0]
+
+
+def texts(data_dir, module, split, dataset="mathematics_dataset"):
+    """A split's examples; an empty list if the module lacks it."""
+    examples = open_task(dataset, data_dir, [module]).examples(split)
+    return all_texts(examples[module]) if module in examples else []
+
+
+@pytest.fixture(scope="module")
+def stock_dir(text_dir, tmp_path_factory):
+    """A data folder with the stock dataset of a module."""
+    folder = tmp_path_factory.mktemp("stock")
+    prepare_dataset(MODULE, folder, text_dir, dataset="math_dataset")
+    return folder
+
+
+@pytest.fixture
+def copied_dir(data_dir, tmp_path):
+    """A data folder that a test may damage."""
+    return shutil.copytree(data_dir, tmp_path / "data")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_are_the_problems_of_the_files(data_dir, text_dir, module):
+    for split in SPLITS:
+        has_split = archive.split_module(split, module)
+        assert texts(data_dir, module, split) == (
+            text_problems(text_dir, [split], module) if has_split else []
+        )
+    training = text_problems(text_dir, TRAIN_SPLITS, module)
+    assert texts(str(data_dir), module, "train") == training
+
+
+def test_stock_dataset_is_made_by_its_own_code(stock_dir, text_dir):
+    builder = dataset_builder(MODULE, stock_dir, "math_dataset")
+    assert builder.info.full_name == f"math_dataset/{MODULE}/1.0.0"
+    for split, theirs in (
+        ("train", TRAIN_SPLITS),
+        ("interpolate", ["interpolate"]),
+    ):
+        found = texts(stock_dir, MODULE, split, "math_dataset")
+        assert sorted(found) == sorted(text_problems(text_dir, theirs, MODULE))
+
+
+def test_order_is_that_of_tfds(data_dir):
+    builder = dataset_builder(MODULE, data_dir)
+    for split in SPLITS:
+        dataset = builder.as_dataset(split=split, shuffle_files=False)
+        assert texts(data_dir, MODULE, split) == [
+            (example["question"].decode(), example["answer"].decode())
+            for example in dataset.as_numpy_iterator()
+        ]
+
+
+LOAD = """
+import json, sys
+import tensorflow_datasets as tfds
+
+data_dir, *names = sys.argv[1:]
+loaded = {}
+for name in names:
+    splits, info = tfds.load(name, data_dir=data_dir, with_info=True)
+    loaded[name] = {
+        "metadata": info.metadata,
+        "splits": {
+            split: [
+                (example["question"].decode(), example["answer"].decode())
+                for example in tfds.as_numpy(dataset)
+            ]
+            for split, dataset in splits.items()
+        },
+    }
+assert not any(name.startswith("tpt_keras") for name in sys.modules)
+print(json.dumps(loaded))
+"""
+
+
+@pytest.mark.slow
+def test_plain_tfds_reads_it(data_dir, text_dir, tmp_path):
+    names = [f"mathematics_dataset/{module}" for module in MODULES]
+    process = subprocess.run(
+        [sys.executable, "-c", LOAD, data_dir, *names],
+        cwd=tmp_path,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr
+    loaded = json.loads(process.stdout)
+    for module, dataset in zip(MODULES, loaded.values(), strict=True):
+        splits = dataset["splits"]
+        assert set(splits) == {
+            split for split in SPLITS if archive.split_module(split, module)
+        }
+        for split, problems in splits.items():
+            assert [tuple(problem) for problem in problems] == text_problems(
+                text_dir, [split], module
+            )
+        report = report_path(text_dir / archive.FOLDER, module)
+        generated = json.loads(report.read_text())
+        assert dataset["metadata"] == {"generated": generated}
+
+
+def test_builder_works_as_documented(text_dir, data_dir, tmp_path):
+    builder = MathematicsDataset(config=MODULE, data_dir=tmp_path)
+    assert not builder.is_prepared()
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=text_dir)
+    )
+    assert builder.info.supervised_keys == ("question", "answer")
+    assert set(MathematicsDataset.builder_configs) == set(ALL)
+    # The records are the same every time.
+    ours = tree(pathlib.Path(builder.data_path))
+    theirs = tree(data_dir / builder.data_path.relative_to(tmp_path))
+    records = [path for path in ours if "tfrecord" in path]
+    assert len(records) == 5
+    assert all(ours[path] == theirs[path] for path in records)
+
+
+def test_release_is_kept_apart_from_evaluation(text_dir, tmp_path):
+    folder = copy_texts(text_dir, tmp_path)
+    for report in folder.glob("*/*.json"):
+        report.unlink()  # as in the released archive
+    path = text_path(folder, "train_hard", MODULE)
+    lines = path.read_text().splitlines(keepends=True)
+    question = text_problems(text_dir, ["interpolate"], MODULE)[0][0]
+    path.write_text("".join([f"{question}\n", *lines[1:]]))
+    builder = prepare_dataset(MODULE, tmp_path / "data", folder)
+    assert builder.info.metadata["also_in_evaluation"] == 1
+    found = texts(tmp_path / "data", MODULE, "train_hard")
+    assert len(found) == 199
+    assert question not in [question for question, _ in found]
+
+
+def test_preparing_prints_nothing_of_tfds(text_dir, tmp_path, capfd):
+    prepare_dataset(MODULE, tmp_path, text_dir)
+    assert "Unknown size" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("name", ["a[1]", "b*", "c?", "d\\e"])
+def test_folder_named_like_a_pattern_is_refused(tmp_path, name):
+    """TensorFlow Datasets finds nothing of what it writes there."""
+    for access in (dataset_builder, prepare_dataset):
+        with pytest.raises(UsageError) as error:
+            access(
+                MODULE,
+                tmp_path / name,
+                *[tmp_path] * (access is not dataset_builder),
+            )
+        assert error.value.field == "data_dir"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"name": "mathematics_da', b"[]", b"{}", b"\xff\x00"]
+)
+def test_damaged_description_is_refused(copied_dir, content):
+    folder = dataset_builder(MODULE, copied_dir).data_path
+    (folder / "dataset_info.json").write_bytes(content)
+    with pytest.raises(UnreadableFileError) as error:
+        texts(copied_dir, MODULE, "interpolate")
+    assert error.value.path == str(folder)
+    command, options = error.value.remedy
+    assert (command, options["modules"]) == ("prepare_data", [MODULE])
+
+
+def test_defect_is_not_taken_for_damage(monkeypatch, tmp_path):
+    def defect(*args, **kwargs):
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(datasets, "MathematicsDataset", defect)
+    with pytest.raises(ZeroDivisionError):
+        dataset_builder("numbers__gcd", tmp_path)
+
+
+def flip_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut_off(path):
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def drop_records(path):
+    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records[:-1]:
+            writer.write(record)
+
+
+def remove(path):
+    path.unlink()
+
+
+@pytest.mark.parametrize("damage", [flip_bit, cut_off, drop_records, remove])
+def test_damaged_records_are_refused(copied_dir, damage):
+    builder = dataset_builder(MODULE, copied_dir)
+    (path,) = builder.info.splits["interpolate"].filepaths
+    damage(pathlib.Path(path))
+    os.utime(builder.data_path / "features.json", ns=(1, 1))
+    with pytest.raises(UsageError) as error:
+        texts(copied_dir, MODULE, "interpolate")
+    assert error.value.path == str(builder.data_path)
+    assert error.value.remedy[0] == "prepare_data"
+
+
+def test_cache_is_enough_without_records(copied_dir, monkeypatch):
+    """A prepared folder is read without TensorFlow Datasets."""
+    expected = texts(copied_dir, MODULE, "interpolate")
+    monkeypatch.setattr(datasets, "read_prepared", None)
+    assert texts(copied_dir, MODULE, "interpolate") == expected
+
+
+def test_one_process_prepares_a_dataset(text_dir, tmp_path, monkeypatch):
+    split_generators = MathematicsDataset._split_generators
+    messages = []
+
+    def meanwhile(self, dl_manager):
+        if not messages:
+            with pytest.raises(UsageError) as error:
+                prepare_dataset(MODULE, tmp_path, text_dir)
+            messages.append(str(error.value))
+            prepare_dataset(MODULES[2], tmp_path, text_dir)
+        return split_generators(self, dl_manager)
+
+    monkeypatch.setattr(MathematicsDataset, "_split_generators", meanwhile)
+    prepare_dataset(MODULE, tmp_path, text_dir)
+    assert MODULE in messages[0]
+    for module in (MODULE, MODULES[2]):
+        assert len(texts(tmp_path, module, "train")) == 600
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_half_written_dataset_is_made_again(text_dir, tmp_path, dataset):
+    builder = prepare_dataset(MODULE, tmp_path, text_dir, dataset)
+    (builder.data_path / "dataset_info.json").unlink()
+    (builder.data_path / "left.over").write_text("")
+    prepare_dataset(MODULE, tmp_path, text_dir, dataset)
+    assert len(texts(tmp_path, MODULE, "train", dataset)) == 600
+    assert not (builder.data_path / "left.over").exists()
+    assert (builder.data_path / NAME).exists()
+
+
+def names_below(data_dir):
+    """Prepared or half-written datasets."""
+    return sorted(str(path) for path in data_dir.glob("*/*__*/[!.]*"))
+
+
+@pytest.mark.parametrize("dataset", TASKS.keys() & DATASETS)
+def test_damaged_text_is_refused(text_dir, tmp_path, dataset):
+    folder = copy_texts(text_dir, tmp_path)
+    data_dir = tmp_path / "data"
+    path = text_path(folder, "train_medium", MODULE)
+    whole = path.read_bytes()
+    cut_off(path)
+    with pytest.raises(UsageError) as error:
+        prepare_dataset(MODULE, data_dir, folder, dataset)
+    assert "train-medium" in str(error.value)
+    assert names_below(data_dir) == []
+    path.write_bytes(whole)
+    prepare_dataset(MODULE, data_dir, folder, dataset)
+    assert len(texts(data_dir, MODULE, "train", dataset)) == 600
+
+
+def test_stock_dataset_checks_only_its_texts(text_dir, tmp_path):
+    folder = copy_texts(text_dir, tmp_path)
+    text_path(folder, "extrapolate", MODULE).unlink()
+    text_path(folder, "interpolate", MODULES[1]).unlink()
+    manager = LocalDownloadManager(folder, MODULE)
+    assert manager.download_and_extract("https://a/b.gz") == str(folder)
+
+
+def full_disk(*args, **kwargs):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "somewhere")
+
+
+def full_disk_in_tensorflow(*args, **kwargs):
+    raise tf.errors.ResourceExhaustedError(
+        None, None, "somewhere; No space left on device"
+    )
+
+
+@pytest.mark.parametrize("failure", [full_disk, full_disk_in_tensorflow])
+@pytest.mark.parametrize("method", ["write", "__exit__"])
+def test_full_disk_leaves_nothing(
+    text_dir, tmp_path, monkeypatch, failure, method
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.io.TFRecordWriter, method, failure)
+        with pytest.raises(OSError, match="No space left") as error:
+            prepare_dataset(MODULE, tmp_path, text_dir)
+    assert error.value.errno == errno.ENOSPC
+    assert "somewhere" in str(error.value)
+    assert names_below(tmp_path) == []
+    prepare_dataset(MODULE, tmp_path, text_dir)
+    assert len(texts(tmp_path, MODULE, "train")) == 600
+
+
+def test_defect_while_writing_keeps_its_traceback(
+    text_dir, tmp_path, monkeypatch
+):
+    def defect(*args):
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(tf.io.TFRecordWriter, "write", defect)
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        prepare_dataset(MODULE, tmp_path, text_dir)

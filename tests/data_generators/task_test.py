@@ -1,0 +1,211 @@
+import pytest
+
+from tests.conftest import MODULE
+from tests.data_generators.files import MODULES
+from tests.data_generators.files import all_texts
+from tests.data_generators.files import examples_of
+from tests.data_generators.files import numbered_examples
+from tpt_keras.data_generators import TASKS
+from tpt_keras.data_generators import open_task
+from tpt_keras.data_generators import select_groups
+from tpt_keras.data_generators.task import Task
+from tpt_keras.data_generators.task import describe_batch
+from tpt_keras.data_generators.task import training_batches
+from tpt_keras.errors import UsageError
+from tpt_keras.models import PRESETS
+from tpt_keras.training.config import TrainingConfig
+
+
+class NumbersTask(Task):
+    """A task of examples in memory."""
+
+    splits = ("test",)
+
+    def __init__(self, groups):
+        self._examples = groups
+        self.groups = tuple(groups)
+
+    def training_examples(self):
+        return self._examples
+
+    def examples(self, split):
+        return self._examples
+
+
+def settings(validation_examples=10, module_weights=(), seed=0):
+    return TrainingConfig.from_flat(
+        modules=("a", "b")[: len(module_weights) or 1],
+        batch_size=8,
+        validation_examples=validation_examples,
+        module_weights=module_weights,
+        seed=seed,
+    )
+
+
+CONFIG = PRESETS["tp_transformer_tiny"]
+
+
+def texts(batches):
+    return all_texts(batches.source)
+
+
+def test_validation_is_apart_from_training():
+    task = NumbersTask(
+        {"a": numbered_examples(90), "b": numbered_examples(40, "b")}
+    )
+    training, validation = training_batches(task, CONFIG, settings())
+    assert len(validation) == 10
+    assert not set(texts(training)) & set(texts(validation))
+    every = [
+        pair
+        for part in task.training_examples().values()
+        for pair in all_texts(part)
+    ]
+    assert set(texts(training)) | set(texts(validation)) == set(every)
+    # Validation depends on the seed, and is the same share of each group.
+    _, other = training_batches(task, CONFIG, settings(seed=1))
+    assert set(texts(other)) != set(texts(validation))
+    names = [question[0] for question, _ in texts(validation)]
+    assert names.count("a") == names.count("b") == 5
+
+
+def test_batches_follow_the_weights():
+    task = NumbersTask(
+        {"a": numbered_examples(60), "b": numbered_examples(60, "b")}
+    )
+    config = settings(module_weights=(1.0, 3.0))
+    training, _ = training_batches(task, CONFIG, config)
+    names = [question[0] for question, _ in texts(training)]
+    assert names.count("b") == 3 * names.count("a") or (
+        abs(names.count("b") - 3 * names.count("a")) <= 3
+    )
+    counts = dict(
+        part.split(" ")
+        for part in describe_batch(task, training, 0).split(", ")
+    )
+    assert sum(map(int, counts.values())) == 8
+    assert counts.keys() <= {"a", "b"}
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_group_too_small_for_validation_is_refused(count):
+    task = NumbersTask(
+        {"a": numbered_examples(count), "b": numbered_examples(90, "b")}
+    )
+    with pytest.raises(UsageError) as error:
+        training_batches(task, CONFIG, settings())
+    assert error.value.field == "validation_examples"
+    assert str(error.value).startswith("a ")
+
+
+def test_two_problems_are_enough_for_a_training():
+    task = NumbersTask({"a": numbered_examples(2)})
+    training, validation = training_batches(
+        task, CONFIG, settings(validation_examples=1)
+    )
+    assert len(training) == len(validation) == 1
+
+
+def test_long_training_example_is_refused_before_training():
+    pairs = [("1" * 161, "1"), *[("1", "1")] * 30]
+    task = NumbersTask({"sums": examples_of(pairs)})
+    training, _ = training_batches(task, CONFIG, settings())
+    with pytest.raises(UsageError) as error:
+        _ = training.length_pairs
+    assert "sums" in str(error.value)
+    assert "`max_question_length`" in str(error.value)
+
+
+def test_fingerprints_depend_on_the_problems_alone():
+    def fingerprint(pairs):
+        return NumbersTask({"a": examples_of(pairs)}).fingerprints["a"]
+
+    pairs = [(f"{n} + 1", str(n + 1)) for n in range(50)]
+    assert fingerprint(pairs) == fingerprint(list(pairs))
+    changed = [("9 + 9", "18"), *pairs[1:]]
+    assert len({fingerprint(p) for p in (pairs, pairs[:-1], changed)}) == 3
+
+
+def test_fingerprint_never_changes():
+    """Or no training could be resumed."""
+    pairs = [(f"{n} + 1", str(n + 1)) for n in range(100)]
+    task = NumbersTask({"a": examples_of(pairs)})
+    assert task.fingerprints == {"a": "292ddfb55ffb32db"}
+
+
+def test_samples_are_fixed_and_apart_from_validation():
+    task = NumbersTask({"a": numbered_examples(90)})
+    samples = task.samples(["test", "train"], 20)
+    assert list(samples) == [("test", "a"), ("train", "a")]
+    assert samples == task.samples(["test", "train"], 20)
+    assert samples["test", "a"][:5] == task.samples(["test"], 5)["test", "a"]
+    _, validation = training_batches(
+        task, CONFIG, settings(validation_examples=60)
+    )
+    assert not set(samples["train", "a"]) & set(texts(validation))
+    assert len(task.samples(["train"], 1000)["train", "a"]) == 90
+
+
+def test_mathematics_task_has_its_splits(data_dir):
+    task = open_task("mathematics_dataset", data_dir, MODULES)
+    assert task.groups == MODULES
+    sizes = {
+        split: {
+            group: len(part) for group, part in task.examples(split).items()
+        }
+        for split in ("train", *task.splits)
+    }
+    assert sizes["train"] == dict.fromkeys(MODULES, 600)
+    assert sizes["interpolate"] == dict.fromkeys(MODULES, 100)
+    # One module has no extrapolation.
+    assert sizes["extrapolate"] == dict.fromkeys(MODULES[:2], 100)
+    with pytest.raises(UsageError) as error:
+        task.examples("test")
+    assert error.value.field == "split"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"name": "nothing"}, "dataset"),
+        ({"groups": ["numbers__nothing"]}, "module"),
+        ({"groups": ["numbers__gcd"]}, "data_dir"),
+        ({"name": "math_dataset"}, "data_dir"),
+        ({"data_dir": "nowhere"}, "data_dir"),
+    ],
+)
+def test_missing_data_is_refused(data_dir, changes, field):
+    arguments = {
+        "name": "mathematics_dataset",
+        "data_dir": data_dir,
+        "groups": [MODULE],
+        **changes,
+    }
+    with pytest.raises(UsageError) as error:
+        open_task(**arguments)
+    assert error.value.field == field
+    if field == "data_dir":
+        command, options = error.value.remedy
+        assert command == "prepare_data"
+        assert options["modules"] == arguments["groups"]
+        assert options["data_dir"] == arguments["data_dir"]
+
+
+def test_select_groups_of_mathematics():
+    name = "mathematics_dataset"
+    assert select_groups(name, "data", ["numbers__g*"]) == (
+        "numbers__gcd",
+        "numbers__gcd_composed",
+    )
+    with pytest.raises(UsageError) as error:
+        select_groups(name, "data", [])
+    assert error.value.field == "modules"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_is_right_about_itself(name):
+    task = TASKS[name]
+    assert task.name == name
+    assert task.splits
+    assert Task.is_right(task, "1", "1")
+    assert not Task.is_right(task, "1", "2")

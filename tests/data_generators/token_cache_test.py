@@ -1,0 +1,235 @@
+import concurrent.futures
+import errno
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tests.data_generators.files import all_texts
+from tpt_keras.data_generators import token_cache
+from tpt_keras.data_generators.token_cache import NAME
+from tpt_keras.data_generators.token_cache import open_cache
+from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
+
+SPLITS = {
+    "easy": [(f"What is {n} + {n}?", str(n + n)) for n in range(300)],
+    "hard": [("Is this hard?" + "!" * n, "True") for n in range(99)],
+    "test": [("", "1"), ("1", "")],
+}
+
+
+class Dataset:
+    """A folder with a dataset of `SPLITS`; counts how often it is read."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.reads = 0
+        self.splits = dict(SPLITS)
+        (folder / "a.tfrecord-00000-of-00001").write_bytes(b"records")
+        (folder / "dataset_info.json").write_text("{}")
+
+    def open(self, vocabulary=MATHEMATICS_VOCABULARY):
+        return open_cache(self.folder, vocabulary, self._read)
+
+    def _read(self):
+        self.reads += 1
+        return {split: iter(pairs) for split, pairs in self.splits.items()}
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return Dataset(tmp_path)
+
+
+def assert_whole(cache, splits=SPLITS):
+    for split, pairs in splits.items():
+        assert all_texts(cache.examples([split])) == pairs
+
+
+def test_cache_is_made_once(dataset):
+    for _ in range(3):
+        assert_whole(dataset.open())
+    assert dataset.reads == 1
+
+
+def test_splits_are_joined_in_order(dataset):
+    cache = dataset.open()
+    joined = cache.examples(["hard", "easy", "lacking"])
+    assert all_texts(joined) == SPLITS["easy"] + SPLITS["hard"]
+    assert len(cache.examples(["lacking"])) == 0
+    with pytest.raises(ValueError, match="easy"):
+        cache.examples(["easy", "test"])
+
+
+def test_many_examples_span_chunks_and_blocks(dataset):
+    dataset.splits = {"train": [(f"{n:040d}", str(n)) for n in range(20_000)]}
+    assert_whole(dataset.open(), dataset.splits)
+
+
+def test_large_vocabulary_takes_wider_tokens(dataset):
+    characters = tuple(map(chr, range(0x4E00, 0x4E00 + 300)))
+    dataset.splits = {
+        "train": [("".join(characters), "\u4e00"), ("", "\u4e01")]
+    }
+    vocabulary = ("<pad>", "<start>", "<end>", *characters)
+    for _ in range(2):
+        assert_whole(dataset.open(vocabulary), dataset.splits)
+    assert dataset.reads == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["a.tfrecord-00000-of-00001", "dataset_info.json"]
+)
+def test_changed_dataset_is_read_again(dataset, name):
+    dataset.open()
+    path = dataset.folder / name
+    path.write_bytes(path.read_bytes()[::-1])
+    os.utime(path, ns=(1, 1))
+    dataset.splits["test"] = [("new", "1")]
+    assert_whole(dataset.open(), dataset.splits)
+    assert dataset.reads == 2
+
+
+def test_another_vocabulary_is_another_cache(dataset):
+    dataset.open()
+    assert_whole(dataset.open(MATHEMATICS_VOCABULARY[::-1]))
+    assert dataset.reads == 2
+
+
+def test_copied_folder_keeps_its_cache(dataset, tmp_path_factory):
+    dataset.open()
+    folder = tmp_path_factory.mktemp("other") / "link"
+    folder.symlink_to(dataset.folder, target_is_directory=True)
+    dataset.folder = folder
+    assert_whole(dataset.open())
+    assert dataset.reads == 1
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_read_only_folder_has_its_cache_elsewhere(dataset, monkeypatch, number):
+    def refuse(path):
+        if path.is_relative_to(dataset.folder):
+            raise OSError(number, os.strerror(number), str(path))
+        return lock(path)
+
+    lock = token_cache.filelock.FileLock
+    with monkeypatch.context() as patch:
+        patch.setattr(token_cache.filelock, "FileLock", refuse)
+        for _ in range(2):
+            assert_whole(dataset.open())
+    assert dataset.reads == 1
+    assert not (dataset.folder / NAME).exists()
+    # A cache that is already there needs no writing.
+    dataset.open()
+    monkeypatch.setattr(token_cache.filelock, "FileLock", refuse)
+    assert_whole(dataset.open())
+    assert dataset.reads == 2
+
+
+def test_failed_write_leaves_no_cache(dataset):
+    def fail():
+        yield "1 + 1", "2"
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    dataset.splits = {"train": fail()}
+    with pytest.raises(OSError, match="No space left"):
+        dataset.open()
+    assert not list(dataset.folder.glob(f"*{NAME}"))
+    dataset.splits = SPLITS
+    assert_whole(dataset.open())
+
+
+def test_unknown_character_is_refused(dataset):
+    dataset.splits = {"train": [("1 % 2", "1")]}
+    with pytest.raises(UsageError) as error:
+        dataset.open()
+    assert "'%'" in str(error.value)
+
+
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_damage_is_never_read(dataset, data):
+    """Either the cache is made again at once, or its reader says so."""
+    dataset.open()
+    path = dataset.folder / NAME
+    content = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        content[place] ^= data.draw(st.integers(1, 255))
+    else:
+        del content[place:]
+    path.write_bytes(content)
+    try:
+        assert_whole(dataset.open())
+    except UsageError:
+        assert not path.exists()
+        assert_whole(dataset.open())
+
+
+def test_content_of_something_else_is_replaced(dataset):
+    for content in (b"", b"x", b"no cache at all" * 9, bytes(99)):
+        (dataset.folder / NAME).write_bytes(content)
+        assert_whole(dataset.open())
+    assert dataset.reads == 4
+
+
+def test_threads_share_a_cache(dataset):
+    examples = dataset.open().examples(["easy"])
+
+    def read(seed):
+        some = np.random.default_rng(seed).integers(0, 300, 50)
+        return examples.texts(some) == [SPLITS["easy"][i] for i in some]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(read, range(80)))
+
+
+def test_one_file_handle_per_cache(dataset):
+    cache = dataset.open()
+    before = len(os.listdir("/proc/self/fd"))
+    parts = [cache.examples(["easy"]) for _ in range(50)]
+    for part in parts:
+        part.read(np.arange(300))
+    assert len(os.listdir("/proc/self/fd")) == before
+    others = [dataset.open() for _ in range(5)]
+    assert len(os.listdir("/proc/self/fd")) <= before + 5
+    del others
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.slow
+def test_processes_make_a_cache_together(dataset):
+    script = (
+        "import pathlib, sys, time\n"
+        "from tpt_keras.data_generators.token_cache import open_cache\n"
+        "from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY\n"
+        "def read():\n"
+        "    print('read')\n"
+        "    time.sleep(0.5)\n"
+        "    return {'easy': [('1', '2')]}\n"
+        "cache = open_cache(sys.argv[1], MATHEMATICS_VOCABULARY, read)\n"
+        "assert cache.examples(['easy']).texts([0]) == [('1', '2')]\n"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, dataset.folder],
+            cwd=pathlib.Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert "".join(outputs) == "read\n"

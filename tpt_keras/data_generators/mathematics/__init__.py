@@ -1,0 +1,1 @@
+"""DeepMind's Mathematics Dataset: generator, archive and tfds datasets."""

@@ -1,0 +1,210 @@
+"""Tasks: datasets of questions that a model learns to answer."""
+
+import collections
+import functools
+import hashlib
+
+import numpy as np
+
+from tpt_keras.data_generators.batches import ProblemBatches
+from tpt_keras.data_generators.examples import CheckedExamples
+from tpt_keras.data_generators.examples import ExampleMixture
+from tpt_keras.data_generators.examples import ExampleSlice
+from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+
+# The name of all training examples together, as a split.
+TRAIN = "train"
+
+# Examples of a group that its fingerprint is made of.
+_FINGERPRINTED = 64
+
+
+class Task:
+    """A dataset of questions and answers, as a task to learn.
+
+    A subclass has the attributes and the two methods that return examples. It
+    is made by `open_task` and has a row in `TASKS`.
+
+    Attributes:
+        name: The task's name in `TASKS`.
+        groups: Names of the groups of examples, such as modules. Accuracies
+            are reported group by group.
+        splits: Names of the splits for evaluation.
+        known_splits: Every name that `examples` takes.
+        vocabulary: The symbols of the examples, each at its token id.
+    """
+
+    name = None
+    groups = ()
+    splits = ()
+    known_splits = ()
+    vocabulary = ()
+
+    @staticmethod
+    def select_groups(data_dir, patterns):
+        """Selects groups by name or pattern.
+
+        Args:
+            data_dir: The task's folder or file.
+            patterns: Names, patterns such as `"numbers__*"`, or `"all"`.
+
+        Returns:
+            Tuple of names.
+
+        Raises:
+            UsageError: If a pattern fits no group, or none is given and the
+                task cannot choose.
+        """
+        raise NotImplementedError
+
+    def training_examples(self):
+        """The training examples.
+
+        Returns:
+            Dict of the groups that have any to `Examples`.
+        """
+        raise NotImplementedError
+
+    def examples(self, split):
+        """The examples of a split.
+
+        Args:
+            split: A name of `known_splits`, of which `"train"` is one.
+
+        Returns:
+            Dict of the groups that have any to `Examples`.
+
+        Raises:
+            UsageError: If there is no such split.
+        """
+        raise NotImplementedError
+
+    def is_right(self, answer, target):
+        """Returns `True` if an answer counts as right."""
+        return answer == target
+
+    def adapted(self, model_config):
+        """Adapts the configuration of a model to the task.
+
+        Args:
+            model_config: A `SequenceToSequenceConfig`.
+
+        Returns:
+            The configuration of the model to train.
+        """
+        return model_config
+
+    @functools.cached_property
+    def fingerprints(self):
+        """Fingerprints of the training examples, to recognize them.
+
+        A fingerprint is made of the number of a group's examples and of some
+        of them from all over it. It takes little time and does not depend on
+        the place of the data.
+
+        Returns:
+            Dict of the groups' names to strings.
+        """
+        fingerprints = {}
+        for group, examples in self.training_examples().items():
+            count = len(examples)
+            indices = np.linspace(0, count - 1, _FINGERPRINTED, dtype=int)
+            columns = zip(*examples.texts(indices))
+            texts = [[text.encode() for text in column] for column in columns]
+            content = repr((count, texts)).encode()
+            fingerprints[group] = hashlib.sha256(content).hexdigest()[:16]
+        return fingerprints
+
+    def samples(self, splits, count):
+        """A fixed sample of the questions of every split and group.
+
+        A sample holds the first examples of a random order, which are those of
+        an `evaluate` of so many. Of the training examples it holds the last,
+        because a training of seed 0 sets the first apart for validation.
+
+        Args:
+            splits: Names of splits.
+            count: Largest number of examples of every split and group.
+
+        Returns:
+            Dict of pairs, a split and a group, to lists of pairs of strings, a
+            question and its answer.
+        """
+        samples = {}
+        for split in splits:
+            for group, examples in self.examples(split).items():
+                start = max(len(examples) - count, 0) if split == TRAIN else 0
+                part = ExampleSlice(examples, start, start + count)
+                samples[split, group] = part.texts(np.arange(len(part)))
+        return samples
+
+
+def training_batches(task, model_config, config):
+    """Cuts the training examples into training and validation batches.
+
+    Args:
+        task: A `Task`.
+        model_config: A `SequenceToSequenceConfig`.
+        config: A `TrainingConfig`. Its seed decides which examples are set
+            apart.
+
+    Returns:
+        Two `ProblemBatches` without a common example. They raise a
+        `UsageError` when they read an example that is too long for the model.
+
+    Raises:
+        UsageError: If a group has too few training examples.
+    """
+    groups = task.training_examples()
+    apart = -(-config.data.validation_examples // len(task.groups))
+    for group in task.groups:
+        count = len(groups.get(group, ()))
+        if count <= apart:
+            raise UsageError(
+                f"{group} has {count} training problems, of which {apart} are "
+                "set apart for validation. Lower `validation_examples`, or "
+                "prepare more problems.",
+                field="validation_examples",
+            )
+    limits = {
+        name: getattr(model_config, name)
+        for name in ("max_question_length", "max_answer_length")
+    }
+
+    def batches(weights, **part):
+        parts = [
+            ExampleSlice(
+                CheckedExamples(groups[group], group, limits),
+                seed=config.run.seed,
+                **part,
+            )
+            for group in task.groups
+        ]
+        return ProblemBatches(
+            ExampleMixture(parts, weights),
+            CharacterTokenizer(model_config.vocabulary),
+            config.data.batch_size,
+            seed=config.run.seed,
+        )
+
+    return (
+        batches(config.data.module_weights or None, start=apart),
+        batches(None, stop=apart),
+    )
+
+
+def describe_batch(task, training, step):
+    """Describes a training batch by the number of examples of each group.
+
+    Args:
+        task: A `Task`.
+        training: The training's `ProblemBatches`.
+        step: Number of the batch.
+
+    Returns:
+        Text such as `"numbers__gcd 80, numbers__place_value 48"`.
+    """
+    owners = training.source.owners(training.indices(step))
+    counts = collections.Counter(task.groups[owner] for owner in owners)
+    return ", ".join(f"{name} {count}" for name, count in counts.most_common())
