@@ -30,13 +30,7 @@ MAPS = (
         for name in ("intermediate", "output")
     }
 )
-# Keras names every layer that has nothing to quantize.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings(
-        "ignore:Layer .* does not have a `quantize` method"
-    ),
-]
+pytestmark = pytest.mark.slow
 
 
 def make_model():
@@ -97,7 +91,7 @@ def train(model, inputs):
 
 def saved_and_loaded(model, tmp_path):
     model.save(tmp_path / "model.keras")
-    return keras.saving.load_model(tmp_path / "model.keras", compile=False)
+    return keras.saving.load_model(tmp_path / "model.keras")
 
 
 @pytest.fixture(scope="module")

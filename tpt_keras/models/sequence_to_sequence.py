@@ -80,6 +80,28 @@ class SequenceToSequence(keras.Model):
         self.tokenizer = CharacterTokenizer(config.vocabulary)
         self._generator = Generator(self)
 
+    def quantize(self, mode=None, config=None, filters=None, **kwargs):
+        """Quantizes the maps; see `keras.Model.quantize`.
+
+        Args:
+            mode: See `keras.Model.quantize`.
+            config: See `keras.Model.quantize`.
+            filters: See `keras.Model.quantize`. Defaults to every map. Keras
+                warns of each other layer.
+            **kwargs: See `keras.Model.quantize`.
+        """
+        if filters is None:
+            filters = _is_map
+        super().quantize(mode, config=config, filters=filters, **kwargs)
+
+    def get_compile_config(self):
+        # Adapters are saved merged. The state of their optimizer fits no
+        # model without them.
+        layers = self._flatten_layers()
+        if any(getattr(layer, "lora_enabled", False) for layer in layers):
+            return {}
+        return super().get_compile_config()
+
     def make_train_function(self, force=False):
         # An optimizer that makes its variables inside TensorFlow's graph has
         # the step traced twice, with a conditional for every variable.
@@ -316,3 +338,7 @@ class SequenceToSequence(keras.Model):
         config = dict(config)
         config["config"] = cls.config_class(**config["config"])
         return cls(**config)
+
+
+def _is_map(layer):
+    return isinstance(layer, keras.layers.EinsumDense)
