@@ -21,8 +21,8 @@ EXTRAS = {
     ],
     # Generates problems in a pipeline of Apache Beam.
     "beam": ["apache-beam>=2.60"],
-    # Compares with KerasHub and with the authors' code.
-    "benchmarks": ["keras-hub>=0.20", "torch>=2.4"],
+    # Compares with KerasHub.
+    "benchmarks": ["keras-hub>=0.20"],
     # Trains and answers on JAX.
     "jax": ["jax>=0.6"],
     # A page in the browser that asks a model.

@@ -1,32 +1,26 @@
-"""Times a training step of ours and of keras-hub.
+"""Times a training step beside keras-hub's.
 
     pip install tpt_keras[benchmarks]
     python -m experiments.benchmarks.train_step
 
-For float32 and mixed_bfloat16, with and without XLA, one optimizer step on one
-batch of real problems of all modules: of the `transformer` and
-`tp_transformer` presets with our `TransformerTrainer`, and of a model of the
-same size made of keras-hub's TransformerEncoder and TransformerDecoder with
-Keras's own step. Steps are timed in turn.
+For float32 and mixed_bfloat16, with and without XLA: one optimizer step on one
+batch of real problems, of the `transformer` and `tp_transformer` presets, and
+of a model of the same size made of keras-hub's TransformerEncoder and
+TransformerDecoder with Keras's own step. Steps are timed in turn.
 
-On the JAX backend too, where all is compiled with XLA:
+On JAX everything is compiled with XLA:
 
     KERAS_BACKEND=jax python -m experiments.benchmarks.train_step --xla=true
 """
 
 import gc
-import json
 
-import numpy as np
 from absl import flags
 
+from tpt_keras.errors import require
+
 from .. import _cli
-from ._compiled import matrix_product
-from ._steps import CLIPNORM
-from ._steps import adam
-from ._steps import preset_trainer
-from ._steps import real_batch
-from ._timing import interleaved_medians
+from . import _measure
 
 FLAGS = flags.FLAGS
 
@@ -36,16 +30,14 @@ flags.DEFINE_list(
     "precisions", ["float32", "mixed_bfloat16"], "Dtype policies."
 )
 flags.DEFINE_list("xla", ["false", "true"], "Whether to compile with XLA.")
-flags.DEFINE_integer(
-    "matrix_size", 4096, "Rows of the matrices whose product is timed."
-)
 flags.DEFINE_string("output", None, "JSON file for the results.")
 
 PRESETS = ("transformer", "tp_transformer")
 
 
 def main():
-    batch = real_batch(FLAGS.batch_size)
+    require("keras_hub", "benchmarks")
+    batch = _measure.real_batch(FLAGS.batch_size)
     inputs, targets = batch
     tokens = int(
         (inputs["encoder_token_ids"] != 0).sum() + (targets != 0).sum()
@@ -58,62 +50,42 @@ def main():
     results = []
     for precision in FLAGS.precisions:
         for xla in (text == "true" for text in FLAGS.xla):
+            print(f"\n{precision}, xla={xla}")
             seconds = time_steps(precision, xla, batch)
-            peak = (
-                2
-                * FLAGS.matrix_size**3
-                / min(
-                    seconds.pop("matrix_product"),
-                    seconds.pop("matrix_product_xla"),
-                )
-            )
-            print(
-                f"\n{precision}, xla={xla}: a large matrix product makes "
-                f"{peak / 1e9:.0f} GFLOP/s"
-            )
             for name, step in seconds.items():
                 result = {
                     "precision": precision,
                     "xla": xla,
                     "model": name,
                     "step_seconds": step,
-                    "examples_per_second": FLAGS.batch_size / step,
                     "real_tokens_per_second": tokens / step,
                     "of_keras_hub": step / seconds["keras_hub"],
-                    "share_of_peak": step_flops(name, batch) / step / peak,
                 }
                 results.append(result)
                 print(
                     f"  {name:15} {step:6.3f} s/step "
-                    f"{result['examples_per_second']:6.1f} examples/s "
                     f"{result['real_tokens_per_second']:7.0f} tokens/s "
-                    f"{result['share_of_peak']:4.0%} of peak "
                     f"{result['of_keras_hub']:5.2f} x keras-hub",
                     flush=True,
                 )
-    if FLAGS.output:
-        with open(FLAGS.output, "w") as file:
-            json.dump(results, file, indent=2)
+    _measure.write_results(FLAGS.output, results)
 
 
 def time_steps(precision, xla, batch):
-    """Median seconds of a step of each model, and of a matrix product."""
+    """Returns the median seconds of a step of each model."""
     import keras
 
     keras.config.set_dtype_policy(precision)
     models = {"keras_hub": keras_hub_model(xla)}
     for preset in PRESETS:
-        models[preset] = preset_trainer(preset, xla)
-    inputs, targets = batch
-    timed = {
-        name: lambda model=model: model.train_on_batch(inputs, targets)
-        for name, model in models.items()
-    }
-    # Timed in turn with the steps, for the machine has slow minutes.
-    size, dtype = FLAGS.matrix_size, precision.removeprefix("mixed_")
-    timed["matrix_product"] = matrix_product(size, dtype, xla=False)
-    timed["matrix_product_xla"] = matrix_product(size, dtype, xla=True)
-    seconds = interleaved_medians(timed, FLAGS.repeats)
+        models[preset] = _measure.preset_trainer(preset, xla)
+    seconds = _measure.interleaved_medians(
+        {
+            name: lambda model=model: model.train_on_batch(*batch)
+            for name, model in models.items()
+        },
+        FLAGS.repeats,
+    )
     del models
     keras.backend.clear_session()
     gc.collect()
@@ -121,7 +93,7 @@ def time_steps(precision, xla, batch):
 
 
 def keras_hub_model(xla):
-    """The `transformer` preset's size from keras-hub's layers."""
+    """Builds the `transformer` preset from keras-hub's layers."""
     import keras
     import keras_hub
 
@@ -164,49 +136,11 @@ def keras_hub_model(xla):
     y = keras.layers.LayerNormalization()(y)
     model = keras.Model(inputs, embedding(y, reverse=True))
     model.compile(
-        adam(global_clipnorm=CLIPNORM),
+        _measure.adam(global_clipnorm=_measure.CLIPNORM),
         TokenCrossEntropy(pad_id=0),
         jit_compile=xla,
     )
     return model
-
-
-def step_flops(name, batch):
-    """Floating-point operations of the matrix products of one step.
-
-    Counted for the padded batch; the backward pass counts twice the forward.
-    """
-    from tpt_keras.models import PRESETS as CONFIGS
-
-    config = CONFIGS[name if name in CONFIGS else "transformer"]
-    batch_size, source = batch[0]["encoder_token_ids"].shape
-    target = batch[1].shape[1]
-    square = config.hidden_dim**2
-    has_role = config.binding != "none"
-    feed_forward = 2 * config.hidden_dim * config.intermediate_dim
-    at_query = 2 + has_role  # query, output and role maps; key and value are 2
-    per_source = config.num_layers * (
-        (at_query + 2) * square + feed_forward + 2 * square
-    )
-    per_target = config.num_layers * (
-        (2 * at_query + 2) * square + feed_forward
-    )
-    embedding = config.bind_embeddings * square * (source + target)
-    logits = target * config.vocabulary_size * config.hidden_dim
-    attention = (
-        2
-        * config.num_layers
-        * config.hidden_dim
-        * (source**2 + target**2 + source * target)
-    )
-    multiplications = batch_size * (
-        per_source * source
-        + per_target * target
-        + embedding
-        + logits
-        + attention
-    )
-    return float(np.float64(multiplications) * 2 * 3)
 
 
 if __name__ == "__main__":

@@ -2,23 +2,18 @@
 
     python -m experiments.benchmarks.variants --precision=mixed_bfloat16
 
-One optimizer step on one batch of real problems, and the cached decoding of
-one batch of questions with random weights, up to the longest answer. Every
-preset is timed in turn with `tp_transformer` in the same process. The table is
-Markdown.
+One optimizer step on one batch of real problems, and cached decoding of one
+batch of questions. The weights are random, so that answers reach the length
+limit. Every preset is timed in turn with `tp_transformer` in the same process.
+The table is Markdown.
 """
 
 import gc
-import json
-import pathlib
 
 from absl import flags
 
 from .. import _cli
-from ._compiled import compiled
-from ._steps import preset_trainer
-from ._steps import real_batch
-from ._timing import interleaved_medians
+from . import _measure
 
 FLAGS = flags.FLAGS
 
@@ -46,7 +41,7 @@ def main():
     import keras
 
     keras.config.set_dtype_policy(FLAGS.precision)
-    batch = real_batch(FLAGS.batch_size)
+    batch = _measure.real_batch(FLAGS.batch_size)
     source, target = (ids.shape[1] for ids in batch[0].values())
     print(
         f"{FLAGS.precision}, batch {FLAGS.batch_size}, source {source}, "
@@ -64,24 +59,25 @@ def main():
             flush=True,
         )
         gc.collect()
-    if FLAGS.output:
-        pathlib.Path(FLAGS.output).write_text(json.dumps(results, indent=2))
+    _measure.write_results(FLAGS.output, results)
 
 
 def compare(preset, batch):
-    """What a step and decoding of a preset take, in those of the base."""
-    trainers = {name: preset_trainer(name, False) for name in (BASE, preset)}
-    steps = interleaved_medians(
+    """Times a step and decoding of a preset and of the base in turn."""
+    trainers = {
+        name: _measure.preset_trainer(name, xla=False)
+        for name in (BASE, preset)
+    }
+    steps = _measure.interleaved_medians(
         {
             name: lambda trainer=trainer: trainer.train_on_batch(*batch)
             for name, trainer in trainers.items()
         },
         FLAGS.repeats,
     )
-    token_ids = batch[0]["encoder_token_ids"]
-    decoding = interleaved_medians(
+    decoding = _measure.interleaved_medians(
         {
-            name: answers_of(trainer.transformer, token_ids)
+            name: decoder(trainer.transformer, batch[0]["encoder_token_ids"])
             for name, trainer in trainers.items()
         },
         FLAGS.repeats,
@@ -97,43 +93,12 @@ def compare(preset, batch):
     }
 
 
-def answers_of(model, token_ids):
-    """Function that returns when the questions are answered."""
-    from keras import ops
+def decoder(model, token_ids):
+    """Returns a function that answers the questions."""
+    from tpt_keras.decoding import Generator
 
-    from tpt_keras.decoding import GreedySampler
-
-    max_length = model.config.max_answer_length
-
-    def step(token_ids, cache, index):
-        logits, cache = model.decode_step(token_ids, cache, index)
-        return logits, {name: cache[name] for name in model.changing_caches}
-
-    def generate(token_ids):
-        tokenizer = model.tokenizer
-        found = GreedySampler().decode(
-            step,
-            model.init_cache(token_ids, max_length),
-            ops.shape(token_ids)[0],
-            max_length,
-            tokenizer.start_id,
-            tokenizer.end_id,
-            tokenizer.pad_id,
-            while_loop=to_the_limit,
-        )
-        return found["token_ids"]
-
-    generate = compiled(generate, [((None, None), "int32")], model)
-    return lambda: ops.convert_to_numpy(generate(token_ids))
-
-
-def to_the_limit(is_going_on, advance, loop_vars, maximum_iterations):
-    """Runs all steps of a search, whether its rows have ended or not."""
-    from keras import ops
-
-    return ops.while_loop(
-        lambda state: state["index"] < maximum_iterations, advance, loop_vars
-    )
+    generator = Generator(model)
+    return lambda: generator.generate_on_batch(token_ids)
 
 
 if __name__ == "__main__":

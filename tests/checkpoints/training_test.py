@@ -128,7 +128,7 @@ def train_torch(twin):
 @functools.cache
 def trained_torch(name):
     """The weights before, and what training came to in PyTorch."""
-    from experiments.benchmarks._torch_twin import TorchTwin
+    from tests.checkpoints.torch_twin import TorchTwin
 
     model = from_reference(GOLDEN / f"{name}_small.pt", num_heads=4)
     before = to_reference(model)

@@ -1,0 +1,164 @@
+"""Shared parts of the benchmarks: problems, compiled functions, timing.
+
+Keras is imported inside functions: a benchmark parses its flags first and then
+imports TensorFlow quietly.
+"""
+
+import json
+import pathlib
+import random
+import statistics
+import time
+
+CLIPNORM = 0.1
+
+
+def interleaved_medians(functions, repeats, warmup=2, untimed=0):
+    """Times functions in turn, so that a slow minute affects all of them.
+
+    Args:
+        functions: Dict of name to function without arguments, which must
+            return when the work is done.
+        repeats: Timed calls of each.
+        warmup: Untimed calls of each at the start.
+        untimed: Untimed calls before each timed one, for functions that evict
+            each other's data from a cache.
+
+    Returns:
+        Dict of name to median seconds.
+    """
+    seconds = {name: [] for name in functions}
+    for turn in range(warmup + repeats):
+        for name, function in functions.items():
+            for _ in range(untimed):
+                function()
+            start = time.perf_counter()
+            function()
+            if turn >= warmup:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def write_results(path, results):
+    """Writes results as JSON, if a path is given."""
+    if path:
+        pathlib.Path(path).write_text(json.dumps(results, indent=2))
+
+
+def compiled(function, signature, model):
+    """Compiles a function of tensors that reads a model's variables.
+
+    Args:
+        function: Function of as many tensors as `signature` has, which returns
+            one tensor.
+        signature: List of pairs of shape and dtype. TensorFlow traces once for
+            all sizes of a `None`, JAX once for each.
+        model: A built Keras model.
+
+    Returns:
+        Function of tensors or arrays. It may return before the work is done.
+    """
+    import keras
+
+    if keras.backend.backend() == "jax":
+        return _compiled_by_jax(function, model)
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec(shape, dtype) for shape, dtype in signature]
+    return tf.function(function, input_signature=specs)
+
+
+def _compiled_by_jax(function, model):
+    import jax
+    import keras
+
+    values = [variable.value for variable in model.variables]
+
+    @jax.jit
+    def call(values, *args):
+        # Passed as arguments: constants would be part of the program.
+        mapping = zip(model.variables, values)
+        with keras.StatelessScope(state_mapping=mapping):
+            return function(*args)
+
+    return lambda *args: call(values, *args)
+
+
+def middling_problems(count):
+    """Draws problems of all modules, of middling and similar lengths.
+
+    Args:
+        count: Number of problems.
+
+    Returns:
+        List of questions and list of answers.
+    """
+    problems = _draw("train_medium", max(6, count // 20))
+    problems.sort(key=lambda problem: len(problem[0]))
+    middle = (len(problems) - count) // 2
+    questions, answers = zip(*problems[middle : middle + count])
+    return list(questions), list(answers)
+
+
+def mixed_problems(count):
+    """Draws problems of all modules and all lengths, in random order.
+
+    Args:
+        count: Number of problems.
+
+    Returns:
+        List of questions and list of answers.
+    """
+    from tpt_keras.data_generators.mathematics.modules import MODULES
+
+    problems = _draw("interpolate", max(5, -(-count // len(MODULES))))
+    random.Random(0).shuffle(problems)
+    questions, answers = zip(*problems[:count])
+    return list(questions), list(answers)
+
+
+def _draw(split, per_module):
+    from tpt_keras.data_generators.mathematics.modules import MODULES
+    from tpt_keras.data_generators.mathematics.shards import draw_shard
+
+    return [
+        problem
+        for module in MODULES
+        for problem in draw_shard(
+            module, split, 0, 0, count=per_module
+        ).problems
+    ]
+
+
+def real_batch(batch_size):
+    """Returns a training batch of `middling_problems`."""
+    from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+
+    questions, answers = middling_problems(batch_size)
+    tokenizer = CharacterTokenizer()
+    target = tokenizer.encode_questions(answers)
+    return (
+        {
+            "encoder_token_ids": tokenizer.encode_questions(questions),
+            "decoder_token_ids": target[:, :-1],
+        },
+        target[:, 1:],
+    )
+
+
+def preset_trainer(preset, xla):
+    """Builds a preset with random weights, ready to be trained."""
+    from tpt_keras.models import SequenceToSequence
+    from tpt_keras.training.transformer_trainer import TransformerTrainer
+
+    model = SequenceToSequence.from_preset(preset)
+    trainer = TransformerTrainer(model, global_clipnorm=CLIPNORM)
+    trainer.compile(adam(), jit_compile=xla)
+    return trainer
+
+
+def adam(**kwargs):
+    """Returns the paper's optimizer."""
+    import keras
+
+    return keras.optimizers.Adam(1e-4, beta_2=0.995, epsilon=1e-8, **kwargs)
