@@ -12,16 +12,7 @@ from tpt_keras.errors import require
 from . import _flags
 from ._problems import Problems
 
-# The commands that import this module have the flags, in their help too.
-flags.disclaim_key_flags()
-
 _MOST_NAMED = 20
-
-
-def define_problem_flags():
-    """Defines the flags of the problems that a command analyses."""
-    _flags.define(Problems)
-    flags.register_validator("modules", bool, "name one module or more")
 
 
 def require_analysis(*packages):
@@ -85,6 +76,29 @@ def readable(model, questions, *others):
         for each in (questions, *others)
     ]
     return kept if others else kept[0]
+
+
+def framed_lengths(questions):
+    """Returns the questions' lengths with their start and end symbols."""
+    return [len(question) + 2 for question in questions]
+
+
+def layer_and_head(model):
+    """Returns the indices of --layer, by default the last, and --head."""
+    config, indices = model.config, []
+    for name, count in (
+        ("layer", config.num_layers),
+        ("head", config.num_heads),
+    ):
+        number = flags.FLAGS[name].value
+        number = count if number is None else number
+        if not 1 <= number <= count:
+            raise UsageError(
+                f"The model has no {name} {number}. --{name} must be from 1 to "
+                f"{count}."
+            )
+        indices.append(number - 1)
+    return indices
 
 
 def write_json(path, content):

@@ -51,8 +51,6 @@ def main():
     import numpy as np
 
     from tpt_keras.analysis.attention import attention_weights
-    from tpt_keras.analysis.attention import check_attention_weights
-    from tpt_keras.analysis.attention import layer_and_head
     from tpt_keras.files import whole_file
     from tpt_keras.visualization.attention import ATTENTIONS
     from tpt_keras.visualization.attention import attention_page
@@ -60,13 +58,9 @@ def main():
     from tpt_keras.visualization.page import write_page
 
     model = _look_inside.load_transformer()
-    layer, head = layer_and_head(model, FLAGS.layer, FLAGS.head)
-    check_attention_weights(model)
+    layer, head = _look_inside.layer_and_head(model)
     questions = _look_inside.readable(model, questions)
-    problems = [
-        attention_weights(model, question, answer)
-        for question, answer in zip(questions, model.solve(questions))
-    ]
+    problems = [attention_weights(model, question) for question in questions]
     folder = pathlib.Path(FLAGS.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     shown = {"attention": FLAGS.attention, "layer": layer, "head": head}

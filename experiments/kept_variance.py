@@ -17,12 +17,14 @@ import pathlib
 from absl import flags
 
 from . import _cli
+from . import _flags
 from . import _look_inside
+from ._problems import Problems
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "A model's folder.", required=True)
-_look_inside.define_problem_flags()
+_flags.define(Problems)
 flags.DEFINE_integer(
     "count", 128, "Problems of each module, at most.", lower_bound=1
 )
@@ -43,18 +45,17 @@ def main():
     _look_inside.require_analysis("matplotlib", "sklearn")
     questions, _ = _look_inside.read_problems()
     from tpt_keras.analysis.attention import collect_vectors
-    from tpt_keras.analysis.representations import check_num_characters
     from tpt_keras.analysis.representations import kept_variance
     from tpt_keras.analysis.representations import split_by_text
     from tpt_keras.files import whole_file
     from tpt_keras.visualization.attention import draw_head_tables
 
-    check_num_characters(questions, FLAGS.train_characters)
     model = _look_inside.load_transformer()
     questions = _look_inside.readable(model, questions)
+    lengths = _look_inside.framed_lengths(questions)
+    split = split_by_text(lengths, FLAGS.train_characters, FLAGS.seed)
     vectors = collect_vectors(model, "encoder", ["roles", "fillers"], questions)
     fillers, roles = vectors["fillers"], vectors["roles"]
-    split = split_by_text(roles.rows, FLAGS.train_characters, FLAGS.seed)
     layers = []
     for of_fillers, of_roles in zip(fillers.layers, roles.layers):
         heads = [

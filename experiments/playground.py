@@ -9,8 +9,13 @@ the question, and examples from the modules of the training. It needs no
 network. Needs pip install 'tpt_keras[playground]'.
 """
 
+import os
+import socket
+import sys
+
 from absl import flags
 
+from tpt_keras.errors import port_taken
 from tpt_keras.errors import require
 
 from . import _cli
@@ -19,28 +24,41 @@ FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "A model's folder.", required=True)
 flags.DEFINE_integer(
-    "port",
-    8502,
-    "Port of this machine; 0 for any.",
-    lower_bound=0,
-    upper_bound=65535,
+    "port", 8502, "Port of this machine.", lower_bound=1, upper_bound=65535
 )
 flags.DEFINE_integer(
     "answers", 5, "Number of answers to show.", lower_bound=1, upper_bound=20
 )
 
+SETTINGS = {
+    "server.address": "localhost",
+    "server.headless": "true",
+    "server.fileWatcherType": "none",
+    "browser.gatherUsageStats": "false",
+    "client.toolbarMode": "minimal",
+    # The pages inside have a light background.
+    "theme.base": "light",
+}
+
 
 def main():
-    for package in ("streamlit", "uvicorn", "plotly", "matplotlib", "sklearn"):
+    for package in ("matplotlib", "plotly", "sklearn", "streamlit"):
         require(package, "playground")
-    from tpt_keras.playground.playground import Playground
-    from tpt_keras.playground.playground import PlaygroundServer
+    try:
+        socket.create_server(("localhost", FLAGS.port)).close()
+    except OSError as error:
+        raise port_taken(FLAGS.port, "port") from error
+    from tpt_keras import playground
+    from tpt_keras.models.load_model import load_model
 
-    server = PlaygroundServer(
-        Playground(FLAGS.model_dir, FLAGS.answers), FLAGS.port
-    )
-    print(f"Open {server.address} in a browser. Ctrl-C ends it.", flush=True)
-    server.run()
+    # Refuses a folder without a model before the page is served.
+    load_model(FLAGS.model_dir)
+    page = os.path.join(os.path.dirname(playground.__file__), "page.py")
+    settings = {**SETTINGS, "server.port": FLAGS.port}
+    arguments = [f"--{name}={value}" for name, value in settings.items()]
+    model = ["--", FLAGS.model_dir, str(FLAGS.answers)]
+    command = [sys.executable, "-m", "streamlit", "run", page]
+    os.execv(sys.executable, [*command, *arguments, *model])
 
 
 if __name__ == "__main__":

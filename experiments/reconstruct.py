@@ -15,12 +15,14 @@ import pathlib
 from absl import flags
 
 from . import _cli
+from . import _flags
 from . import _look_inside
+from ._problems import Problems
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "A model's folder.", required=True)
-_look_inside.define_problem_flags()
+_flags.define(Problems)
 flags.DEFINE_integer(
     "count", 256, "Problems of each module, at most.", lower_bound=1
 )
@@ -48,18 +50,17 @@ def main():
     sizes = [int(text) for text in FLAGS.train_characters]
     questions, _ = _look_inside.read_problems()
     from tpt_keras.analysis.attention import collect_vectors
-    from tpt_keras.analysis.representations import check_num_characters
     from tpt_keras.analysis.representations import reconstruction_errors
     from tpt_keras.analysis.representations import split_by_text
     from tpt_keras.files import whole_file
     from tpt_keras.visualization.attention import draw_head_tables
 
-    check_num_characters(questions, max(sizes))
     model = _look_inside.load_transformer()
     questions = _look_inside.readable(model, questions)
+    lengths = _look_inside.framed_lengths(questions)
+    splits = [split_by_text(lengths, size, FLAGS.seed) for size in sizes]
     vectors = collect_vectors(model, "encoder", ["states", "values"], questions)
     states, values = vectors["states"], vectors["values"]
-    splits = [split_by_text(states.rows, size, FLAGS.seed) for size in sizes]
     results, panels = [], {}
     for size, (train, held_out) in zip(sizes, splits):
         layers = [

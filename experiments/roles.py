@@ -16,12 +16,14 @@ import pathlib
 from absl import flags
 
 from . import _cli
+from . import _flags
 from . import _look_inside
+from ._problems import Problems
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "A model's folder.", required=True)
-_look_inside.define_problem_flags()
+_flags.define(Problems)
 flags.DEFINE_integer(
     "count", 128, "Problems of each module, at most.", lower_bound=1
 )
@@ -51,7 +53,6 @@ def main():
     _look_inside.require_analysis("matplotlib", "sklearn")
     questions, answers = _look_inside.read_problems()
     from tpt_keras.analysis.attention import collect_vectors
-    from tpt_keras.analysis.attention import layer_and_head
     from tpt_keras.analysis.roles import cluster
     from tpt_keras.analysis.roles import describe_clusters
     from tpt_keras.analysis.roles import fraction_parts
@@ -62,7 +63,7 @@ def main():
     from tpt_keras.visualization.roles import role_page
 
     model = _look_inside.load_transformer()
-    layer, head = layer_and_head(model, FLAGS.layer, FLAGS.head)
+    layer, head = _look_inside.layer_and_head(model)
     has_role = model.encoder_cells[0].self_attention.binding.has_role
     of = FLAGS.of or ("roles" if has_role else "values")
     questions, answers = _look_inside.readable(model, questions, answers)

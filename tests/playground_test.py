@@ -1,28 +1,20 @@
-"""The playground without a browser, and once with one."""
+"""The playground's page in Streamlit's own tests, without a browser."""
 
-import concurrent.futures
 import json
-import pathlib
-import signal
-import socket
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.browser import MARKS
-from tests.browser import find
-from tests.browser import find_all
-from tests.browser import open_browser
-from tests.browser import wait_until
 from tests.conftest import MODULE
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.models import SequenceToSequence
-from tpt_keras.playground import page
-from tpt_keras.playground.playground import Playground
-from tpt_keras.playground.playground import PlaygroundServer
-from tpt_keras.playground.playground import trained_modules
+from tpt_keras.models.load_model import load_model
+from tpt_keras.playground import best_answers
+from tpt_keras.playground import page as page_module
+from tpt_keras.playground import trained_modules
 
-PAGE = pathlib.Path(page.__file__)
 TINY = {
     "hidden_dim": 16,
     "intermediate_dim": 16,
@@ -36,28 +28,28 @@ ATTENTION, ROLES = range(2)
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
 
-def make_playground(folder, preset="tp_transformer_tiny", modules=(), **fields):
-    """Returns the `Playground` of an untrained model."""
+def make_model(folder, preset="tp_transformer_tiny", modules=(), **fields):
+    """Saves an untrained model, and returns its folder."""
     SequenceToSequence.from_preset(preset, **fields).save(
         folder / "model.keras"
     )
     if modules:
         training = {"data": {"modules": list(modules)}}
         (folder / "config.json").write_text(json.dumps({"training": training}))
-    return Playground(folder, num_answers=3)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def playground(tmp_path_factory):
+def model_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    return make_playground(folder, modules=[MODULE, "mine"], **TINY)
+    return make_model(folder, modules=[MODULE, "mine"], **TINY)
 
 
 @pytest.fixture
 def open_page(monkeypatch):
-    def open_page(playground):
-        monkeypatch.setattr(Playground, "shown", playground)
-        page = AppTest.from_file(PAGE, default_timeout=60).run()
+    def open_page(model_dir):
+        monkeypatch.setattr("sys.argv", ["page.py", str(model_dir), "3"])
+        page = AppTest.from_file(page_module.__file__, default_timeout=60).run()
         assert not page.exception
         return page
 
@@ -76,12 +68,13 @@ def texts(elements):
 
 
 @pytest.mark.slow
-def test_a_question_gets_answers_attention_and_roles(open_page, playground):
-    page = open_page(playground)
+def test_a_question_gets_answers_attention_and_roles(open_page, model_dir):
+    page = open_page(model_dir)
     assert not page.tabs
     ask(page, " 2*x + 3*x ")
     assert texts(page.main.markdown) == ["**2*x + 3*x**"]
-    answers = playground.answers("2*x + 3*x")
+    generator = Generator(load_model(model_dir), BeamSampler(3))
+    answers = best_answers(generator, "2*x + 3*x")
     bars = [bar.proto.text.replace("\\", "") for bar in page.get("progress")]
     assert bars == [f"{a or '(nothing)'} ({100 * p:.3g}%)" for a, p in answers]
     assert len(answers) == 3
@@ -95,27 +88,27 @@ def test_a_question_gets_answers_attention_and_roles(open_page, playground):
 
 
 @pytest.mark.slow
-def test_an_example_is_asked_with_its_right_answer(open_page, playground):
-    page = open_page(playground)
+def test_an_example_is_asked_with_its_right_answer(open_page, model_dir):
+    page = open_page(model_dir)
     # Modules without a generator are left out.
     assert page.sidebar.selectbox[0].options == [MODULE]
     *_, example, others = page.sidebar.button
     example.click().run()
-    question, answer = playground.examples(MODULE, 0)[2]
+    question, answer = page_module.examples(MODULE, 0)[2]
     assert page.text_input(key="question").value == question
     assert texts(page.main.markdown) == [f"**{question}**"]
     assert texts(page.main.caption)[-1].endswith(f": {answer}")
     others.click().run()
     labels = [button.label.replace("\\", "") for button in page.sidebar.button]
-    assert labels[:-1] == [q for q, _ in playground.examples(MODULE, 1)]
+    assert labels[:-1] == [q for q, _ in page_module.examples(MODULE, 1)]
     assert question not in labels
     # The right answer to a typed question is unknown.
     ask(page, "1")
     assert len(page.main.caption) == 1
 
 
-def test_a_refused_question_shows_one_line(open_page, playground):
-    page = open_page(playground)
+def test_a_refused_question_shows_one_line(open_page, model_dir):
+    page = open_page(model_dir)
     for question in ("", "  ", "What is 5% of :100:?", "1" * 161):
         ask(page, question)
         [error] = texts(page.error)
@@ -146,7 +139,7 @@ def test_a_refused_question_shows_one_line(open_page, playground):
 def test_a_missing_part_is_one_line(
     open_page, tmp_path, preset, fields, attention, roles
 ):
-    page = open_page(make_playground(tmp_path, preset, **fields))
+    page = open_page(make_model(tmp_path, preset, **fields))
     assert len(page.sidebar.info) == 1
     ask(page, "1")
     assert page.get("progress")
@@ -183,57 +176,3 @@ def test_a_damaged_folder_is_refused(tmp_path):
     with pytest.raises(UsageError) as refusal:
         trained_modules(tmp_path)
     assert str(tmp_path) in str(refusal.value)
-
-
-def test_a_taken_port_is_refused(playground):
-    with socket.create_server(("localhost", 0)) as listener:
-        port = listener.getsockname()[1]
-        with pytest.raises(UsageError) as refusal:
-            PlaygroundServer(playground, port)
-    assert str(port) in str(refusal.value)
-
-
-@pytest.mark.parametrize("mark", [pytest.param(None, marks=MARKS)])
-def test_a_browser_asks_and_ctrl_c_ends_the_server(tmp_path, mark):
-    playground = make_playground(tmp_path, **TINY, binding="none")
-    server = PlaygroundServer(playground, port=0)
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with (
-            open_browser() as browser,
-            # The server needs the main thread, which receives signals.
-            concurrent.futures.ThreadPoolExecutor() as pool,
-        ):
-            visit = pool.submit(visit_page, browser, server.address)
-            visit.add_done_callback(
-                lambda _: signal.raise_signal(signal.SIGINT)
-            )
-            with pytest.raises(KeyboardInterrupt):
-                server.run()
-            best_answer = visit.result()
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    assert best_answer == playground.answers("Sort 3, *-2*.")[0][0]
-
-
-def visit_page(browser, address):
-    """Asks a question, waits for its attention, and returns the answer."""
-    browser.get(address)
-    box = "input[aria-label=Question]"
-    wait_until(browser, lambda: find(browser, box), 60)
-    find(browser, box).send_keys("Sort 3, *-2*.\n")
-    wait_until(browser, lambda: find(browser, "iframe"), 60)
-    bars = find_all(browser, "[data-testid=stProgress]")
-    assert len(bars) == 3
-    best_answer, _ = bars[0].text.rsplit(maxsplit=1)
-    browser.switch_to.frame(find(browser, "iframe"))
-    wait_until(browser, lambda: find(browser, "#matrix .heatmaplayer"), 60)
-    browser.switch_to.default_content()
-    origins = browser.execute_script(
-        "return performance.getEntriesByType('resource')"
-        ".map((entry) => new URL(entry.name).origin)"
-    )
-    assert set(origins) == {address}
-    log = browser.get_log("browser")
-    assert not [each for each in log if each["level"] == "SEVERE"]
-    return best_answer

@@ -11,7 +11,7 @@ from tpt_keras.analysis.predictions import Prediction
 
 def predictions(right, wrong, unread=0):
     return [
-        *[Prediction("q", "1", "1", -0.1)] * right,
+        *[Prediction("q", "1", "1", -0.1, is_right=True)] * right,
         *[Prediction("q", "1", "2", -0.1)] * wrong,
         *[Prediction("q", "1", unread="empty")] * unread,
     ]

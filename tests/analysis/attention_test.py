@@ -8,7 +8,6 @@ from tpt_keras.analysis.attention import attention_weights
 from tpt_keras.analysis.attention import collect_vectors
 from tpt_keras.analysis.attention import encode_answers
 from tpt_keras.analysis.attention import encode_questions
-from tpt_keras.analysis.attention import layer_and_head
 from tpt_keras.errors import UsageError
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import Transformer
@@ -136,19 +135,10 @@ def test_variants_refuse_activations_that_they_lack():
     assert_close(output[is_real], expected[is_real])
 
 
-def test_unknown_models_layers_and_heads_are_refused(model, token_ids):
+def test_unknown_models_and_attentions_are_refused(model, token_ids):
     lstm = SequenceToSequence.from_preset("lstm", hidden_dim=8)
     with pytest.raises(UsageError):
         attention_activations(lstm, "encoder", token_ids[0])
     with pytest.raises(UsageError) as refusal:
         attention_activations(model, "self", *token_ids)
     assert refusal.value.field == "attention"
-    assert layer_and_head(model, None, 1) == (1, 0)
-    for layer, head, field in (
-        (3, 1, "layer"),
-        (0, 1, "layer"),
-        (1, 3, "head"),
-    ):
-        with pytest.raises(UsageError) as refusal:
-            layer_and_head(model, layer, head)
-        assert refusal.value.field == field

@@ -4,20 +4,12 @@ import types
 
 import pytest
 
-from tpt_keras.analysis import predictions
-from tpt_keras.analysis.predictions import Prediction
 from tpt_keras.analysis.predictions import PredictionFolder
 from tpt_keras.analysis.predictions import model_fingerprint
 from tpt_keras.analysis.predictions import predict
-from tpt_keras.analysis.predictions import predict_samples
 from tpt_keras.answer import EMPTY
 from tpt_keras.answer import Answer
 from tpt_keras.models import Transformer
-
-PREDICTIONS = [
-    Prediction("What is 1 + 1?", "2", "2", -0.25),
-    Prediction("1 ± 1", "0\n2", unread="unknown character: '±'"),
-]
 
 
 class FirstCharacter:
@@ -52,119 +44,58 @@ def test_predictions_are_in_order_and_an_unread_question_is_wrong(generator):
     assert [bool(each.unread) for each in found] == [False, True, False]
 
 
-def samples(count):
-    return {
-        key: [(f"{key}{number}", key) for number in range(count)]
-        for key in "abc"
-    }
+@pytest.fixture
+def predict_kept(generator, tmp_path):
+    """Function that predicts with the files of a folder."""
+
+    def predict_kept(problems, fingerprint="1", module="a__b"):
+        folder = PredictionFolder(tmp_path, {"fingerprint": fingerprint})
+        return folder.predict("train", module, problems, lambda: generator)
+
+    return predict_kept
 
 
-def test_samples_are_answered_together_and_equal_questions_once(generator):
-    kept = {}
-    both = {**samples(2), "d": [("d", "d")] * 2}
-    found = predict_samples(
-        lambda: generator, both, lambda key: [], kept.__setitem__
-    )
-    assert generator.counts == [7]
-    assert kept == found
-    assert [len(of_key) for of_key in found.values()] == [2, 2, 2, 2]
-    assert all(each.is_right for of_key in found.values() for each in of_key)
+def test_predictions_are_json_lines(predict_kept, tmp_path):
+    found = predict_kept([("1 ± 1", "1\n"), ("", "2")])
+    lines = (tmp_path / "train" / "a__b.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        dataclasses.asdict(each) for each in found
+    ]
+    assert found[0].answer == "1"
 
 
-def test_interrupted_predictions_resume(generator, monkeypatch):
-    monkeypatch.setattr(predictions, "_GROUP_SIZE", 16)
-    kept, asked = {}, []
-
-    def make_generator():
-        asked.append(len(kept))
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        return generator
-
-    def run():
-        return predict_samples(
-            make_generator,
-            samples(16),
-            lambda key: kept.get(key, []),
-            kept.__setitem__,
-        )
-
-    with pytest.raises(KeyboardInterrupt):
-        run()
-    assert list(kept) == ["a"]
-    assert generator.counts == [16]
-    found = run()
-    assert generator.counts == [16] * 3
-    assert found == kept
-    # Known predictions need no model.
-    before = len(asked)
-    assert run() == found
-    assert len(asked) == before
+def test_known_predictions_are_not_computed_again(predict_kept, generator):
+    problems = [("ab", "a"), ("b", "b"), ("ab", "a")]
+    found = predict_kept(problems)
+    assert [each.question for each in found] == ["ab", "b", "ab"]
+    # Equal questions are asked once.
+    assert generator.counts == [2]
+    assert predict_kept(problems[:1]) == found[:1]
+    # The larger sample is still there.
+    assert predict_kept(problems) == found
+    assert generator.counts == [2]
+    # A question with another target is another problem.
+    assert predict_kept([("ab", "b"), ("b", "b")])[0].target == "b"
+    assert generator.counts == [2, 1]
 
 
-def test_a_known_prediction_of_another_target_is_not_used(generator):
-    known = [Prediction("a0", "b", "a"), Prediction("a1", "a", "x")]
-    found = predict_samples(
-        lambda: generator,
-        {"a": samples(2)["a"]},
-        lambda key: known,
-        lambda *_: None,
-    )
-    assert [each.answer for each in found["a"]] == ["a", "x"]
-    assert generator.counts == [1]
-
-
-def test_predictions_are_json_lines(tmp_path):
-    folder = PredictionFolder(tmp_path / "model", {"fingerprint": "1"})
-    assert folder.read("train", "a__b") == []
-    folder.write("train", "a__b", PREDICTIONS)
-    assert folder.read("train", "a__b") == PREDICTIONS
-    assert folder.read("interpolate", "a__b") == []
-    path = tmp_path / "model" / "train" / "a__b.jsonl"
-    first, second = map(json.loads, path.read_text().splitlines())
-    assert first == {
-        "question": "What is 1 + 1?",
-        "target": "2",
-        "answer": "2",
-        "log_prob": -0.25,
-        "unread": None,
-    }
-    assert second["answer"] is None
-
-
-def test_a_larger_sample_is_kept(tmp_path):
-    folder = PredictionFolder(tmp_path, {"fingerprint": "1"})
-    other = Prediction("What is 1 + 2?", "3", "4", -2.0)
-    for written, kept in (
-        (PREDICTIONS, PREDICTIONS),
-        (PREDICTIONS[1:], PREDICTIONS),
-        ([*PREDICTIONS, other], [*PREDICTIONS, other]),
-        ([Prediction("other data", "1", "1", 0.0)], None),
-    ):
-        folder.write("train", "a__b", written)
-        assert folder.read("train", "a__b") == (kept or written)
-
-
-def test_predictions_of_another_model_are_removed(tmp_path):
-    PredictionFolder(tmp_path, {"fingerprint": "1"}).write(
-        "train", "a__b", PREDICTIONS
-    )
-    other = PredictionFolder(tmp_path, {"fingerprint": "2"})
-    assert other.read("train", "a__b") == []
-    other.write("train", "c__d", PREDICTIONS[:1])
-    assert other.read("train", "c__d") == PREDICTIONS[:1]
-    assert not (tmp_path / "train" / "a__b.jsonl").exists()
+def test_predictions_of_another_model_are_removed(predict_kept, tmp_path):
+    predict_kept([("a", "a")], "1")
+    predict_kept([("a", "a")], "2", "c__d")
+    [path] = tmp_path.rglob("*.jsonl")
+    assert path.name == "c__d.jsonl"
 
 
 @pytest.mark.parametrize("content", ['{"question": "1', "[1]", '{"x": 1}'])
 @pytest.mark.parametrize("name", ["train/a__b.jsonl", "model.json"])
-def test_damaged_files_count_as_missing(tmp_path, content, name):
-    folder = PredictionFolder(tmp_path, {"fingerprint": "1"})
-    folder.write("train", "a__b", PREDICTIONS)
+def test_damaged_files_count_as_missing(
+    predict_kept, generator, tmp_path, content, name
+):
+    found = predict_kept([("a", "a")])
     (tmp_path / name).write_text(content)
-    assert folder.read("train", "a__b") == []
-    folder.write("train", "a__b", PREDICTIONS)
-    assert folder.read("train", "a__b") == PREDICTIONS
+    assert predict_kept([("a", "a")]) == found
+    assert predict_kept([("a", "a")]) == found
+    assert generator.counts == [1, 1]
 
 
 def test_the_fingerprint_depends_on_weights_and_configuration():

@@ -1,6 +1,7 @@
 """The commands that analyse a model."""
 
 import json
+import socket
 import sys
 
 import pytest
@@ -198,12 +199,12 @@ def test_refused(look, tmp_path, name, arguments, parts):
 
 
 @pytest.mark.parametrize("name", ["reconstruct", "kept_variance"])
-def test_too_few_problems_are_refused_before_the_model(look, tmp_path, name):
-    # The folder has no model, which is not the first complaint.
-    arguments = ("--count=2", "--train_characters=4000")
-    result = look(name, *arguments, model_dir=tmp_path)
+def test_too_few_problems_are_refused_before_results(look, tmp_path, name):
+    # The first size would be possible.
+    sizes = "20,4000" if name == "reconstruct" else "4000"
+    result = look(name, "--count=2", f"--train_characters={sizes}")
     assert_refused(result, "characters", "4000")
-    assert str(tmp_path) not in result.stderr
+    assert not (tmp_path / "output").exists()
 
 
 def test_a_model_without_attention_is_refused(look, tmp_path):
@@ -298,3 +299,20 @@ def test_compare_names_the_missing_log_or_metric(
     result = run("compare", f"--model_dirs={folder}", f"--output={path}")
     assert_refused(result, folder, *parts)
     assert not path.exists()
+
+
+def test_the_playground_refuses_a_taken_port(run):
+    with socket.create_server(("localhost", 0)) as listener:
+        port = listener.getsockname()[1]
+        result = run("playground", "--model_dir=/", f"--port={port}")
+    assert_refused(result, port, "--port")
+
+
+def test_the_playground_starts_streamlit(run, monkeypatch, trained_model_dir):
+    started = []
+    monkeypatch.setattr("os.execv", lambda *command: started.append(command))
+    result = run("playground", f"--model_dir={trained_model_dir}")
+    assert (result.status, result.stderr) == (0, "")
+    [(_, arguments)] = started
+    assert "--server.address=localhost" in arguments
+    assert arguments[-2:] == [str(trained_model_dir), "5"]

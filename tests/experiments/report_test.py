@@ -5,6 +5,7 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tpt_keras.data_generators import open_task
 from tpt_keras.decoding import Generator
 from tpt_keras.models import Transformer
 from tpt_keras.training.evaluate import evaluate
@@ -66,14 +67,9 @@ def test_the_report_has_the_evaluations_accuracies(
     assert first["weights"] == trained_model.count_params()
     trainer = TransformerTrainer(trained_model)
     trainer.compile(jit_compile=False)
-    data_dir = content["problems"]["data_dir"]
-    for row in evaluate(
-        trainer,
-        [MODULE],
-        SPLITS[1:],
-        data_dir,
-        max_examples=100,
-    ):
+    problems = content["problems"]
+    task = open_task(problems["dataset"], problems["data_dir"], [MODULE])
+    for row in evaluate(trainer, task, SPLITS[1:], max_examples=100):
         reported = first["splits"][row["split"]]["of_modules"][MODULE]
         assert reported["examples"] == row["examples"] == 60
         assert reported["accuracy"] == pytest.approx(row["sequence_accuracy"])

@@ -158,6 +158,7 @@ def test_accuracy_lists_and_sorts_wrong_answers(browser, tmp_path):
         **REPORT["models"][0],
         "splits": {"train": split, "extrapolate": split},
     }
+    right = Prediction("d", "1", "1", -0.1, is_right=True)
     wrong = [
         Prediction("b", "1", "2", -0.5),
         Prediction("a</script>", "3", "4", -0.125),
@@ -165,7 +166,7 @@ def test_accuracy_lists_and_sorts_wrong_answers(browser, tmp_path):
     ]
     predictions = {
         "mine": {
-            ("train", modules[0]): [Prediction("d", "1", "1", -0.1), *wrong],
+            ("train", modules[0]): [right, *wrong],
             ("extrapolate", modules[0]): wrong[:1],
             ("extrapolate", modules[1]): wrong[:1] * (MAX_WRONG + 1),
         }

@@ -24,6 +24,8 @@ _DECIMALS = 4
 class AttentionActivations:
     """The activations of one attention layer on a batch.
 
+    Its methods return float32 arrays.
+
     Args:
         layer: A `TPMultiHeadAttention`.
         inputs: Dict of the keyword arguments of the layer's call.
@@ -37,10 +39,7 @@ class AttentionActivations:
     source_ids: np.ndarray
 
     def weights(self):
-        """Returns the attention weights.
-
-        Returns:
-            float32 array `(batch, num_heads, target_length, source_length)`.
+        """Returns the weights, `(batch, num_heads, targets, sources)`.
 
         Raises:
             UsageError: If the attention mechanism has no weights.
@@ -53,10 +52,7 @@ class AttentionActivations:
         return _array(self.layer(**self.inputs, return_attention_scores=True))
 
     def roles(self):
-        """Returns the roles that the fillers are bound to.
-
-        Returns:
-            float32 array `(batch, target_length, num_heads, value_dim)`.
+        """Returns the fillers' roles, `(batch, targets, num_heads, value_dim)`.
 
         Raises:
             UsageError: If the binding has no roles.
@@ -70,27 +66,15 @@ class AttentionActivations:
         return _array(self.layer(**self.inputs, return_roles=True))
 
     def states(self):
-        """Returns the input of the value map.
-
-        Returns:
-            float32 array `(batch, source_length, hidden_dim)`.
-        """
+        """Returns the value map's input, `(batch, sources, hidden_dim)`."""
         return _array([self.inputs["value"]])
 
     def values(self):
-        """Returns the values.
-
-        Returns:
-            float32 array `(batch, source_length, num_heads, value_dim)`.
-        """
+        """Returns the values, `(batch, sources, num_heads, value_dim)`."""
         return _array([self.layer.value_dense(self.inputs["value"])])
 
     def fillers(self):
-        """Returns the retrieved fillers, of any attention mechanism.
-
-        Returns:
-            float32 array `(batch, target_length, num_heads, value_dim)`.
-        """
+        """Returns the fillers, `(batch, targets, num_heads, value_dim)`."""
         query, value = self.inputs["query"], self.inputs["value"]
         filler, _ = self.layer.attention(
             self.layer.query_dense(query),
@@ -133,43 +117,35 @@ def attention_activations(
             f"A model of the class {type(model).__name__} cannot be analysed. "
             "Take a model of a Transformer preset."
         )
-    encoder_mask = model.padding_mask(encoder_token_ids)
-    x = model.embedding(encoder_token_ids)
-    activations = []
+    questions, answers = encoder_token_ids, decoder_token_ids
+    encoder_mask = model.padding_mask(questions)
+    x = model.embedding(questions)
+    found = []
     for cell in model.encoder_cells:
         x, inputs = cell(
             x, padding_mask=encoder_mask, return_attention_inputs=True
         )
-        activations.append(
-            AttentionActivations(
-                cell.self_attention,
-                inputs["self_attention"],
-                encoder_token_ids,
-                encoder_token_ids,
+        found.append((cell, inputs, "self_attention", questions, questions))
+    if attention != "encoder":
+        name = "cross" if attention == "cross" else "self"
+        source_ids = questions if attention == "cross" else answers
+        encoder_output, x = x, model.embedding(answers)
+        found = []
+        for cell in model.decoder_cells:
+            x, inputs = cell(
+                x,
+                encoder_output,
+                decoder_padding_mask=model.padding_mask(answers),
+                encoder_padding_mask=encoder_mask,
+                return_attention_inputs=True,
             )
-        )
-    if attention == "encoder":
-        return activations
-    activations = []
-    encoder_output, x = x, model.embedding(decoder_token_ids)
-    name, source_ids = {
-        "decoder": ("self_attention", decoder_token_ids),
-        "cross": ("cross_attention", encoder_token_ids),
-    }[attention]
-    for cell in model.decoder_cells:
-        x, inputs = cell(
-            x,
-            encoder_output,
-            decoder_padding_mask=model.padding_mask(decoder_token_ids),
-            encoder_padding_mask=encoder_mask,
-            return_attention_inputs=True,
-        )
-        activations.append(
-            AttentionActivations(
-                getattr(cell, name), inputs[name], decoder_token_ids, source_ids
+            found.append(
+                (cell, inputs, f"{name}_attention", answers, source_ids)
             )
-        )
-    return activations
+    return [
+        AttentionActivations(getattr(cell, name), inputs[name], *token_ids)
+        for cell, inputs, name, *token_ids in found
+    ]
 
 
 def attention_weights(model, question, answer=None):
@@ -192,7 +168,8 @@ def attention_weights(model, question, answer=None):
             `Transformer`, or it cannot read a text.
     """
     questions = encode_questions(model, [question])
-    check_attention_weights(model)
+    # Before the time that an answer takes.
+    attention_activations(model, "encoder", questions)[0].weights()
     if answer is None:
         [answer] = model.solve([question])
     answers = encode_answers(model, [answer])
@@ -200,8 +177,8 @@ def attention_weights(model, question, answer=None):
         "question": question,
         "answer": answer,
         "characters": {
-            "question": decode_framed(model, questions)[0],
-            "answer": decode_framed(model, answers)[0],
+            "question": _decode_framed(model, questions)[0],
+            "answer": _decode_framed(model, answers)[0],
         },
         "weights": {
             attention: [
@@ -213,20 +190,6 @@ def attention_weights(model, question, answer=None):
             for attention in ATTENTIONS
         },
     }
-
-
-def check_attention_weights(model):
-    """Raises a `UsageError` if a model has no attention weights.
-
-    Args:
-        model: A `SequenceToSequence`.
-
-    Raises:
-        UsageError: If the attention mechanism has no weights, or the model is
-            no `Transformer`.
-    """
-    token_ids = np.array([[model.tokenizer.start_id, model.tokenizer.end_id]])
-    attention_activations(model, "encoder", token_ids)[0].weights()
 
 
 def _rounded(weights):
@@ -316,7 +279,7 @@ def collect_vectors(
         batch_rows, batch_columns = np.nonzero(is_real)
         rows.append(batch_rows + start)
         columns.append(batch_columns)
-        texts += decode_framed(model, token_ids)
+        texts += _decode_framed(model, token_ids)
         for name in names:
             collected[name].append(
                 [getattr(each, name)()[is_real] for each in activations]
@@ -349,63 +312,18 @@ def encode_questions(model, questions):
 
 
 def encode_answers(model, answers):
-    """Encodes answers as the decoder reads them, without their end symbols.
-
-    Args:
-        model: A `SequenceToSequence`.
-        answers: List of strings.
-
-    Returns:
-        Integer array `(batch, length)`.
-    """
+    """Encodes answers as the decoder reads them, without their end symbols."""
     tokenizer = model.tokenizer
     token_ids = tokenizer.encode_batch(answers)
     is_end = token_ids == tokenizer.end_id
     return np.where(is_end, tokenizer.pad_id, token_ids)[:, :-1]
 
 
-def decode_framed(model, token_ids):
-    """Decodes token ids, and shows the start and end symbols.
-
-    Args:
-        model: A `SequenceToSequence`.
-        token_ids: Array `(batch, length)`, padded at the end.
-
-    Returns:
-        List of strings.
-    """
+def _decode_framed(model, token_ids):
+    """Decodes token ids, and shows the start and end symbols."""
     tokenizer = model.tokenizer
     characters = list(tokenizer.vocabulary)
     characters[tokenizer.pad_id] = ""
     characters[tokenizer.start_id] = START_CHARACTER
     characters[tokenizer.end_id] = END_CHARACTER
     return ["".join(characters[i] for i in row) for row in token_ids]
-
-
-def layer_and_head(model, layer, head):
-    """Checks the numbers of a layer and a head.
-
-    Args:
-        model: A `Transformer`.
-        layer: Number of the layer, from 1; `None` for the last.
-        head: Number of the head, from 1.
-
-    Returns:
-        Their indices, from 0.
-
-    Raises:
-        UsageError: If the model has no such layer or head.
-    """
-    config = model.config
-    layer = config.num_layers if layer is None else layer
-    for name, number, count in (
-        ("layer", layer, config.num_layers),
-        ("head", head, config.num_heads),
-    ):
-        if not 1 <= number <= count:
-            raise UsageError(
-                f"The model has no {name} {number}. `{name}` must be from 1 "
-                f"to {count}.",
-                field=name,
-            )
-    return layer - 1, head - 1

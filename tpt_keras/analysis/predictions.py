@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import operator
 import pathlib
 import shutil
 
@@ -14,11 +15,16 @@ from tpt_keras.decoding import Generator
 from tpt_keras.files import whole_file
 from tpt_keras.models.stored_config import to_stored
 
-# Questions that are answered before their predictions are kept. More of them
-# need less padding.
-_GROUP_SIZE = 1024
 _DECIMALS = 5
 _IDENTITY_FILE = "model.json"
+# Errors of a missing or damaged file.
+_UNREADABLE = (
+    FileNotFoundError,
+    ValueError,
+    TypeError,
+    LookupError,
+    RecursionError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +37,7 @@ class Prediction:
         answer: The model's answer, or `None` if it cannot read the question.
         log_prob: Log-probability of the answer and its end symbol, in nats.
         unread: The reason why the model cannot read the question, or `None`.
+        is_right: `True` if the answer counts as right.
     """
 
     question: str
@@ -38,16 +45,7 @@ class Prediction:
     answer: str | None = None
     log_prob: float | None = None
     unread: str | None = None
-
-    @property
-    def is_right(self):
-        """`True` if the answer equals the target.
-
-        This is the accuracy of `SequenceAccuracy`: greedy decoding gives a
-        target exactly if each of its symbols is the likeliest after those
-        before it.
-        """
-        return self.answer == self.target
+    is_right: bool = False
 
 
 def prediction_generator(model, batch_size=64):
@@ -65,12 +63,14 @@ def prediction_generator(model, batch_size=64):
     return Generator(model, max_length=max_length, batch_size=batch_size)
 
 
-def predict(generator, problems):
+def predict(generator, problems, is_right=operator.eq):
     """Answers problems.
 
     Args:
         generator: A `Generator`, see `prediction_generator`.
         problems: List of pairs of a question and its right answer.
+        is_right: Function from an answer and its target to a bool, see
+            `Task.is_right`.
 
     Returns:
         List of `Prediction`s in the order of the problems. A question that
@@ -91,7 +91,13 @@ def predict(generator, problems):
     for (question, target), answer in zip(problems, answers):
         if answer.status == OK:
             log_prob = round(answer.log_prob, _DECIMALS)
-            each = Prediction(question, target, answer.text, log_prob)
+            each = Prediction(
+                question,
+                target,
+                answer.text,
+                log_prob,
+                is_right=is_right(answer.text, target),
+            )
         else:
             reason = explain(
                 question,
@@ -104,56 +110,10 @@ def predict(generator, problems):
     return predictions
 
 
-def predict_samples(make_generator, samples, known, on_sample):
-    """Answers several samples of problems together.
-
-    Args:
-        make_generator: Function that returns a `Generator`. It is called only
-            if a problem has no known prediction.
-        samples: Dict from any keys to lists of pairs of a question and its
-            right answer.
-        known: Function from a key to earlier `Prediction`s, of these problems
-            or others.
-        on_sample: Function that is called with a key and its predictions as
-            soon as they are complete.
-
-    Returns:
-        Dict from the keys to lists of `Prediction`s.
-    """
-    found = {}
-    for group in _groups(samples, known, _GROUP_SIZE):
-        waiting = [problem for _, _, missing in group for problem in missing]
-        new = waiting and predict(make_generator(), waiting)
-        answered = dict(zip(waiting, new, strict=True))
-        for key, earlier, missing in group:
-            earlier |= {problem: answered[problem] for problem in missing}
-            found[key] = [earlier[problem] for problem in samples[key]]
-            on_sample(key, found[key])
-    return found
-
-
-def _groups(samples, known, size):
-    """Yields lists of keys with their known and missing predictions.
-
-    Each list, except for the last, has at least `size` missing ones.
-    """
-    group, num_missing = [], 0
-    for key, problems in samples.items():
-        earlier = {(each.question, each.target): each for each in known(key)}
-        missing = [p for p in dict.fromkeys(problems) if p not in earlier]
-        group.append((key, earlier, missing))
-        num_missing += len(missing)
-        if num_missing >= size:
-            yield group
-            group, num_missing = [], 0
-    yield group
-
-
 class PredictionFolder:
-    """A folder of one model's predictions in JSON lines.
+    """A folder that keeps one model's predictions as JSON lines.
 
-    `model.json` holds the model's identity. The first write removes the
-    predictions of any other model.
+    `model.json` describes the model. Predictions of another model are removed.
 
     Args:
         path: The folder. It need not exist.
@@ -164,44 +124,57 @@ class PredictionFolder:
         self._path = pathlib.Path(path)
         self._identity = identity
 
-    def read(self, split, module):
-        """Reads the predictions of a module.
+    def predict(
+        self, split, module, problems, make_generator, is_right=operator.eq
+    ):
+        """Answers the problems of a module that have no prediction yet.
+
+        A file that has all of them, and more, is kept.
 
         Args:
             split: Name of the split.
             module: Name of the module.
+            problems: List of pairs of a question and its right answer.
+            make_generator: Function that returns a `Generator`. It is called
+                only if a prediction is missing.
+            is_right: See `predict`.
 
         Returns:
-            List of `Prediction`s, empty if there are none or the file is
-            damaged.
+            List of `Prediction`s in the order of the problems.
         """
-        path = self._file(split, module)
-        if not (path.is_file() and self._is_of_this_model()):
+        path = self._path / split / f"{module}.jsonl"
+        known = {(old.question, old.target): old for old in self._read(path)}
+        unique = list(dict.fromkeys(problems))
+        missing = [problem for problem in unique if problem not in known]
+        if missing:
+            new = predict(make_generator(), missing, is_right)
+            known |= zip(missing, new)
+            self._write(path, [known[problem] for problem in unique])
+        return [known[each] for each in problems]
+
+    def _read(self, path):
+        """Reads a file; a missing or damaged one has no predictions."""
+        if not self._is_of_this_model():
             return []
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
             return [Prediction(**json.loads(line)) for line in lines]
-        except (ValueError, TypeError, RecursionError):
+        except _UNREADABLE:
             return []
 
-    def write(self, split, module, predictions):
-        """Writes the predictions of a module.
+    def _is_of_this_model(self):
+        try:
+            found = json.loads((self._path / _IDENTITY_FILE).read_text())
+            return found["fingerprint"] == self._identity["fingerprint"]
+        except _UNREADABLE:
+            return False
 
-        A file that already holds all of them, and more, is kept.
-
-        Args:
-            split: Name of the split.
-            module: Name of the module.
-            predictions: List of `Prediction`s.
-        """
-        if set(predictions) <= set(self.read(split, module)):
-            return
+    def _write(self, path, predictions):
         if not self._is_of_this_model():
             shutil.rmtree(self._path, ignore_errors=True)
             self._path.mkdir(parents=True)
             with whole_file(self._path / _IDENTITY_FILE) as partial:
                 partial.write_text(json.dumps(self._identity, indent=2))
-        path = self._file(split, module)
         path.parent.mkdir(exist_ok=True)
         lines = [
             json.dumps(dataclasses.asdict(each), ensure_ascii=False) + "\n"
@@ -209,19 +182,6 @@ class PredictionFolder:
         ]
         with whole_file(path) as partial:
             partial.write_text("".join(lines), encoding="utf-8")
-
-    def _file(self, split, module):
-        return self._path / split / f"{module}.jsonl"
-
-    def _is_of_this_model(self):
-        path = self._path / _IDENTITY_FILE
-        if not path.is_file():
-            return False
-        try:
-            found = json.loads(path.read_text())
-            return found["fingerprint"] == self._identity["fingerprint"]
-        except (ValueError, TypeError, LookupError, RecursionError):
-            return False
 
 
 def model_fingerprint(model):

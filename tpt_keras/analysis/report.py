@@ -11,7 +11,6 @@ from tpt_keras.analysis.accuracies import module_accuracy
 from tpt_keras.analysis.accuracies import split_accuracies
 from tpt_keras.analysis.predictions import PredictionFolder
 from tpt_keras.analysis.predictions import model_fingerprint
-from tpt_keras.analysis.predictions import predict_samples
 from tpt_keras.analysis.predictions import prediction_generator
 from tpt_keras.data_generators import open_task
 from tpt_keras.errors import UsageError
@@ -67,7 +66,7 @@ def write_report(page, model_dirs, problems, best=False, batch_size=64):
     folder = page.with_name(f"{page.stem}_predictions")
     with folder_lock(folder, "writes predictions"):
         predictions = {
-            model["name"]: _predict(model, samples, folder, batch_size)
+            model["name"]: _predict(model, samples, task, folder, batch_size)
             for model in models
         }
     report = {
@@ -121,7 +120,7 @@ def _describe_models(model_dirs, best):
     return described
 
 
-def _predict(model, samples, folder, batch_size):
+def _predict(model, samples, task, folder, batch_size):
     """Returns a model's predictions, and keeps them in files."""
     kept = PredictionFolder(folder / model["name"], model)
 
@@ -130,22 +129,21 @@ def _predict(model, samples, folder, batch_size):
         loaded = load_model(model["model_dir"], model["model"] == "best")
         return prediction_generator(loaded, batch_size)
 
-    def keep(key, predictions):
-        kept.write(*key, predictions)
-        result = module_accuracy(predictions)
-        split, module = key
+    predictions = {}
+    for (split, module), problems in samples.items():
+        found = kept.predict(
+            split, module, problems, make_generator, task.is_right
+        )
+        predictions[split, module] = found
         _logger.info(
             "%-20s %-40s %-12s %8.2f%% of %d answers right",
             model["name"],
             module,
             split,
-            100 * result["accuracy"],
-            result["examples"],
+            100 * module_accuracy(found)["accuracy"],
+            len(found),
         )
-
-    return predict_samples(
-        make_generator, samples, lambda key: kept.read(*key), keep
-    )
+    return predictions
 
 
 def _draw(report, predictions, page):

@@ -14,34 +14,11 @@ _MAX_STEPS = 200
 _TOLERANCE = 1e-5
 
 
-def check_num_characters(texts, num_train):
-    """Raises an error if texts have too few characters for a split.
+def split_by_text(lengths, num_train, seed=0):
+    """Splits the characters of texts into a training set and a test set.
 
     Args:
-        texts: List of strings.
-        num_train: Number of training characters.
-
-    Raises:
-        UsageError: If there are fewer than twice `num_train` characters.
-    """
-    # Each text has a start and an end symbol.
-    _check_num_train(sum(len(text) + 2 for text in texts), num_train)
-
-
-def _check_num_train(num_characters, num_train):
-    if 2 * num_train > num_characters:
-        raise UsageError(
-            f"There are {num_characters} characters, too few to fit on "
-            f"{num_train} and to test on as many. Take more problems or fit "
-            "on fewer characters."
-        )
-
-
-def split_by_text(rows, num_train, seed=0):
-    """Splits characters into a training set and a test set by their texts.
-
-    Args:
-        rows: Integer array `(characters,)`, the index of each one's text.
+        lengths: List of the texts' numbers of characters.
         num_train: Number of training characters.
         seed: Seed of the split.
 
@@ -52,10 +29,15 @@ def split_by_text(rows, num_train, seed=0):
     Raises:
         UsageError: If there are fewer than twice `num_train` characters.
     """
-    _check_num_train(len(rows), num_train)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    if 2 * num_train > len(rows):
+        raise UsageError(
+            f"There are {len(rows)} characters, too few to fit on {num_train} "
+            "and to test on as many. Take more problems or fit on fewer "
+            "characters."
+        )
     rng = np.random.default_rng(seed)
-    texts = rng.permutation(rows.max() + 1)
-    place = np.argsort(texts)[rows]
+    place = np.argsort(rng.permutation(len(lengths)))[rows]
     in_order = np.argsort(place, kind="stable")
     # The training texts end with a whole text.
     last = place[in_order[len(rows) // 2 - 1]]

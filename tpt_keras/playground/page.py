@@ -1,32 +1,83 @@
-"""The playground's page, a script that Streamlit runs on every click."""
+"""The playground's script: `streamlit run page.py -- MODEL_DIR NUM_ANSWERS`."""
 
 import contextlib
 import re
+import sys
+import threading
 
 import streamlit as st
 
+from tpt_keras import playground
+from tpt_keras.analysis.attention import attention_weights
+from tpt_keras.analysis.attention import collect_vectors
+from tpt_keras.data_generators.mathematics.shards import draw_shard
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
-from tpt_keras.playground.playground import Playground
-from tpt_keras.playground.playground import question_role_page
+from tpt_keras.models.load_model import load_model
 from tpt_keras.visualization.attention import attention_page
 
 # Pixels. A larger page scrolls.
 _ATTENTION_HEIGHT = 900
+_EXAMPLES = 3
+# Cached results of each kind. The attention of a question is up to 50 MB.
+_CACHED = 4
+
+
+@st.cache_resource(max_entries=1, show_spinner="Loading the model")
+def load(model_dir, num_answers):
+    model = load_model(model_dir)
+    return model, Generator(model, BeamSampler(num_answers))
+
+
+@st.cache_resource
+def generator_lock():
+    """The generator of problems draws from global random numbers."""
+    return threading.Lock()
+
+
+@st.cache_data(max_entries=_CACHED, show_spinner="Drawing problems")
+def examples(module, number):
+    with generator_lock():
+        return draw_shard(module, "interpolate", number, 0, _EXAMPLES).problems
+
+
+@st.cache_data(
+    max_entries=_CACHED,
+    show_spinner="Answering; the first answer takes longer",
+)
+def best_answers(model, question):
+    return playground.best_answers(load(*model)[1], question)
+
+
+@st.cache_data(max_entries=_CACHED, show_spinner="Computing the attention")
+def attention(model, question, answer):
+    problem = attention_weights(load(*model)[0], question, answer)
+    last = len(problem["weights"]["encoder"]) - 1
+    shown = {"attention": "encoder", "layer": last, "head": 0}
+    return attention_page([problem], shown)
+
+
+@st.cache_data(max_entries=_CACHED, show_spinner="Computing the roles")
+def roles(model, question):
+    return collect_vectors(load(*model)[0], "encoder", ["roles"], [question])[
+        "roles"
+    ]
 
 
 def main():
-    playground = Playground.shown
+    model = sys.argv[1], int(sys.argv[2])
     st.set_page_config(page_title="Playground", layout="wide")
     st.title("Ask the model")
-    st.caption(_plain(playground.model_dir))
+    st.caption(_plain(model[0]))
     with st.form("ask", border=False):
         st.text_input("Question", key="question")
         st.form_submit_button("Ask", on_click=_ask_typed)
     with st.sidebar, _errors_in(st.error):
-        _show_examples(playground)
+        _show_examples(playground.trained_modules(model[0]))
     if "asked" in st.session_state:
         with _errors_in(st.error):
-            _show_answers(playground, *st.session_state.asked)
+            _show_answers(model, *st.session_state.asked)
 
 
 def _ask_typed():
@@ -38,19 +89,17 @@ def _ask(question, right_answer=None):
     st.session_state.asked = question, right_answer
 
 
-def _show_examples(playground):
+def _show_examples(modules):
     st.header("Examples")
-    if not playground.modules:
+    if not modules:
         st.info(
             "The model's folder names no modules of its training, so there "
             "are no examples. Ask a question of your own."
         )
         return
-    module = st.selectbox("Module", playground.modules)
+    module = st.selectbox("Module", modules)
     number = st.session_state.setdefault("examples", 0)
-    with st.spinner("Drawing problems"):
-        problems = playground.examples(module, number)
-    for place, problem in enumerate(problems):
+    for place, problem in enumerate(examples(module, number)):
         st.button(
             _plain(problem[0]),
             key=f"example_{place}",
@@ -65,9 +114,8 @@ def _draw_others():
     st.session_state.examples += 1
 
 
-def _show_answers(playground, question, right_answer):
-    with st.spinner("Answering; the first answers take longer"):
-        answers = playground.answers(question)
+def _show_answers(model, question, right_answer):
+    answers = best_answers(model, question)
     left, right = st.columns([1, 3], gap="medium")
     with left:
         st.markdown(f"**{_plain(question)}**")
@@ -79,32 +127,22 @@ def _show_answers(playground, question, right_answer):
             )
         if right_answer is not None:
             st.caption(f"The right answer: {_plain(right_answer)}")
-    best_answer, _ = answers[0]
-    attention, roles = right.tabs(["Attention", "Roles"])
-    with attention, _errors_in(st.info):
-        _show_attention(playground, question, best_answer)
-    with roles, _errors_in(st.info):
-        _show_roles(playground, question)
+    attention_tab, roles_tab = right.tabs(["Attention", "Roles"])
+    with attention_tab, _errors_in(st.info):
+        page = attention(model, question, answers[0][0])
+        st.iframe(page, height=_ATTENTION_HEIGHT)
+    with roles_tab, _errors_in(st.info):
+        _show_roles(roles(model, question))
 
 
-def _show_attention(playground, question, answer):
-    with st.spinner("Computing the attention"):
-        problem = playground.attention(question, answer)
-    last = len(problem["weights"]["encoder"]) - 1
-    shown = {"attention": "encoder", "layer": last, "head": 0}
-    st.iframe(attention_page([problem], shown), height=_ATTENTION_HEIGHT)
-
-
-def _show_roles(playground, question):
-    with st.spinner("Computing the roles"):
-        roles = playground.roles(question)
-    num_layers, num_heads = len(roles.layers), roles.layers[0].shape[1]
+def _show_roles(vectors):
+    num_layers, num_heads = len(vectors.layers), vectors.layers[0].shape[1]
     left, right = st.columns(2)
     layer = left.selectbox(
         "Layer", range(1, num_layers + 1), index=num_layers - 1
     )
     head = right.selectbox("Head", range(1, num_heads + 1))
-    st.iframe(question_role_page(roles, layer, head))
+    st.iframe(playground.question_role_page(vectors, layer, head))
 
 
 @contextlib.contextmanager
