@@ -283,7 +283,7 @@ def names_below(data_dir):
     return sorted(str(path) for path in data_dir.glob("*/*__*/[!.]*"))
 
 
-@pytest.mark.parametrize("dataset", TASKS.keys() & DATASETS)
+@pytest.mark.parametrize("dataset", sorted(TASKS.keys() & DATASETS))
 def test_damaged_text_is_refused(text_dir, tmp_path, dataset):
     folder = copy_texts(text_dir, tmp_path)
     data_dir = tmp_path / "data"
