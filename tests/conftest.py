@@ -53,7 +53,7 @@ LONGEST = (
     "experiments/chain_test.py",
     "experiments/interruption_test.py",
     "training/train_test.py",
-    "serving/export/export_test.py",
+    "serving/export_test.py",
     "models/variants_test.py",
     "training/full_disk_test.py",
     "checkpoints/training_test.py",

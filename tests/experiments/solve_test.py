@@ -7,8 +7,8 @@ import pytest
 from tests.conftest import MODULE
 from tests.experiments.command import assert_error
 from tests.experiments.command import assert_refused
-from tpt_keras.serving.checksums import CHECKSUMS_ASSET
-from tpt_keras.serving.versions import CONFIG_ASSET
+from tpt_keras.serving.exported_files import CHECKSUMS_ASSET
+from tpt_keras.serving.exported_files import CONFIG_ASSET
 
 GOOD = "--question=What is the tens digit of 31859?"
 

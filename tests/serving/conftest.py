@@ -1,4 +1,4 @@
-"""Exported models, each made once, for an export takes many seconds."""
+"""Exported models, each made once, because an export takes seconds."""
 
 import keras
 import pytest
@@ -8,7 +8,8 @@ from tpt_keras.decoding import BeamSampler
 from tpt_keras.models import Transformer
 from tpt_keras.serving.export import export
 
-OPTIONS = {"max_answer_length": 5, "sampler": BeamSampler(3, 0.6)}
+MAX_ANSWER_LENGTH = 2
+SAMPLER = BeamSampler(3, length_penalty=0.6)
 SUMS = {f"{a}+{b}": str(a + b) for a in range(10) for b in range(10)}
 
 
@@ -22,14 +23,13 @@ def untrained_model():
         intermediate_dim=32,
         num_heads=2,
         num_layers=1,
-        # Longer than those of `OPTIONS`; every character takes time.
-        max_answer_length=10,
+        max_answer_length=6,
     )
 
 
 @pytest.fixture(scope="session")
 def version(untrained_model, tmp_path_factory):
-    """`untrained_model`, exported as is."""
+    """`untrained_model`, exported with the defaults."""
     return export(untrained_model, tmp_path_factory.mktemp("exports") / "model")
 
 
@@ -39,21 +39,8 @@ def served(version):
 
 
 @pytest.fixture(scope="session")
-def options_version(untrained_model, tmp_path_factory):
-    """`untrained_model`, exported with `OPTIONS`."""
-    return export(
-        untrained_model, tmp_path_factory.mktemp("exports"), **OPTIONS
-    )
-
-
-@pytest.fixture(scope="session")
-def options_served(options_version):
-    return Served(options_version)
-
-
-@pytest.fixture(scope="session")
 def summing_model():
-    """A model that knows `SUMS`, whose answers are short."""
+    """A model that knows `SUMS`, whose answers end at different steps."""
     keras.utils.set_random_seed(5)
     model = Transformer.from_preset(
         "tp_transformer_tiny",
@@ -85,24 +72,28 @@ def summing_model():
 
 
 @pytest.fixture(scope="session")
-def summing_version(summing_model, tmp_path_factory):
-    return export(summing_model, tmp_path_factory.mktemp("exports"))
-
-
-@pytest.fixture(scope="session")
-def summing_served(summing_version):
-    return Served(summing_version)
-
-
-@pytest.fixture(scope="session")
-def bfloat16_version(summing_model, tmp_path_factory):
+def beam_version(summing_model, tmp_path_factory):
+    """`summing_model`, exported with `SAMPLER`."""
     return export(
         summing_model,
         tmp_path_factory.mktemp("exports"),
-        precision="bfloat16",
+        MAX_ANSWER_LENGTH,
+        SAMPLER,
     )
 
 
 @pytest.fixture(scope="session")
-def bfloat16_served(bfloat16_version):
-    return Served(bfloat16_version)
+def beam_served(beam_version):
+    return Served(beam_version)
+
+
+@pytest.fixture(scope="session")
+def bfloat16_version(summing_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports")
+    return export(summing_model, folder, precision="bfloat16")
+
+
+@pytest.fixture(scope="session")
+def int8_version(summing_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports")
+    return export(summing_model, folder, precision="int8")

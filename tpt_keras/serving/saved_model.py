@@ -7,9 +7,9 @@ from tpt_keras.errors import command
 from tpt_keras.files import plain_path
 from tpt_keras.serving.answers import answer_in_batches
 from tpt_keras.serving.answers import answers_from_columns
-from tpt_keras.serving.checksums import check_checksums
-from tpt_keras.serving.versions import CONFIG_ASSET
-from tpt_keras.serving.versions import find_saved_model
+from tpt_keras.serving.exported_files import CONFIG_ASSET
+from tpt_keras.serving.exported_files import find_saved_model
+from tpt_keras.serving.exported_files import verify_checksums
 
 _BATCH_SIZE = 64
 
@@ -24,10 +24,10 @@ class SavedModel:
 
     Attributes:
         path: The SavedModel.
-        config: Dict of the model's hyperparameters; empty if it came without.
+        config: Dict of the model's hyperparameters, empty if they are missing.
 
     Raises:
-        UsageError: If there is none, or it cannot be loaded.
+        UsageError: If there is no SavedModel, or it cannot be loaded.
 
     Example:
 
@@ -39,12 +39,12 @@ class SavedModel:
 
     def __init__(self, path):
         self.path = find_saved_model(path)
-        check_checksums(self.path)
+        verify_checksums(self.path)
         try:
-            # Kept, for a signature does not keep the variables alive.
+            # A signature alone does not keep the variables alive.
             self._loaded = tf.saved_model.load(str(plain_path(self.path)))
             self._answer = self._loaded.signatures["serving_default"]
-        # There is no end to what a damaged graph makes TensorFlow raise.
+        # TensorFlow raises many kinds of exceptions for a damaged graph.
         except Exception as error:
             raise self._error("cannot be loaded", error) from error
         self.config = _read_config(self.path / CONFIG_ASSET)
@@ -77,7 +77,7 @@ class SavedModel:
                 log_probs,
                 [status.decode() for status in statuses],
             )
-        # Of another program's model, TensorFlow raises many kinds.
+        # So it does for the model of another program.
         except Exception as error:
             raise self._error("answers no questions", error) from error
 
@@ -85,8 +85,9 @@ class SavedModel:
         reason = " ".join(str(error).split())[:200]
         return UsageError(
             f"The SavedModel {str(self.path)!r} {problem}: it is damaged, or "
-            "another program's. Copy it again, or export it anew with "
-            f"{command('export')}. ({type(error).__name__}: {reason})"
+            "of another program. Copy it again, or export it again with "
+            f"{command('export')}. ({type(error).__name__}: {reason})",
+            path=self.path,
         )
 
 

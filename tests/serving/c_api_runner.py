@@ -3,7 +3,7 @@
 There is no TensorFlow in this process but its shared libraries: no Python of
 its, no Keras. As in TF Serving, XLA compiles nothing.
 
-    python -I tests/serving/export/c_api_runner.py < job.json
+    python -I tests/serving/c_api_runner.py < job.json
 
 The job: `saved_model`, a path; `has_xla`, to have it all the same; `runs`, a
 list of dicts of `inputs` (tensor names to dicts of `dtype`, `shape` and the

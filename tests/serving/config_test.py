@@ -1,4 +1,4 @@
-"""The configuration files of TF Serving agree with it and with each other."""
+"""TF Serving's configuration files agree with it and with each other."""
 
 import http.server
 import pathlib
@@ -12,7 +12,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 import tpt_keras.serving
-from tpt_keras.serving.export.warmup import WARMUP_BATCH_SIZES
+from tpt_keras.serving.export import WARMUP_BATCH_SIZES
 
 FOLDER = pathlib.Path(tpt_keras.serving.__file__).parent / "config"
 NAME = "solver"
@@ -23,10 +23,7 @@ METRICS_PATH = "/monitoring/prometheus/metrics"
 
 
 def read_text_proto(name):
-    """Fields of a text proto: dicts of lists.
-
-    Not every message that TF Serving reads is in its Python package.
-    """
+    """Reads a text proto whose message is not in TF Serving's package."""
     text = re.sub("#.*", "", (FOLDER / name).read_text())
     tokens = re.findall(r'"[^"]*"|\w+|\S', text)
 
@@ -51,7 +48,7 @@ def read_text_proto(name):
 
 
 def read_yaml(name):
-    """The documents of a file, by their kinds where they have one."""
+    """Reads the documents of a file by their kinds."""
     documents = yaml.safe_load_all((FOLDER / name).read_text())
     return {document.get("kind"): document for document in documents}
 
@@ -85,7 +82,7 @@ def predictor():
     return service["spec"]["predictor"]
 
 
-def test_the_model():
+def test_the_model_is_at_its_mount():
     configs = text_format.Parse(
         (FOLDER / "model.config").read_text(),
         model_server_config_pb2.ModelServerConfig(),
@@ -97,24 +94,12 @@ def test_the_model():
     assert config.model_version_policy.latest.num_versions == 1
 
 
-def test_the_simple_reader_reads_as_protobuf_does():
-    [configs] = read_text_proto("model.config")["model_config_list"]
-    assert configs["config"] == [
-        {
-            "name": [NAME],
-            "base_path": [MODEL_PATH],
-            "model_platform": ["tensorflow"],
-            "model_version_policy": [{"latest": [{"num_versions": [1]}]}],
-        }
-    ]
-
-
-def test_batching():
+def test_batching_has_known_fields():
     batching = read_text_proto("batching.config")
-    # It would pad token ids with the start symbol.
+    # Padding would be with the start symbol.
     assert batching.pop("pad_variable_length_inputs") == [False]
     assert batching["max_batch_size"] == [{"value": [max(WARMUP_BATCH_SIZES)]}]
-    # Nothing else but these: an unknown name would stop the server.
+    # The server does not start with an unknown name.
     assert set(batching) == {
         "max_batch_size",
         "batch_timeout_micros",
@@ -128,19 +113,19 @@ def test_batching():
         assert value > 0
 
 
-def test_a_batch_thread_for_every_processor(container, predictor):
+def test_each_processor_has_a_batch_thread(container, predictor):
     [threads] = read_text_proto("batching.config")["num_batch_threads"]
     for resources in (container["resources"], predictor["model"]["resources"]):
         assert [int(resources["requests"]["cpu"])] == threads["value"]
 
 
-def test_monitoring():
+def test_metrics_are_enabled():
     assert read_text_proto("monitoring.config") == {
         "prometheus_config": [{"enable": [True], "path": [METRICS_PATH]}]
     }
 
 
-def test_every_server_reads_files_that_are_there(
+def test_servers_read_the_files_beside_them(
     compose_service, container, predictor
 ):
     files = {
@@ -151,12 +136,10 @@ def test_every_server_reads_files_that_are_there(
     for arguments, expected in (
         (compose_service["command"], files_and_model),
         (container["args"], files_and_model),
-        # KServe gives the model's name and path itself.
         (predictor["model"]["args"], files),
     ):
         flags = dict(argument.split("=") for argument in arguments)
         assert flags.pop("--enable_batching") == "true"
-        # A processor has a batch of its own.
         assert flags.pop("--tensorflow_intra_op_parallelism") == "1"
         assert flags == {
             flag: f"/config/{name}" for flag, name in expected.items()
@@ -165,9 +148,7 @@ def test_every_server_reads_files_that_are_there(
             assert (FOLDER / name).is_file()
 
 
-def test_every_server_is_of_the_same_version(
-    compose_service, container, predictor
-):
+def test_servers_have_one_version(compose_service, container, predictor):
     image = container["image"]
     assert re.fullmatch(r"tensorflow/serving:\d+\.\d+\.\d+", image)
     assert compose_service["image"] == image
@@ -176,7 +157,7 @@ def test_every_server_is_of_the_same_version(
     assert set(re.findall(r"tensorflow/serving:[\w.]+", comments)) == {image}
 
 
-def test_compose_mounts_and_ports(compose_service):
+def test_compose_mounts_the_model_and_the_configuration(compose_service):
     models, config = compose_service["volumes"]
     assert models["target"] == MODEL_PATH
     assert models["source"].startswith("${EXPORT_DIR:?")
@@ -188,7 +169,9 @@ def test_compose_mounts_and_ports(compose_service):
     ]
 
 
-def test_kubernetes_mounts(pod, container, kubernetes):
+def test_kubernetes_mounts_the_model_and_the_configuration(
+    pod, container, kubernetes
+):
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
     assert all(mount["readOnly"] for mount in mounts.values())
     assert mounts["config"]["mountPath"] == "/config"
@@ -201,7 +184,7 @@ def test_kubernetes_mounts(pod, container, kubernetes):
     }
 
 
-def test_kubernetes_ports_and_probes(container, kubernetes):
+def test_kubernetes_ports_and_probes_agree(container, kubernetes):
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports == {"grpc": GRPC_PORT, "rest": REST_PORT}
     for probe in ("startupProbe", "readinessProbe"):
@@ -243,8 +226,10 @@ def test_kserve_reads_the_same_volumes(predictor, pod, kubernetes):
         (None, None, False),
     ],
 )
-def test_the_health_check(compose_service, code, state, is_healthy):
-    """It is run as Docker does, against a server that speaks as TF Serving."""
+def test_the_health_check_is_the_models_state(
+    compose_service, code, state, is_healthy
+):
+    """Docker's command runs against an HTTP server."""
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -266,7 +251,7 @@ def test_the_health_check(compose_service, code, state, is_healthy):
             server.server_close()
         else:
             threading.Thread(target=server.handle_request, daemon=True).start()
-        # $ is compose's, too.
+        # Compose would replace a $.
         assert "$" not in command[-1]
         assert str(REST_PORT) in command[-1]
         command[-1] = command[-1].replace(str(REST_PORT), str(port))

@@ -1,0 +1,506 @@
+import contextlib
+import json
+import pathlib
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.framework import op_def_registry
+from tensorflow_serving.apis import prediction_log_pb2
+
+from tests.serving.c_api_test import jit_compiled
+from tests.serving.c_api_test import python_function
+from tests.serving.c_api_test import save_graph
+from tests.serving.c_api_test import slice_update
+from tests.serving.conftest import MAX_ANSWER_LENGTH
+from tests.serving.conftest import SAMPLER
+from tests.serving.conftest import SUMS
+from tests.serving.served import Served
+from tests.serving.served import signature_defs
+from tpt_keras.decoding import Generator
+from tpt_keras.errors import MissingDependencyError
+from tpt_keras.errors import UsageError
+from tpt_keras.files import LOCK_FILE
+from tpt_keras.files import folder_lock
+from tpt_keras.models import Transformer
+from tpt_keras.models.compressed_model import CompressedModel
+from tpt_keras.models.stored_config import from_stored
+from tpt_keras.serving import export as export_module
+from tpt_keras.serving.export import WARMUP_BATCH_SIZES
+from tpt_keras.serving.export import export
+from tpt_keras.serving.export_graph import check_graph
+from tpt_keras.serving.exported_files import CONFIG_ASSET
+
+QUESTIONS = [
+    "What is the units digit of 23?",
+    "What is the thousands digit of 8234?",
+    "1",
+    "Solve 2*x + 3 = 0 for x.",
+    "x" * 160,
+    # The characters, not the symbols.
+    "1<end>2",
+]
+
+
+@pytest.mark.parametrize("batch_size", [0, 1, 2, 6])
+def test_answers_are_the_models(served, untrained_model, batch_size):
+    questions = QUESTIONS[:batch_size]
+    expected = untrained_model.solve(questions)
+    assert len(set(expected)) >= min(batch_size, 3)
+    assert served.ask(questions) == (expected, ["OK"] * batch_size)
+
+
+BAD_QUESTIONS = {
+    "": "EMPTY",
+    "x" * 161: "TOO_LONG",
+    "x" * 5000: "TOO_LONG",
+    "What is 5 % 3?": "UNKNOWN_CHARACTER",
+    "\N{REPLACEMENT CHARACTER}": "UNKNOWN_CHARACTER",
+    "two\nlines": "UNKNOWN_CHARACTER",
+    "nothing\0": "UNKNOWN_CHARACTER",
+    "<pad>_": "UNKNOWN_CHARACTER",
+    # Two bytes for each character: the limit is of characters.
+    "é" * 100: "UNKNOWN_CHARACTER",
+    "é" * 161: "TOO_LONG",
+    b"What is \xff?": "INVALID_UTF8",
+    b"\xff" * 200: "INVALID_UTF8",
+}
+
+
+def test_bad_questions_do_not_affect_others(served, untrained_model):
+    good = QUESTIONS[:4]
+    expected = untrained_model.solve(good)
+    for bad, status in BAD_QUESTIONS.items():
+        assert served.ask([good[0], bad, *good[1:]]) == (
+            [expected[0], "", *expected[1:]],
+            ["OK", status, "OK", "OK", "OK"],
+        )
+    assert served.ask(list(BAD_QUESTIONS)) == (
+        [""] * len(BAD_QUESTIONS),
+        list(BAD_QUESTIONS.values()),
+    )
+
+
+def test_n_best_answers_are_the_generators(beam_served, summing_model):
+    questions = [*list(SUMS)[:100:9], QUESTIONS[0]]
+    n_best = beam_served("n_best", questions=questions)
+    generator = Generator(summing_model, SAMPLER, MAX_ANSWER_LENGTH)
+    token_ids = summing_model.tokenizer.encode_questions(questions)
+    found = generator.generate_on_batch(token_ids)
+    assert n_best["answers"].tolist() == [
+        [summing_model.tokenizer.decode(ids).encode() for ids in row]
+        for row in found["token_ids"]
+    ]
+    for name in ("log_probs", "scores"):
+        np.testing.assert_allclose(
+            n_best[name], found[name], rtol=1e-4, atol=1e-4
+        )
+    assert np.all(np.diff(n_best["scores"], axis=1) <= 0.0)
+    best = beam_served("serving_default", questions=questions)
+    for name in ("answers", "log_probs"):
+        assert n_best[name][:, 0].tolist() == best[name].tolist()
+    lengths = {len(answer) for answer in n_best["answers"].flat}
+    assert max(lengths) == MAX_ANSWER_LENGTH > min(lengths)
+
+
+def test_log_probs_are_those_of_the_logits(beam_served, summing_model):
+    tokenizer = summing_model.tokenizer
+    n_best = beam_served("n_best", questions=["1+2", "9+9"])
+    for row, question in enumerate(["1+2", "9+9"]):
+        for rank, answer in enumerate(n_best["answers"][row]):
+            answer = tokenizer.encode(answer.decode())[1:][:MAX_ANSWER_LENGTH]
+            logits = beam_served(
+                "token_ids",
+                encoder_token_ids=[tokenizer.encode(question)],
+                decoder_token_ids=[[tokenizer.start_id, *answer[:-1]]],
+            )["logits"][0].astype("float64")
+            log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+            log_prob = log_probs[range(len(answer)), answer].sum()
+            divisor = ((5 + len(answer)) / 6) ** 0.6
+            np.testing.assert_allclose(
+                [n_best["log_probs"][row, rank], n_best["scores"][row, rank]],
+                [log_prob, log_prob / divisor],
+                rtol=1e-4,
+                atol=1e-4,
+            )
+
+
+def test_n_best_of_bad_questions_is_empty(beam_served):
+    outputs = beam_served("n_best", questions=["%", "1+2"])
+    assert outputs["status"].tolist() == [b"UNKNOWN_CHARACTER", b"OK"]
+    assert outputs["answers"][0].tolist() == [b""] * 3
+    for name in ("log_probs", "scores"):
+        assert outputs[name][0].tolist() == [0.0] * 3
+
+
+def test_token_ids_give_the_models_logits(served, untrained_model):
+    inputs = {
+        "encoder_token_ids": untrained_model.tokenizer.encode_questions(
+            QUESTIONS[:3]
+        ),
+        "decoder_token_ids": np.array(
+            [[1, 15, 2, 0], [1, 20, 30, 40], [1, 0, 0, 0]], "int32"
+        ),
+    }
+    np.testing.assert_allclose(
+        served("token_ids", **inputs)["logits"],
+        keras.ops.convert_to_numpy(untrained_model(inputs)),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+@pytest.mark.slow
+def test_bfloat16_rarely_changes_answers(bfloat16_version, summing_model):
+    answers, status = Served(bfloat16_version).ask(list(SUMS))
+    assert set(status) == {"OK"}
+    expected = summing_model.solve(list(SUMS))
+    assert np.mean(np.equal(expected, list(SUMS.values()))) > 0.9
+    assert np.mean(np.equal(answers, expected)) >= 0.95
+
+
+@pytest.mark.slow
+def test_int8_weights_are_those_of_a_compressed_model(
+    int8_version, summing_model
+):
+    rounded = Transformer(summing_model.config)
+    CompressedModel.of(summing_model).assign_to(rounded)
+    expected = rounded.solve(list(SUMS))
+    first, second = Served(int8_version), Served(int8_version)
+    assert first.ask(list(SUMS))[0] == expected
+    del first
+    assert second.ask(list(SUMS))[0] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("precision", "dtype", "num_bytes"),
+    [("bfloat16", tf.bfloat16, 2), ("int8", tf.int8, 1)],
+)
+def test_small_precisions_are_stored(
+    request, precision, dtype, num_bytes, summing_model
+):
+    version = request.getfixturevalue(f"{precision}_version")
+    variables = tf.train.load_checkpoint(str(version / "variables/variables"))
+    shapes = variables.get_variable_to_shape_map()
+    matrices = {
+        stored
+        for name, stored in variables.get_variable_to_dtype_map().items()
+        if np.prod(shapes[name]) >= 32 * 32
+    }
+    assert matrices == {dtype}
+    (data,) = version.glob("variables/*.data-*")
+    # The rest are vectors and TensorFlow's own objects.
+    most = num_bytes * summing_model.count_params() + 60_000
+    assert data.stat().st_size < most
+
+
+def tiny_model():
+    return Transformer.from_preset(
+        "tp_transformer_tiny",
+        hidden_dim=8,
+        intermediate_dim=8,
+        num_heads=2,
+        num_layers=1,
+        max_answer_length=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "precision"),
+    [
+        (np.nan, "float32"),
+        (np.inf, "bfloat16"),
+        (-np.inf, "int8"),
+        # Rounded to bfloat16, it is infinite.
+        (np.finfo("float32").max, "bfloat16"),
+    ],
+)
+def test_weights_that_are_not_finite_are_refused(tmp_path, value, precision):
+    model = tiny_model()
+    model.embedding.role_dense.kernel.assign(np.full((8, 8), value))
+    with pytest.raises(UsageError) as caught:
+        export(model, tmp_path / "model", precision=precision)
+    assert "embedding/role/kernel" in str(caught.value)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.slow
+def test_weights_that_overflow_are_refused(tmp_path):
+    model = tiny_model()
+    gamma = model.decoder_cells[-1].output_layer_norm.gamma
+    gamma.assign(np.full(8, 3e38))
+    with pytest.raises(UsageError) as caught:
+        export(model, tmp_path)
+    assert caught.value.field == "precision"
+    assert names(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_weights_of_zero_are_exported(tmp_path):
+    model = tiny_model()
+    for weight in model.weights:
+        weight.assign(np.zeros(weight.shape))
+    served = Served(export(model, tmp_path, precision="int8"))
+    assert served.ask(["1"])[1] == ["OK"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_a_quantized_model_is_exported(tmp_path):
+    model = tiny_model()
+    model.quantize("int8")
+    served = Served(export(model, tmp_path))
+    assert served.ask(QUESTIONS)[0] == model.solve(QUESTIONS)
+    with pytest.raises(UsageError):
+        export(model, tmp_path / "other", precision="bfloat16")
+
+
+def test_the_configuration_is_beside_the_graph(version, untrained_model):
+    config = json.loads((version / CONFIG_ASSET).read_text())
+    assert from_stored(config) == untrained_model.config
+
+
+def test_warm_up_requests_are_answered(version, served):
+    # TF Serving looks for this name.
+    path = version / "assets.extra" / "tf_serving_warmup_requests"
+    sizes = []
+    for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(
+            record
+        ).predict_log.request
+        assert request.model_spec.signature_name == "serving_default"
+        questions = tf.make_ndarray(request.inputs["questions"])
+        sizes.append(len(questions))
+        if len(questions) <= 8:
+            _, status = served.ask(questions.tolist())
+            assert set(status) == {"OK"}
+    assert sizes == list(WARMUP_BATCH_SIZES)
+
+
+STRINGS = (tf.string, [-1])
+SIGNATURES = {
+    "serving_default": (
+        {"questions": STRINGS},
+        {
+            "answers": STRINGS,
+            "log_probs": (tf.float32, [-1]),
+            "status": STRINGS,
+        },
+    ),
+    "n_best": (
+        {"questions": STRINGS},
+        {
+            "answers": (tf.string, [-1, "n"]),
+            "log_probs": (tf.float32, [-1, "n"]),
+            "scores": (tf.float32, [-1, "n"]),
+            "status": STRINGS,
+        },
+    ),
+    "token_ids": (
+        {
+            "encoder_token_ids": (tf.int32, [-1, -1]),
+            "decoder_token_ids": (tf.int32, [-1, -1]),
+        },
+        {"logits": (tf.float32, [-1, -1, 72])},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_sequences"), [("version", 1), ("beam_version", 3)]
+)
+def test_signatures_have_the_documented_shapes(request, kind, num_sequences):
+    signatures = signature_defs(request.getfixturevalue(kind))
+    assert set(signatures) == set(SIGNATURES)
+    for name, signature in signatures.items():
+        assert signature.method_name == "tensorflow/serving/predict"
+        for tensors, expected in zip(
+            (signature.inputs, signature.outputs), SIGNATURES[name]
+        ):
+            assert {
+                key: (
+                    tf.dtypes.as_dtype(tensor.dtype),
+                    [dim.size for dim in tensor.tensor_shape.dim],
+                )
+                for key, tensor in tensors.items()
+            } == {
+                key: (dtype, [num_sequences if d == "n" else d for d in dims])
+                for key, (dtype, dims) in expected.items()
+            }
+
+
+def in_a_branch(x):
+    return tf.cond(
+        tf.shape(x)[0] > 2, lambda: slice_update(x), lambda: {"y": x}
+    )
+
+
+def numpy_function(x):
+    return {"y": tf.numpy_function(lambda y: y, [x], tf.float32)}
+
+
+@pytest.mark.parametrize(
+    ("function", "op"),
+    [
+        (slice_update, "XlaDynamicUpdateSlice"),
+        (in_a_branch, "XlaDynamicUpdateSlice"),
+        (python_function, "EagerPyFunc"),
+        (numpy_function, "PyFunc"),
+        (jit_compiled, "marked for XLA"),
+    ],
+)
+def test_ops_that_a_stock_server_lacks_are_refused(tmp_path, function, op):
+    save_graph(tmp_path, function)
+    with pytest.raises(ValueError, match=op):
+        check_graph(tmp_path)
+
+
+@pytest.mark.parametrize("op", ["Text>Tokenize", "SentencepieceOp"])
+def test_custom_ops_are_refused(tmp_path, monkeypatch, op):
+    saved_model = saved_model_pb2.SavedModel()
+    graph = saved_model.meta_graphs.add().graph_def
+    function = graph.library.function.add()
+    function.signature.name = "a_function"
+    graph.node.add(name="known", op="AddV2")
+    graph.node.add(name="call", op="a_function")
+    path = tmp_path / "saved_model.pb"
+    path.write_bytes(saved_model.SerializeToString())
+    check_graph(tmp_path)
+    function.node_def.add(name="custom", op=op)
+    path.write_bytes(saved_model.SerializeToString())
+    if ">" in op:
+        # Even if the package that registers it was imported.
+        monkeypatch.setattr(op_def_registry, "get", lambda op: op)
+    with pytest.raises(ValueError, match=op):
+        check_graph(tmp_path)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Exports a small graph, which is quicker to trace."""
+
+    def write(model, graph, weights, path):
+        save_graph(path, lambda x: {"y": x + 1.0})
+
+    monkeypatch.setattr(export_module, "_write_graph", write)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model()
+
+
+def names(folder):
+    return sorted(
+        path.name
+        for path in pathlib.Path(folder).iterdir()
+        if path.name != LOCK_FILE
+    )
+
+
+def test_versions_count_up(tmp_path, model, quick):
+    for number in ("1", "2"):
+        assert export(model, tmp_path) == tmp_path / number
+    (tmp_path / "1").rename(tmp_path / "10")
+    assert export(model, tmp_path).name == "11"
+    # A file and a name are no versions.
+    (tmp_path / "20").touch()
+    (tmp_path / "30-old").mkdir()
+    assert export(model, str(tmp_path)).name == "12"
+
+
+@pytest.mark.parametrize("crash", ["_write_graph", "check_graph"])
+def test_a_crash_leaves_no_version(tmp_path, model, quick, monkeypatch, crash):
+    def die(*args):
+        (tmp_path / "partial").mkdir(exist_ok=True)
+        raise ValueError("crash")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(export_module, crash, die)
+        with pytest.raises(ValueError, match="crash"):
+            export(model, tmp_path)
+    assert names(tmp_path) == []
+    # The next export removes what a killed one left.
+    (tmp_path / "partial").mkdir()
+    (tmp_path / "partial" / "half").touch()
+    assert export(model, tmp_path) == tmp_path / "1"
+    assert names(tmp_path) == ["1"]
+    assert "half" not in names(tmp_path / "1")
+
+
+def test_only_one_process_exports_to_a_folder(tmp_path, model, quick):
+    with folder_lock(tmp_path, "exports"):
+        (tmp_path / "partial").mkdir()
+        with pytest.raises(UsageError):
+            export(model, tmp_path)
+        assert names(tmp_path) == ["partial"]
+    assert export(model, tmp_path) == tmp_path / "1"
+
+
+def test_a_number_after_the_last_is_refused(tmp_path, model, quick):
+    (tmp_path / str(2**63 - 1)).mkdir()
+    with pytest.raises(UsageError) as caught:
+        export(model, tmp_path)
+    assert caught.value.path == str(tmp_path)
+
+
+@contextlib.contextmanager
+def full_disk(num_bytes):
+    """A limit on the size of files, which has the effect of a full disk."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("num_bytes", [1, 2000])
+def test_a_full_disk_is_reported(tmp_path, model, quick, num_bytes):
+    """TensorFlow's writing fails, or this project's."""
+    with full_disk(num_bytes), pytest.raises(UsageError) as caught:
+        export(model, tmp_path)
+    assert caught.value.path == str(tmp_path)
+    assert "File too large" in str(caught.value)
+    assert names(tmp_path) == []
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path, model):
+    (tmp_path / "model").touch()
+    with pytest.raises(UsageError) as caught:
+        export(model, tmp_path / "model")
+    assert caught.value.path == str(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_answer_length": 0},
+        {"max_answer_length": 2.5},
+        {"precision": "float16"},
+        {"precision": "mixed_bfloat16"},
+    ],
+)
+def test_invalid_options_are_refused(tmp_path, model, options):
+    with pytest.raises(UsageError) as caught:
+        export(model, tmp_path / "model", **options)
+    assert [caught.value.field] == list(options)
+    assert not (tmp_path / "model").exists()
+
+
+def test_another_backend_is_refused(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(UsageError):
+        export(model, tmp_path / "model")
+
+
+def test_the_serving_extra_is_asked_for(tmp_path, model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
+    with pytest.raises(MissingDependencyError) as caught:
+        export(model, tmp_path / "model")
+    assert caught.value.extra == "serving"

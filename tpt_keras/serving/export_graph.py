@@ -1,0 +1,206 @@
+"""The graph of an exported model, from questions to answers."""
+
+import pathlib
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.python.framework import op_def_registry
+
+from tpt_keras.answer import OK
+from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
+
+# Questions that are encoded together.
+GROUP_SIZE = 8
+
+
+class AnswerGraph(tf.Module):
+    """A model from strings to strings in TensorFlow's graph.
+
+    A question without an answer gets an empty answer and a status that says
+    why. It does not fail the others, which may be questions of other users in
+    a batch of TF Serving.
+
+    Args:
+        generator: A `Generator` with the model and the sampler.
+        weights: A scope that gives the model's weights.
+    """
+
+    def __init__(self, generator, weights):
+        super().__init__(name="answer_graph")
+        model = generator.model
+        self._generator = generator
+        self._weights = weights
+        self._max_length = model.config.max_question_length
+        self.tokenizer = GraphTokenizer(
+            model.tokenizer, model.config.vocabulary_size
+        )
+
+    def answer(self, questions):
+        """Answers questions.
+
+        Args:
+            questions: String tensor `(batch,)`.
+
+        Returns:
+            Dict of tensors `(batch,)`: the strings `answers` and `status`, and
+            `log_probs`, float32.
+        """
+        best = self.answer_n_best(questions)
+        return {
+            "answers": best["answers"][:, 0],
+            "log_probs": best["log_probs"][:, 0],
+            "status": best["status"],
+        }
+
+    # `answer` calls the same graph, which is most of an export.
+    @tf.function(
+        input_signature=[tf.TensorSpec((None,), tf.string, name="questions")],
+        autograph=False,
+    )
+    def answer_n_best(self, questions):
+        """Gives the best answers to each question, best first.
+
+        Args:
+            questions: String tensor `(batch,)`.
+
+        Returns:
+            Dict of `answers`, strings, `log_probs` and `scores`, float32, all
+            `(batch, num_sequences)`; and of `status`, strings `(batch,)`.
+        """
+        token_ids, status = self.tokenizer.encode_questions(
+            questions, self._max_length
+        )
+        with self._weights:
+            found = self._generate(token_ids)
+        answers = self.tokenizer.decode(found["token_ids"])
+        is_ok = tf.equal(status, OK)[:, tf.newaxis]
+        return {
+            "answers": tf.where(is_ok, answers, ""),
+            "log_probs": tf.where(is_ok, found["log_probs"], 0.0),
+            "scores": tf.where(is_ok, found["scores"], 0.0),
+            "status": status,
+        }
+
+    def _generate(self, token_ids):
+        """Decodes answers after encoding questions sorted by length."""
+        is_token = self._generator.model.padding_mask(token_ids)
+        lengths = tf.math.count_nonzero(is_token, axis=-1, dtype=tf.int32)
+        order = tf.argsort(lengths, stable=True)
+        token_ids = tf.gather(token_ids, order)
+        cache = encode_in_groups(
+            self._generator.init_cache, token_ids, tf.gather(lengths, order)
+        )
+        found = self._generator.generate(token_ids, cache)
+        places = tf.math.invert_permutation(order)
+        return {
+            name: tf.gather(values, places) for name, values in found.items()
+        }
+
+
+def encode_in_groups(encode, token_ids, lengths):
+    """Encodes questions in groups of similar lengths, with less padding.
+
+    Args:
+        encode: Function of token ids `(rows, length)` to tensors `(rows, ...)`
+            in any structure. Axes of unknown size must be source positions.
+        token_ids: Tensor `(batch, source_length)`, sorted by length.
+        lengths: Tensor `(batch,)`, the number of tokens without padding.
+
+    Returns:
+        The outputs of `encode` for all rows, padded with zeros.
+    """
+    encode = tf.function(
+        encode,
+        input_signature=[tf.TensorSpec((None, None), token_ids.dtype)],
+        autograph=False,
+    ).get_concrete_function()
+    specs = tf.nest.flatten(encode.structured_outputs)
+    batch_size, source_length = tf.unstack(tf.shape(token_ids))
+    # At least one group, because an empty batch has outputs too.
+    num_groups = tf.maximum(1, -(-batch_size // GROUP_SIZE))
+
+    def encode_group(index, arrays):
+        rows = slice(index * GROUP_SIZE, (index + 1) * GROUP_SIZE)
+        length = tf.maximum(tf.reduce_max(lengths[rows]), 0)
+        encoded = tf.nest.flatten(encode(token_ids[rows, :length]))
+        arrays = [
+            array.write(index, _padded(values, spec, length, source_length))
+            for array, values, spec in zip(arrays, encoded, specs)
+        ]
+        return index + 1, arrays
+
+    arrays = [
+        tf.TensorArray(spec.dtype, num_groups, infer_shape=False)
+        for spec in specs
+    ]
+    _, arrays = tf.while_loop(
+        lambda index, arrays: index < num_groups, encode_group, (0, arrays)
+    )
+    encoded = [
+        tf.ensure_shape(array.concat(), spec.shape)
+        for array, spec in zip(arrays, specs)
+    ]
+    return tf.nest.pack_sequence_as(encode.structured_outputs, encoded)
+
+
+def _padded(values, spec, length, source_length):
+    """Pads the axes of source positions with zeros."""
+    axes = [
+        axis for axis, size in enumerate(spec.shape) if axis and size is None
+    ]
+    checks = [
+        tf.debugging.assert_equal(
+            tf.shape(values)[axis],
+            length,
+            f"Axis {axis} of an output of `encode` has an unknown size and is "
+            "not of source positions. Give it a static size.",
+        )
+        for axis in axes
+    ]
+    paddings = [
+        (0, source_length - length if axis in axes else 0)
+        for axis in range(spec.shape.rank)
+    ]
+    with tf.control_dependencies(checks):
+        return tf.pad(values, paddings)
+
+
+def check_graph(saved_model_dir):
+    """Raises an error if a stock TF Serving cannot run a SavedModel.
+
+    The stock server has no Python, no custom ops and no XLA. A graph with an
+    op of these kinds loads, and fails at the first request
+    (`keras.ops.slice_update` becomes an op of XLA).
+
+    Args:
+        saved_model_dir: The SavedModel.
+
+    Raises:
+        ValueError: With the names of the ops.
+    """
+    saved_model = saved_model_pb2.SavedModel.FromString(
+        (pathlib.Path(saved_model_dir) / "saved_model.pb").read_bytes()
+    )
+    refused = set()
+    for meta_graph in saved_model.meta_graphs:
+        graph = meta_graph.graph_def
+        functions = {f.signature.name for f in graph.library.function}
+        bodies = [graph.node] + [f.node_def for f in graph.library.function]
+        for node in (node for nodes in bodies for node in nodes):
+            if node.op.startswith("Xla") or "PyFunc" in node.op:
+                refused.add(node.op)
+            # Ops of other packages have a namespace: "Text>Tokenize".
+            if node.op not in functions and (
+                ">" in node.op or op_def_registry.get(node.op) is None
+            ):
+                refused.add(f"{node.op} (custom)")
+            if node.attr["_XlaMustCompile"].b:
+                refused.add(f"{node.op} (marked for XLA)")
+        for function in graph.library.function:
+            if function.attr["_XlaMustCompile"].b:
+                refused.add(f"{function.signature.name} (marked for XLA)")
+    if refused:
+        raise ValueError(
+            "A stock TF Serving cannot run this graph: "
+            f"{', '.join(sorted(refused))}."
+        )
