@@ -29,9 +29,9 @@ flags.DEFINE_integer("seed", 0, "Seed of the choices.")
 
 def main():
     if not FLAGS.model_dir:
-        raise UsageError("--model_dir is missing: which model?")
+        raise UsageError("--model_dir is missing: name a model's folder.")
     if not FLAGS.prompt:
-        raise UsageError("--prompt is missing: which text is continued?")
+        raise UsageError("--prompt is missing: give the start of a text.")
     from tpt_keras.language_model import load_language_model
 
     model = load_language_model(FLAGS.model_dir, FLAGS.best)

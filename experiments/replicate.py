@@ -4,28 +4,28 @@ r"""Trains the paper's models, scaled down.
         --modules=numbers__place_value,numbers__round_number \
         --replication_dir=models/replication
 
-Leaves a model's folder for each model and seed; the paper's Table 1 of them,
-replication.md, and in numbers, replication.json; curves.png; and what
-`experiments.report` leaves of all of them, report.html. All of that after
-every seed, so that what was ended early is a table of fewer seeds. Started
-again, it goes on.
+Writes a model's folder for each model and seed. After every seed it writes the
+paper's Table 1 of them (replication.md, replication.json), curves.png and the
+report of `experiments.report` (report.html). The same command resumes.
 """
 
 import json
-import math
 import pathlib
 
 from absl import flags
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_names
+from tpt_keras.errors import check_positive_integer
+from tpt_keras.errors import require
 from tpt_keras.training.config import TrainingConfig
 
 from . import _cli
 from . import _flags
 
 FLAGS = flags.FLAGS
-# Of a training: what is named otherwise, or is of one training only.
+# Fields of a training that a replication defines otherwise or does not have.
 NOT_FLAGS = (
     "modules",
     "seed",
@@ -42,20 +42,17 @@ flags.DEFINE_list(
 flags.DEFINE_float("scale", 0.25, "Share of the paper's widths.")
 flags.DEFINE_integer("num_layers", 2, "Number of layers; the paper's has 6.")
 flags.DEFINE_integer("num_heads", 4, "Number of heads; the paper's has 8.")
-flags.DEFINE_integer("seeds", 3, "How often to train each: seeds 0, 1, ...")
+flags.DEFINE_integer("seeds", 3, "Trainings of each: seeds 0, 1, ...")
 flags.DEFINE_list(
     "modules", [], "Names of modules, patterns (numbers__*), or all."
 )
 flags.DEFINE_integer(
     "examples", 200, "Problems of each module and split for the table, at most."
 )
-flags.DEFINE_string(
-    "replication_dir", None, "Folder for everything that is left."
-)
+flags.DEFINE_string("replication_dir", None, "Folder for all results.")
 _flags.define(TrainingConfig, leave_out=NOT_FLAGS)
 _flags.define_devices(
-    "none or mirrored: of each training. Default: mirrored where there is "
-    "more than one GPU.",
+    "none or mirrored, for each training. Default: mirrored with several GPUs."
 )
 
 
@@ -87,23 +84,20 @@ def main():
 
 
 def check_flags():
-    """Refuses what makes no sense before anything is loaded."""
-    from tpt_keras.visualization.page import plotly_library
-
+    """Refuses invalid flags before anything is loaded."""
+    require("plotly", "analysis")
     if not FLAGS.replication_dir:
         raise UsageError(
-            "--replication_dir is missing: where shall the models go?"
+            "--replication_dir is missing: name a folder for results."
         )
     if FLAGS.distribution:
-        check_names("distribution", [FLAGS.distribution], ("none", "mirrored"))
-    for name in ("scale", "seeds", "examples"):
-        if not 0 < FLAGS[name].value < math.inf:
-            raise UsageError(f"--{name} must be positive and finite.")
-    plotly_library()  # or the tables could not be written
+        check_choice("distribution", FLAGS.distribution, ("none", "mirrored"))
+    for name in ("seeds", "examples", "num_layers", "num_heads"):
+        check_positive_integer(name, FLAGS[name].value)
 
 
 def scaled_configs():
-    """Dict of the presets' names to their scaled configurations."""
+    """Returns the scaled configurations by the presets' names."""
     from tpt_keras.analysis.replication import ROWS
     from tpt_keras.analysis.replication import scaled_config
 
@@ -118,13 +112,13 @@ def scaled_configs():
 
 
 def train_one(name, config, training, path, strategy):
-    """Trains, goes on, or does nothing if it is finished."""
+    """Trains, resumes, or does nothing if the training is finished."""
     import keras
 
     from tpt_keras.training.train import train
 
     train(config, training, path, preset=name, strategy=strategy)
-    # Of twelve trainings only one is to be in memory.
+    # Keeps one training in memory.
     keras.utils.clear_session(free_memory=True)
 
 
@@ -133,7 +127,7 @@ def model_dir(folder, name, seed):
 
 
 def write_tables(folder, names, seeds, training):
-    """Writes what the trainings of the seeds so far came to."""
+    """Writes the results of the seeds so far."""
     from tpt_keras.analysis.replication import mean_rows
     from tpt_keras.analysis.replication import replication_rows
     from tpt_keras.analysis.report import write_report

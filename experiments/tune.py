@@ -3,7 +3,7 @@ r"""Searches for the best variant and recipe.
     python -m experiments.tune --flagfile=tune.cfg \
         --modules=numbers__place_value --tuning_dir=searches/place_value
 
-A flag after a flagfile overrides it. Started again, it goes on.
+A flag after a flagfile overrides it. The same command resumes a search.
 """
 
 from absl import flags
@@ -17,7 +17,7 @@ from . import _cli
 from . import _flags
 
 FLAGS = flags.FLAGS
-# Of a training: what is named otherwise, is searched, or is of one model only.
+# Fields of a training that a search defines otherwise or does not have.
 NOT_FLAGS = (
     "modules",
     "init_from",
@@ -28,35 +28,33 @@ NOT_FLAGS = (
 )
 
 flags.DEFINE_string(
-    "tuner", "random", "How to search: random, bayesian, hyperband or grid."
+    "tuner", "random", "The search: random, bayesian, hyperband or grid."
 )
 flags.DEFINE_string(
     "objective",
     "val_sequence_accuracy",
-    "What to search for: val_sequence_accuracy, val_token_accuracy or "
-    "val_loss.",
+    "The score: val_sequence_accuracy, val_token_accuracy or val_loss.",
 )
 flags.DEFINE_integer("max_trials", 10, "Most trials; not for hyperband.")
 flags.DEFINE_integer(
     "executions_per_trial",
     1,
-    "How often to train each trial, each time with the next seed.",
+    "Trainings of each trial, with consecutive seeds.",
 )
 flags.DEFINE_list(
     "modules", [], "Names of modules, patterns (numbers__*), or all."
 )
-flags.DEFINE_string("tuning_dir", None, "Folder for everything that is left.")
+flags.DEFINE_string("tuning_dir", None, "Folder for all results.")
 _flags.define(SearchSpace)
 _flags.define(TrainingConfig, leave_out=NOT_FLAGS)
 _flags.define_devices(
-    "none or mirrored: of each training. Default: mirrored where there is "
-    "more than one GPU.",
+    "none or mirrored, for each training. Default: mirrored with several GPUs."
 )
 
 
 def main():
     if not FLAGS.tuning_dir:
-        raise UsageError("--tuning_dir is missing: where shall the search go?")
+        raise UsageError("--tuning_dir is missing: name a folder for results.")
     strategy = _flags.strategy()
     from tpt_keras.data_generators import select_groups
     from tpt_keras.tuning.tune import tune

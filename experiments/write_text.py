@@ -3,8 +3,8 @@ r"""Writes problems as a text, for a language model.
     python -m experiments.write_text --modules=all --data_dir=data \
         --output=problems.txt
 
-A line of every question and one of its answer, in random order, for
-`experiments.train --text_file`.
+The text has a line for every question and one for its answer, in random
+order. `experiments.train --text_file` trains on it.
 """
 
 import itertools
@@ -22,11 +22,11 @@ flags.DEFINE_list(
 )
 flags.DEFINE_string("data_dir", "data", "Folder of the data.")
 flags.DEFINE_string("dataset", "mathematics_dataset", "See prepare_data.")
-flags.DEFINE_integer("max_examples", None, "Problems. Default: all.")
+flags.DEFINE_integer("max_examples", None, "Most problems. Default: all.")
 flags.DEFINE_integer("seed", 0, "Seed of the order.")
 flags.DEFINE_string("output", None, "Text file to write.")
 
-# Problems that are read at once.
+# Problems in one read.
 CHUNK = 8192
 
 
@@ -34,7 +34,7 @@ def main():
     if not FLAGS.modules:
         raise UsageError("--modules is missing: name some, or say all.")
     if not FLAGS.output:
-        raise UsageError("--output is missing: where shall the text go?")
+        raise UsageError("--output is missing: name a file for the text.")
     import numpy as np
     import tqdm
 

@@ -4,6 +4,8 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tpt_keras.analysis.replication import scaled_config
+from tpt_keras.errors import UsageError
 from tpt_keras.training import train as training_module
 from tpt_keras.training.metrics_log import read_metrics
 
@@ -39,7 +41,7 @@ def replicate(run, place_value_data, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_replication_that_gets_more_seeds(
+def test_more_seeds_continue_a_replication(
     replicate, tmp_path, without_graphs, monkeypatch
 ):
     folder = tmp_path / "replication"
@@ -81,16 +83,23 @@ def test_a_replication_that_gets_more_seeds(
     ("flag", "parts"),
     [
         ("--replication_dir=", ["--replication_dir"]),
-        ("--modules=", ["--modules"]),
-        ("--variants=lstm", ["--variants", "'lstm'", "tp_transformer_c"]),
-        ("--seeds=0", ["--seeds"]),
+        ("--variants=lstm", ["'lstm'", "tp_transformer_c"]),
+        # It is a count.
+        ("--seeds=0", ["--seeds", "integer"]),
         ("--scale=0", ["--scale"]),
         ("--scale=nan", ["--scale"]),
-        ("--scale=inf", ["--scale"]),
-        ("--num_heads=7", ["7"]),
+        ("--num_heads=7", ["--scale", "--num_heads", "7"]),
         ("--distribution=some", ["distribution", "'some'"]),
     ],
 )
-def test_refused(replicate, tmp_path, flag, parts):
+def test_invalid_flags_are_refused(replicate, tmp_path, flag, parts):
     assert_refused(replicate(flag), *parts)
     assert not (tmp_path / "replication").exists()
+
+
+def test_scale_that_the_heads_do_not_divide_is_named():
+    with pytest.raises(UsageError) as caught:
+        scaled_config("tp_transformer_b", 0.0625, num_layers=2, num_heads=4)
+    assert caught.value.field == "scale"
+    for part in ("0.0625", "tp_transformer_b", "480", "30"):
+        assert part in str(caught.value)

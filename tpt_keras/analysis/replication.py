@@ -1,7 +1,9 @@
-"""The paper's models scaled down, and what several seeds of each came to."""
+"""The paper's models scaled down, and the results of several seeds of each."""
 
+import math
 import statistics
 
+from tpt_keras.errors import UsageError
 from tpt_keras.models.count_weights import count_weights
 from tpt_keras.models.presets import PRESETS
 
@@ -15,11 +17,11 @@ ROWS = (
 
 
 def scaled_config(name, scale, num_layers, num_heads):
-    """A preset whose widths are a share of the paper's.
+    """Scales the widths of a preset.
 
     Args:
         name: Name of the preset, one of `ROWS`.
-        scale: The share, which a hidden size and a filter are multiplied by.
+        scale: Factor of the hidden size and of the filter.
         num_layers: Number of layers.
         num_heads: Number of heads.
 
@@ -27,8 +29,8 @@ def scaled_config(name, scale, num_layers, num_heads):
         A `TransformerConfig`.
 
     Raises:
-        UsageError: If the heads do not divide a hidden size, or nothing is
-            left of it.
+        UsageError: If the scale is not positive, or makes a hidden size that
+            the heads do not divide.
 
     Example:
 
@@ -37,8 +39,21 @@ def scaled_config(name, scale, num_layers, num_heads):
     (120, 480)
     """
     preset = PRESETS[name]
+    if not 0 < scale < math.inf:
+        raise UsageError(
+            f"`scale` must be positive and finite. Received: {scale}.",
+            field="scale",
+        )
+    hidden_dim = round(scale * preset.hidden_dim)
+    if not hidden_dim or hidden_dim % num_heads:
+        raise UsageError(
+            f"`scale`, {scale}, makes {hidden_dim} of {name}'s hidden size, "
+            f"{preset.hidden_dim}, which must be a multiple of `num_heads`, "
+            f"{num_heads}. Take another `scale` or fewer heads.",
+            field="scale",
+        )
     return preset.replace(
-        hidden_dim=round(scale * preset.hidden_dim),
+        hidden_dim=hidden_dim,
         intermediate_dim=round(scale * preset.intermediate_dim),
         num_layers=num_layers,
         num_heads=num_heads,
@@ -46,12 +61,11 @@ def scaled_config(name, scale, num_layers, num_heads):
 
 
 def replication_rows(models):
-    """What the seeds of each of the `ROWS` came to.
+    """Computes a row of Table 1 for each model.
 
     Args:
-        models: Dict of presets' names to lists of what `experiments.report`
-            tells of a model, one of each seed: dicts with `weights` and
-            `splits`.
+        models: Dict of presets' names to lists with the report of each seed:
+            dicts with `weights` and `splits`.
 
     Returns:
         List of dicts: `name`, `weights`, the paper's as `paper_weights`, the
@@ -85,10 +99,10 @@ def _over_seeds(results):
 
 
 def mean_rows(trainings, metric):
-    """A metric's mean over trainings, at the steps that all of them have.
+    """Averages a metric over trainings, at the steps that all of them have.
 
     Args:
-        trainings: List of rows of metrics, as `read_metrics` returns them.
+        trainings: List of the rows of each training, see `read_metrics`.
         metric: Name of the metric.
 
     Returns:
