@@ -105,7 +105,7 @@ def strategy(workers=False):
     Raises:
         UsageError: See `make_strategy`.
     """
-    from tpt_keras.training.distribution import make_strategy
+    from tpt_keras.training.backends import make_strategy
 
     given = flags.FLAGS
     if not workers:

@@ -69,12 +69,12 @@ def choose(splits):
 def evaluate_text(training):
     """Reads on in the parts of a text that were not learned."""
     from tpt_keras.language_model.text import TextSegments
-    from tpt_keras.language_model.training import LanguageModelTrainer
+    from tpt_keras.language_model.training import evaluate_segments
+    from tpt_keras.language_model.training import language_model_trainer
     from tpt_keras.language_model.training import read_text
     from tpt_keras.language_model.training import text_part
     from tpt_keras.language_model.transformer_xl import TransformerXL
     from tpt_keras.language_model.transformer_xl import load_language_model
-    from tpt_keras.training.evaluate import evaluate_batches
 
     batch_size = FLAGS.batch_size or training["batch_size"]
     text = read_text(FLAGS.text_file or training["text_file"])
@@ -87,7 +87,7 @@ def evaluate_text(training):
     )
     for new, old in zip(reader.trainable_weights, model.trainable_weights):
         new.assign(old)
-    trainer = LanguageModelTrainer(reader)
+    trainer = language_model_trainer(reader)
     trainer.compile(jit_compile=False)
     rows = []
     for split in choose(["validation", "test"]):
@@ -97,7 +97,7 @@ def evaluate_text(training):
             batch_size,
             training["segment_length"],
         )
-        result = evaluate_batches(trainer, segments)
+        result = evaluate_segments(trainer, segments)
         symbols = len(segments) * segments.length
         rows.append({"split": split, "symbols": symbols, **result})
         print(
@@ -113,7 +113,7 @@ def evaluate_modules(training):
     from tpt_keras.data_generators import select_groups
     from tpt_keras.models.load_model import load_model
     from tpt_keras.training.evaluate import evaluate
-    from tpt_keras.training.transformer_trainer import TransformerTrainer
+    from tpt_keras.training.trainer import Trainer
 
     model = load_model(FLAGS.model_dir, FLAGS.best)
     dataset = FLAGS.dataset or training.get("dataset", "mathematics_dataset")
@@ -127,7 +127,7 @@ def evaluate_modules(training):
         modules = select_groups(dataset, data_dir, modules)
     task = open_task(dataset, data_dir, modules)
     splits = choose(task.splits)
-    trainer = TransformerTrainer(model)
+    trainer = Trainer(model)
     trainer.compile(jit_compile=False)
     results = evaluate(trainer, task, splits, FLAGS.batch_size or 256)
     if not results:

@@ -48,7 +48,7 @@ LONGEST = (
     "training/kill_test.py",
     "training/without_tensorflow_test.py",
     "models/transformer_test.py",
-    "training/transformer_trainer_test.py",
+    "training/trainer_test.py",
     "training/finite_loss_test.py",
     "experiments/chain_test.py",
     "experiments/interruption_test.py",

@@ -149,10 +149,10 @@ def real_batch(batch_size):
 def preset_trainer(preset, xla):
     """Builds a preset with random weights, ready to be trained."""
     from tpt_keras.models import SequenceToSequence
-    from tpt_keras.training.transformer_trainer import TransformerTrainer
+    from tpt_keras.training.trainer import Trainer
 
     model = SequenceToSequence.from_preset(preset)
-    trainer = TransformerTrainer(model, global_clipnorm=CLIPNORM)
+    trainer = Trainer(model, global_clipnorm=CLIPNORM)
     trainer.compile(adam(), jit_compile=xla)
     return trainer
 

@@ -103,9 +103,9 @@ def examples_per_second(batches):
 def waiting(batches):
     """Returns the share of its time that a device waits for batches."""
     from tpt_keras.models import Transformer
-    from tpt_keras.training.transformer_trainer import TransformerTrainer
+    from tpt_keras.training.trainer import Trainer
 
-    trainer = TransformerTrainer(Transformer.from_preset("tp_transformer_tiny"))
+    trainer = Trainer(Transformer.from_preset("tp_transformer_tiny"))
     feed = iter(trainer.feed(batches))
     next(feed)
     seconds = 0.0

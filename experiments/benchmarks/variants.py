@@ -77,7 +77,7 @@ def compare(preset, batch):
     )
     decoding = _measure.interleaved_medians(
         {
-            name: decoder(trainer.transformer, batch[0]["encoder_token_ids"])
+            name: decoder(trainer.model, batch[0]["encoder_token_ids"])
             for name, trainer in trainers.items()
         },
         FLAGS.repeats,
@@ -85,7 +85,7 @@ def compare(preset, batch):
     )
     return {
         "preset": preset,
-        "weights": trainers[preset].transformer.count_params(),
+        "weights": trainers[preset].model.count_params(),
         "step": steps[preset] / steps[BASE],
         "step_seconds": steps[preset],
         "decoding": decoding[preset] / decoding[BASE],

@@ -22,7 +22,6 @@ from absl.testing import parameterized
 from tpt_keras.checkpoints import from_reference
 from tpt_keras.checkpoints import to_reference
 from tpt_keras.training.pytorch_adam import PyTorchAdam
-from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
 
 torch = pytest.importorskip(
     "torch", reason="the released checkpoints need tpt_keras[torch]"
@@ -59,23 +58,15 @@ def make_batches():
 
 
 def compile_keras(model, optimizer_class):
-    """Compiles the model's trainer.
+    """Compiles the model's trainer."""
+    from tpt_keras.training.trainer import Trainer
 
-    On JAX that is Keras's own step, which reports no gradient norm.
-    """
-    adam = {"beta_1": 0.9, "beta_2": 0.995, "epsilon": 1e-8}
-    if keras.backend.backend() == "tensorflow":
-        from tpt_keras.training.transformer_trainer import TransformerTrainer
-
-        trainer = TransformerTrainer(model, global_clipnorm=CLIP_NORM)
-        trainer.compile(optimizer_class(1e-4, **adam), jit_compile=False)
-        return trainer
-    model.compile(
-        optimizer_class(1e-4, **adam, global_clipnorm=CLIP_NORM),
-        loss=TokenCrossEntropy(pad_id=PAD),
+    trainer = Trainer(model, global_clipnorm=CLIP_NORM)
+    trainer.compile(
+        optimizer_class(1e-4, beta_1=0.9, beta_2=0.995, epsilon=1e-8),
         jit_compile=False,
     )
-    return model
+    return trainer
 
 
 def train_keras(model, optimizer_class):

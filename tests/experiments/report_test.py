@@ -10,7 +10,7 @@ from tpt_keras.decoding import Generator
 from tpt_keras.models import Transformer
 from tpt_keras.training.evaluate import evaluate
 from tpt_keras.training.model_folder import read_training
-from tpt_keras.training.transformer_trainer import TransformerTrainer
+from tpt_keras.training.trainer import Trainer
 
 SPLITS = ["train", "interpolate", "extrapolate"]
 
@@ -65,7 +65,7 @@ def test_the_report_has_the_evaluations_accuracies(
     first, other = content["models"]
     assert (first["step"], other["step"]) == (60, None)
     assert first["weights"] == trained_model.count_params()
-    trainer = TransformerTrainer(trained_model)
+    trainer = Trainer(trained_model)
     trainer.compile(jit_compile=False)
     problems = content["problems"]
     task = open_task(problems["dataset"], problems["data_dir"], [MODULE])

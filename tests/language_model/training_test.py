@@ -13,14 +13,14 @@ from tpt_keras.language_model import XL_PRESETS
 from tpt_keras.language_model import TransformerXL
 from tpt_keras.language_model import TransformerXLConfig
 from tpt_keras.language_model.text import TextSegments
-from tpt_keras.language_model.training import LanguageModelTrainer
 from tpt_keras.language_model.training import TextTask
+from tpt_keras.language_model.training import evaluate_segments
+from tpt_keras.language_model.training import language_model_trainer
 from tpt_keras.models import PRESETS
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.stored_config import from_stored
 from tpt_keras.training import train as training_module
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.evaluate import evaluate_batches
 
 train = functools.partial(training_module.train, make_task=TextTask)
 
@@ -56,7 +56,7 @@ def training(tmp_path):
 def trainer():
     keras.utils.set_random_seed(1)
     model = TransformerXL(CONFIG.replace(vocabulary=b"abcd"), batch_size=2)
-    trainer = LanguageModelTrainer(model)
+    trainer = language_model_trainer(model)
     trainer.compile("sgd", jit_compile=False)
     return trainer
 
@@ -144,27 +144,27 @@ def test_training_without_a_memory_resumes(training, tmp_path):
 
 @pytest.mark.slow
 def test_evaluation_has_its_own_memory(trainer, segments):
-    model = trainer.transformer
+    model = trainer.model
     batch, _ = next(segments.iterate())
     model(batch)
     before = memory_of(model)
     assert np.abs(before[-1]).max() > 0
-    result = evaluate_batches(trainer, segments)
-    assert evaluate_batches(trainer, segments) == result
+    result = evaluate_segments(trainer, segments)
+    assert evaluate_segments(trainer, segments) == result
     for actual, expected in zip(memory_of(model), before, strict=True):
         np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.slow
 def test_bits_per_character_are_those_of_the_model(trainer, segments):
-    model = trainer.transformer
+    model = trainer.model
     memory, bits = model.init_memory(2), []
     for token_ids, following in segments.iterate(num_epochs=1):
         logits, memory = model(token_ids, memory)
         probabilities = ops.convert_to_numpy(ops.softmax(logits))
         found = np.take_along_axis(probabilities, following[..., None], -1)
         bits.append(-np.log2(found))
-    result = evaluate_batches(trainer, segments)
+    result = evaluate_segments(trainer, segments)
     assert result["bits_per_character"] == pytest.approx(
         np.mean(bits), rel=1e-5
     )

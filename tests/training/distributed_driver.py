@@ -15,8 +15,8 @@ import keras
 import numpy as np
 
 from tpt_keras.models import PRESETS
+from tpt_keras.training.backends import make_strategy
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.distribution import make_strategy
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.metrics_log import read_metrics
@@ -70,7 +70,7 @@ def nan_before(step):
             self.model.jax_state_sync()
         if not is_over and self.model.optimizer.iterations.numpy() + 1 == step:
             is_over = True
-            weight = self.model.transformer.trainable_variables[0]
+            weight = self.model.model.trainable_variables[0]
             # As an array, JAX would not take it from several processes: it
             # does not equal itself.
             weight.assign(weight.value * np.nan)

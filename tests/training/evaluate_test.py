@@ -12,7 +12,7 @@ from tpt_keras.analysis.predictions import prediction_generator
 from tpt_keras.data_generators import open_task
 from tpt_keras.errors import UsageError
 from tpt_keras.training.evaluate import evaluate
-from tpt_keras.training.transformer_trainer import TransformerTrainer
+from tpt_keras.training.trainer import Trainer
 
 FILES = pathlib.Path("/proc/self/fd")
 
@@ -31,7 +31,7 @@ def stored_problems(data_dir, split):
 
 @pytest.fixture
 def trainer(trained_model):
-    trainer = TransformerTrainer(trained_model)
+    trainer = Trainer(trained_model)
     trainer.compile(jit_compile=False)
     return trainer
 
@@ -57,7 +57,7 @@ def test_counts_every_problem_once(trainer, place_value_data):
     accuracies = set()
     for split, *results in zip(splits, in_small_batches, in_one, strict=True):
         questions, answers = stored_problems(place_value_data, split)
-        given = trainer.transformer.solve(questions)
+        given = trainer.model.solve(questions)
         right = np.mean([g == a for g, a in zip(given, answers)])
         accuracies.add(right)
         for result in results:

@@ -12,8 +12,8 @@ from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.train import train
+from tpt_keras.training.trainer import Trainer
 from tpt_keras.training.training_run import MAX_ROLLBACKS
-from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -39,7 +39,7 @@ def poison(monkeypatch):
             iterations = self.model.optimizer.iterations
             if int(iterations) + 1 == step and count < times:
                 count += 1
-                weight = self.model.transformer.trainable_variables[0]
+                weight = self.model.model.trainable_variables[0]
                 weight.assign(np.full(weight.shape, np.nan))
 
         monkeypatch.setattr(
@@ -53,13 +53,13 @@ def poison(monkeypatch):
 def first_batches(monkeypatch):
     """The numbers of the batches that each of `fit`'s feeds starts with."""
     starts = []
-    feed = TransformerTrainer.feed
+    feed = Trainer.feed
 
     def record(self, batches, start_step=0, *args, **kwargs):
         starts.append(start_step)
         return feed(self, batches, start_step, *args, **kwargs)
 
-    monkeypatch.setattr(TransformerTrainer, "feed", record)
+    monkeypatch.setattr(Trainer, "feed", record)
     return starts
 
 

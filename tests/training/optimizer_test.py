@@ -12,7 +12,7 @@ from tpt_keras.training.optimizers import learning_rate_in_time
 from tpt_keras.training.optimizers import learning_rate_schedule
 from tpt_keras.training.optimizers import make_optimizer
 from tpt_keras.training.pytorch_adam import PyTorchAdam
-from tpt_keras.training.transformer_trainer import TransformerTrainer
+from tpt_keras.training.trainer import Trainer
 
 
 def training_config(**kwargs):
@@ -88,7 +88,7 @@ def test_clips_the_norm_of_the_whole_gradient():
         value -= 0.5 * clipped / (np.abs(clipped) + 1e-8)
     # The small gradient is scaled down too: Adam's epsilon lets it be seen.
     assert -0.45 < weights[1][0] < -0.3
-    trainer = TransformerTrainer(
+    trainer = Trainer(
         TwoWeights(), global_clipnorm=config.optimizer.global_clipnorm
     )
     trainer.compile(make_optimizer(config), jit_compile=False)

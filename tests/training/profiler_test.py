@@ -8,8 +8,10 @@ from tpt_keras.training.profiler import Profiler
 def profiles(monkeypatch):
     """What was begun and ended, with the steps done by then."""
     events = []
-    monkeypatch.setattr(profiler, "start", lambda _: events.append("start"))
-    monkeypatch.setattr(profiler, "stop", lambda: events.append("stop"))
+    monkeypatch.setattr(
+        profiler, "start_profile", lambda _: events.append("start")
+    )
+    monkeypatch.setattr(profiler, "stop_profile", lambda: events.append("stop"))
     return events
 
 

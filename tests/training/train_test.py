@@ -27,7 +27,7 @@ from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.optimizers import learning_rate_schedule
 from tpt_keras.training.train import train
-from tpt_keras.training.transformer_trainer import TransformerTrainer
+from tpt_keras.training.trainer import Trainer
 
 # Of a split as many problems as of the validation set, which is enough to see
 # that they are evaluated.
@@ -393,7 +393,7 @@ def judged(monkeypatch):
 
     def evaluate_batches(trainer, batches):
         step = int(trainer.optimizer.iterations)
-        weights[step] = trainer.transformer.get_weights()
+        weights[step] = trainer.model.get_weights()
         return {
             "loss": 1.0,
             "sequence_accuracy": scores[step],
@@ -490,7 +490,7 @@ def test_every_option_reaches_the_trainer(
         assert kwargs["steps_per_execution"] == 2
         raise CompiledError
 
-    monkeypatch.setattr(TransformerTrainer, "compile", compile_)
+    monkeypatch.setattr(Trainer, "compile", compile_)
     training = tiny_training.replace(
         global_clipnorm=0.375,
         precision="mixed_bfloat16",

@@ -9,8 +9,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.training import training_state
 from tpt_keras.training.pytorch_adam import PyTorchAdam
+from tpt_keras.training.trainer import Trainer
 from tpt_keras.training.training_state import TrainingState
-from tpt_keras.training.transformer_trainer import TransformerTrainer
 
 FILE = ".npz"
 
@@ -18,7 +18,7 @@ FILE = ".npz"
 @pytest.fixture(scope="module")
 def trainer(tiny_config):
     transformer = Transformer(tiny_config.replace(dropout=0.1))
-    trainer = TransformerTrainer(transformer)
+    trainer = Trainer(transformer)
     trainer.compile(optimizer=PyTorchAdam(1e-4), jit_compile=False)
     trainer.optimizer.build(transformer.trainable_variables)
     return trainer
@@ -29,7 +29,7 @@ COUNTERS = ("step", "data_step", "best_score", "best_step")
 
 def everything(trainer):
     """All variables that decide how a training goes on."""
-    return [*trainer.transformer.variables, *trainer.optimizer.variables]
+    return [*trainer.model.variables, *trainer.optimizer.variables]
 
 
 def scramble(state, trainer, seed):
@@ -116,7 +116,7 @@ DAMAGES = [
 
 def test_there_is_all_that_decides(state, trainer):
     """What `everything` goes through is not empty of a kind."""
-    names = [variable.path for variable in trainer.transformer.variables]
+    names = [variable.path for variable in trainer.model.variables]
     assert any("kernel" in name for name in names)
     assert any("seed" in name for name in names)
     names = [variable.path for variable in trainer.optimizer.variables]
@@ -253,7 +253,7 @@ def as_worker(monkeypatch):
 
     def as_worker(number):
         monkeypatch.setattr(training_state, "is_chief", lambda _: False)
-        monkeypatch.setattr(training_state, "of_chief", lambda *_: number)
+        monkeypatch.setattr(training_state, "broadcast", lambda *_: number)
 
     return as_worker
 
@@ -305,7 +305,7 @@ def test_the_chief_goes_on_when_all_have_restored(folder, trainer, monkeypatch):
     asked = []
     monkeypatch.setattr(
         training_state,
-        "of_chief",
+        "broadcast",
         lambda _, number: asked.append(state.step) or number,
     )
     state = TrainingState(trainer, folder)

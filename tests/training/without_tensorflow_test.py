@@ -21,7 +21,7 @@ from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.evaluate import evaluate_batches
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.train import train
-from tpt_keras.training.transformer_trainer import TransformerTrainer
+from tpt_keras.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 
@@ -141,7 +141,7 @@ def test_tensorflow_answers_and_evaluates_as_jax_did(
     model = load_model(folder)
     answer = ast.literal_eval(output.splitlines()[-1])
     assert model.solve([QUESTION]) == [answer]
-    trainer = TransformerTrainer(model)
+    trainer = Trainer(model)
     trainer.compile(jit_compile=False)
     _, validation = training_batches(
         training_task(training), tiny_config, training

@@ -10,7 +10,7 @@ import pytest
 from tpt_keras.errors import UsageError
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.finite_loss import NonFiniteLossError
-from tpt_keras.training.transformer_trainer import TransformerTrainer
+from tpt_keras.training.trainer import Trainer
 from tpt_keras.tuning import tune as tune_module
 from tpt_keras.tuning.tune import TUNERS
 from tpt_keras.tuning.tune import TransformerHyperModel
@@ -216,6 +216,6 @@ def test_hyperband_of_keras_tuner_searches_the_hypermodel(
     trials = tuner.oracle.trials.values()
     assert {trial.status for trial in trials} == {"COMPLETED"}
     [best] = tuner.get_best_models(1)
-    assert isinstance(best, TransformerTrainer)
+    assert isinstance(best, Trainer)
     loss = best.evaluate(x, ids, return_dict=True, verbose=0)["loss"]
     assert loss == pytest.approx(tuner.oracle.get_best_trials(1)[0].score)

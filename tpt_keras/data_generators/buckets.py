@@ -100,3 +100,117 @@ def _chosen_pairs(kinds, counts, longest, weights, others):
             chosen[place] = best(chosen[:place] + chosen[place + 1 :])
     pairs = np.unique([*candidates[chosen], longest], axis=0)
     return pairs[np.argsort(pairs.sum(axis=1), kind="stable")]
+
+
+class Buckets:
+    """Pairs of a source and a target length that batches are padded to.
+
+    Args:
+        pairs: Pairs of lengths.
+        limits: The longest pair that a model takes. What fits no other pair is
+            padded to it, or to a multiple of it.
+        pad_id: Token id of padding.
+
+    Example:
+
+    >>> buckets = Buckets([(48, 8), (48, 16)], limits=(162, 31), pad_id=0)
+    >>> [buckets.pair(*lengths) for lengths in [(40, 8), (40, 9), (49, 3)]]
+    [(48, 8), (48, 16), (162, 31)]
+    >>> buckets.pair(170, 3)
+    (324, 31)
+    """
+
+    def __init__(self, pairs, limits, pad_id):
+        pairs = np.minimum(pairs, limits).tolist()
+        # The smallest first.
+        self.pairs = sorted(set(map(tuple, pairs)), key=sum)
+        self.limits = limits
+        self.pad_id = pad_id
+
+    @classmethod
+    def of_model(cls, model, batches=None, parts=4):
+        """Chooses buckets for a model.
+
+        Args:
+            model: A `SequenceToSequence`.
+            batches: The `ProblemBatches` that the model is trained with, which
+                choose the lengths. Defaults to none: then there are a few
+                source lengths.
+            parts: Number of these source lengths.
+
+        Returns:
+            A `Buckets`.
+        """
+        # With the start and the end symbol; a target has one of them.
+        source = model.config.max_question_length + 2
+        target = model.config.max_answer_length + 1
+        pairs = [
+            (-(-source * part // parts), target) for part in range(1, parts + 1)
+        ]
+        if batches is not None:
+            pairs = batches.length_pairs
+        return cls(pairs, (source, target), model.tokenizer.pad_id)
+
+    def pair(self, source_length, target_length):
+        """Returns the smallest pair that a batch fits.
+
+        Args:
+            source_length: Integer.
+            target_length: Integer.
+
+        Returns:
+            Pair of integers.
+        """
+        for source, target in self.pairs:
+            if source_length <= source and target_length <= target:
+                return source, target
+        source, target = self.limits
+        return (
+            -(-source_length // source) * source,
+            -(-target_length // target) * target,
+        )
+
+    def pad(self, batch, rows):
+        """Pads a batch to its bucket.
+
+        Args:
+            batch: A batch of `ProblemBatches`.
+            rows: Number of rows to pad it to.
+
+        Returns:
+            A batch.
+        """
+        inputs, targets = batch
+        source_length, target_length = self.pair(
+            inputs["encoder_token_ids"].shape[1], targets.shape[1]
+        )
+
+        def padded(ids, length):
+            added = (0, rows - ids.shape[0]), (0, length - ids.shape[1])
+            return np.pad(ids, added, constant_values=self.pad_id)
+
+        return {
+            "encoder_token_ids": padded(
+                inputs["encoder_token_ids"], source_length
+            ),
+            "decoder_token_ids": padded(
+                inputs["decoder_token_ids"], target_length
+            ),
+        }, padded(targets, target_length)
+
+    def known_pairs(self, batches=None):
+        """Returns the pairs that are expected.
+
+        Args:
+            batches: The `ProblemBatches` to expect. Defaults to those that the
+                lengths were chosen for.
+
+        Returns:
+            List of pairs.
+        """
+        if batches is None:
+            return self.pairs
+        # Whatever is no longer than the longest fits no larger bucket.
+        longest = map(min, batches.length_pairs[-1], self.limits)
+        last = self.pair(*longest)
+        return [*(pair for pair in self.pairs if sum(pair) < sum(last)), last]

@@ -12,64 +12,87 @@ from tpt_keras.language_model.text import text_part
 from tpt_keras.language_model.text import text_vocabulary
 from tpt_keras.language_model.transformer_xl import TransformerXL
 from tpt_keras.training.evaluate import evaluate_batches
+from tpt_keras.training.step import token_metrics
 from tpt_keras.training.trainer import Trainer
 
-# No symbol of a text is padding.
-NO_PADDING = -1
 
-
-class LanguageModelTrainer(Trainer):
-    """Trains and evaluates a `TransformerXL` that keeps its memory.
-
-    Its batches are those of `TextSegments`, with as many streams. The memory
-    is kept from one batch to the next. An evaluation starts with an empty one
-    and restores the training's.
+def loss_and_metrics(model, batch, training=False):
+    """Computes the loss and the metrics of a batch of segments.
 
     Args:
-        transformer: A `TransformerXL` with a `batch_size`.
+        model: A `TransformerXL` that keeps a memory.
+        batch: Token ids, the token ids that follow them and their weights.
+        training: Applies dropout.
+
+    Returns:
+        The loss and a dict; see `tpt_keras.training.step.loss_and_metrics`.
+    """
+    inputs, targets, weights = batch
+    logits = model(inputs, training=training)
+    loss, metrics = token_metrics(logits, targets, weights)
+    total, weight = metrics["loss"]
+    return loss, {
+        **metrics,
+        "bits_per_character": (total / math.log(2.0), weight),
+        "tokens": weight,
+    }
+
+
+def language_model_trainer(model, gradient_accumulation_steps=1, **kwargs):
+    """Makes the trainer of a `TransformerXL` that keeps its memory.
+
+    Its batches are those of `TextSegments`, of as many streams. The model's
+    memory of a batch is that of the batches before.
+
+    Args:
+        model: A `TransformerXL` with a `batch_size`.
+        gradient_accumulation_steps: 1, because the memory of a stream belongs
+            to its row.
         **kwargs: See `Trainer`.
 
+    Returns:
+        A `Trainer`.
+
     Raises:
-        UsageError: If `gradient_accumulation_steps` is more than one.
-
-    Example:
-
-    ```python
-    trainer = LanguageModelTrainer(model)
-    trainer.compile(optimizer="adam", jit_compile=False)
-    trainer.fit(trainer.feed(segments), steps_per_epoch=100, epochs=10)
-    ```
+        UsageError: If batches would be split.
     """
+    if gradient_accumulation_steps > 1:
+        raise UsageError(
+            "`gradient_accumulation_steps` must be 1 for a language model, "
+            "which remembers the rows of a batch.",
+            field="gradient_accumulation_steps",
+        )
+    return Trainer(
+        model,
+        loss_and_metrics,
+        metrics=("loss", "bits_per_character", "token_accuracy"),
+        counts=("tokens",),
+        pad_id=None,
+        **kwargs,
+    )
 
-    EVALUATED = ("loss", "bits_per_character", "token_accuracy")
 
-    def __init__(self, transformer, **kwargs):
-        super().__init__(transformer, NO_PADDING, **kwargs)
-        if self.gradient_accumulation_steps > 1:
-            raise UsageError(
-                "A language model remembers the rows of a batch, so that a "
-                "batch cannot be split: leave out "
-                "`gradient_accumulation_steps`.",
-                field="gradient_accumulation_steps",
-            )
+def evaluate_segments(trainer, segments):
+    """Evaluates a model on a text, starting with an empty memory.
 
-    def evaluate(self, *args, **kwargs):
-        memory = keras.tree.flatten(self.transformer.memory)
-        kept = [ops.convert_to_numpy(variable) for variable in memory]
-        self.transformer.reset_memory()
-        try:
-            return super().evaluate(*args, **kwargs)
-        finally:
-            for variable, values in zip(memory, kept):
-                variable.assign(values)
+    The model's own memory is restored afterwards.
 
-    def _in_few_shapes(self, batch, rows):
-        return batch  # all have one shape
+    Args:
+        trainer: The compiled trainer of a `TransformerXL`.
+        segments: A `TextSegments`.
 
-    def get_metrics_result(self):
-        results = super().get_metrics_result()
-        bits = results["loss"] / math.log(2.0)
-        return {**results, "bits_per_character": bits}
+    Returns:
+        Dict of `loss` (nats per symbol), `bits_per_character` and
+        `token_accuracy`.
+    """
+    memory = keras.tree.flatten(trainer.model.memory)
+    kept = [ops.convert_to_numpy(variable) for variable in memory]
+    trainer.model.reset_memory()
+    try:
+        return evaluate_batches(trainer, segments)
+    finally:
+        for variable, values in zip(memory, kept):
+            variable.assign(values)
 
 
 class TextTask:
@@ -92,7 +115,7 @@ class TextTask:
     """
 
     model_classes = (TransformerXL,)
-    trainer_class = LanguageModelTrainer
+    trainer_class = staticmethod(language_model_trainer)
     # A row's memory belongs to its stream.
     runs_on_replicas = False
 
@@ -148,13 +171,13 @@ class TextTask:
         """Evaluates on the validation's text.
 
         Args:
-            trainer: A compiled `LanguageModelTrainer`.
+            trainer: A compiled `Trainer`.
             examples: Ignored.
 
         Returns:
             Dict of metrics, see `MetricsLog`.
         """
-        results = evaluate_batches(trainer, self.validation)
+        results = evaluate_segments(trainer, self.validation)
         return {f"val_{name}": value for name, value in results.items()}
 
     def score(self, metrics):

@@ -1,13 +1,8 @@
-"""The files of checkpoints: `ckpt-3.npz`, arrays by name, and older ones.
-
-Versions up to 0.3 wrote TensorFlow's own, `ckpt-3.index` and `ckpt-3.data-*`,
-which only `tensorflow_checkpoint.py` reads.
-"""
+"""The files of checkpoints: `ckpt-3.npz`, arrays by name."""
 
 import contextlib
 import pathlib
 import re
-import shutil
 import zipfile
 import zlib
 
@@ -17,9 +12,8 @@ from tpt_keras.files import PARTIAL
 from tpt_keras.files import whole_file
 
 SUFFIX = ".npz"
-OLD_SUFFIX = ".index"
 
-_NAME = re.compile(rf"(ckpt-\d+)({re.escape(SUFFIX)}|{re.escape(OLD_SUFFIX)})")
+_NAME = re.compile(rf"(ckpt-\d+){re.escape(SUFFIX)}")
 # What reading a damaged file raises, depending on where the damage is.
 _DAMAGE = (
     EOFError,
@@ -52,25 +46,13 @@ def checkpoint_names(folder):
     if not folder.is_dir():
         return []
     matches = [_NAME.fullmatch(path.name) for path in folder.iterdir()]
-    files = {match[0]: match[1] for match in matches if match}
-    if list(files) == [f"ckpt-1{OLD_SUFFIX}"]:
-        # It is of no step yet, and a full disk may have cut it off.
-        return []
-    return sorted(set(files.values()), key=checkpoint_number)
+    names = [match[1] for match in matches if match]
+    return sorted(names, key=checkpoint_number)
 
 
 def checkpoint_number(name):
     """The number that a checkpoint's name ends with."""
     return int(name.split("-")[-1])
-
-
-def is_old(folder, name):
-    """Whether a checkpoint is one of TensorFlow's own."""
-    path = pathlib.Path(folder) / name
-    return (
-        path.with_suffix(OLD_SUFFIX).exists()
-        and not path.with_suffix(SUFFIX).exists()
-    )
 
 
 def write_checkpoint(folder, name, arrays):
@@ -123,14 +105,6 @@ def keep_newest(folder, name, keep):
     end = names.index(name) + 1
     for gone in names[end:] + names[: max(0, end - keep)]:
         (folder / f"{gone}{SUFFIX}").unlink(missing_ok=True)
-        # The index first, without which the data is nothing.
-        (folder / f"{gone}{OLD_SUFFIX}").unlink(missing_ok=True)
-        for path in folder.iterdir():
-            if path.name.startswith(f"{gone}.data-"):
-                path.unlink()
-    if not any(path.suffix == OLD_SUFFIX for path in folder.iterdir()):
-        # TensorFlow's list of its own.
-        (folder / "checkpoint").unlink(missing_ok=True)
 
 
 def remove_unfinished(folder):
@@ -143,5 +117,3 @@ def remove_unfinished(folder):
         for path in pathlib.Path(folder).iterdir():
             if path.name.startswith(PARTIAL):
                 path.unlink()
-            elif path.name.endswith("_temp"):
-                shutil.rmtree(path)  # TensorFlow's

@@ -18,6 +18,7 @@ from tpt_keras.training.settings import setting
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 ON_NAN = ("stop", "rollback")
+DISTRIBUTIONS = ("none", "mirrored", "multi_worker_mirrored")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ import itertools
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import ExampleSlice
 from tpt_keras.data_generators.examples import readable_examples
+from tpt_keras.training import backends
 
 
 def evaluate(trainer, task, splits=None, batch_size=256, max_examples=None):
@@ -15,7 +16,7 @@ def evaluate(trainer, task, splits=None, batch_size=256, max_examples=None):
     `solve` would refuse it or cut its answer off.
 
     Args:
-        trainer: A compiled `TransformerTrainer`.
+        trainer: A compiled `Trainer`.
         task: A `Task`.
         splits: Names of splits. Defaults to the task's splits for evaluation.
         batch_size: Problems in a batch.
@@ -54,13 +55,13 @@ def evaluate(trainer, task, splits=None, batch_size=256, max_examples=None):
 
 def _evaluate_examples(trainer, examples, batch_size):
     """The metrics of one group's examples."""
-    model = trainer.transformer
+    model = trainer.model
     readable = readable_examples(examples, model.config)
     results = {"too_long": len(examples) - len(readable)}
     if not len(readable):
         return (
             results
-            | dict.fromkeys(trainer.EVALUATED, None)
+            | dict.fromkeys(trainer.evaluated, None)
             | {"sequence_accuracy": 0.0}
         )
     batches = ProblemBatches(readable, model.tokenizer, batch_size)
@@ -77,10 +78,10 @@ def evaluate_batches(trainer, batches):
         batches: A `NumberedBatches`.
 
     Returns:
-        Dict of the trainer's `EVALUATED`: `loss` (nats per token),
+        Dict of the trainer's `evaluated` metrics: `loss` (nats per token),
         `token_accuracy`, and `sequence_accuracy` or `bits_per_character`.
     """
-    with batches.own_errors():
+    with backends.scope(trainer.strategy), batches.own_errors():
         results = trainer.evaluate(
             trainer.feed(batches, num_epochs=1),
             # Keras does not learn the length of what it is fed.
@@ -88,4 +89,4 @@ def evaluate_batches(trainer, batches):
             return_dict=True,
             verbose=0,
         )
-    return {name: results[name] for name in trainer.EVALUATED}
+    return {name: results[name] for name in trainer.evaluated}

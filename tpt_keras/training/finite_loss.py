@@ -2,7 +2,7 @@ import keras
 import numpy as np
 
 from tpt_keras.errors import UsageError
-from tpt_keras.training.global_norm import global_norm
+from tpt_keras.training.step import global_norm
 
 
 class NonFiniteLossError(UsageError):

@@ -11,7 +11,7 @@ from tpt_keras.models.sequence_to_sequence_config import (
 )
 from tpt_keras.training.evaluate import evaluate
 from tpt_keras.training.evaluate import evaluate_batches
-from tpt_keras.training.transformer_trainer import TransformerTrainer
+from tpt_keras.training.trainer import Trainer
 
 
 class ProblemTask:
@@ -34,7 +34,7 @@ class ProblemTask:
     """
 
     model_classes = MODELS
-    trainer_class = TransformerTrainer
+    trainer_class = Trainer
     runs_on_replicas = True
 
     def __init__(self, model_config, config):
@@ -76,7 +76,7 @@ class ProblemTask:
         """The metrics of an evaluation; see `MetricsLog`.
 
         Args:
-            trainer: A compiled `TransformerTrainer`.
+            trainer: A compiled `Trainer`.
             examples: Problems of every module and split to look at, besides
                 the validation's.
 

@@ -1,11 +1,7 @@
 import keras
 
-if keras.backend.backend() == "tensorflow":
-    from tensorflow.profiler.experimental import start
-    from tensorflow.profiler.experimental import stop
-else:
-    from jax.profiler import start_trace as start
-    from jax.profiler import stop_trace as stop
+from tpt_keras.training.backends import start_profile
+from tpt_keras.training.backends import stop_profile
 
 
 class Profiler(keras.callbacks.Callback):
@@ -43,7 +39,7 @@ class Profiler(keras.callbacks.Callback):
             and self._first <= last_at_once
             and step <= self._last
         ):
-            start(self._folder)
+            start_profile(self._folder)
             self._is_profiling = True
 
     def on_train_batch_end(self, batch, logs=None):
@@ -56,5 +52,5 @@ class Profiler(keras.callbacks.Callback):
     def stop(self):
         """Ends the profile that has begun, if there is one."""
         if self._is_profiling:
-            stop()
+            stop_profile()
             self._is_profiling = False

@@ -14,13 +14,13 @@ from tpt_keras.models.load_model import load_model
 from tpt_keras.models.same_model import lasting_weights
 from tpt_keras.models.stored_config import to_stored
 from tpt_keras.training import model_folder
+from tpt_keras.training.backends import check_jit_compile
+from tpt_keras.training.backends import default_strategy
+from tpt_keras.training.backends import is_chief
+from tpt_keras.training.backends import num_replicas
+from tpt_keras.training.backends import num_workers
+from tpt_keras.training.backends import scope
 from tpt_keras.training.checkpoint_files import checkpoint_names
-from tpt_keras.training.distribution import check_jit_compile
-from tpt_keras.training.distribution import default_strategy
-from tpt_keras.training.distribution import is_chief
-from tpt_keras.training.distribution import num_replicas
-from tpt_keras.training.distribution import num_workers
-from tpt_keras.training.distribution import scope
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.optimizers import make_optimizer
 from tpt_keras.training.problem_task import ProblemTask
@@ -117,7 +117,7 @@ def train(
         with scope(strategy):
             trainer = make_trainer(model_config, config, task)
             for variable, values in zip(
-                lasting_weights(trainer.transformer), weights or ()
+                lasting_weights(trainer.model), weights or ()
             ):
                 variable.assign(values)
         state = TrainingState(
@@ -135,8 +135,8 @@ def train(
             output_dir,
             callbacks,
         ).run()
-        _finish(trainer.transformer, output_dir, record)
-        return TrainingResult(trainer.transformer, read_metrics(output_dir))
+        _finish(trainer.model, output_dir, record)
+        return TrainingResult(trainer.model, read_metrics(output_dir))
 
 
 def _finished_model(model_dir, record, task):

@@ -1,121 +1,144 @@
 import keras
 from keras import ops
 
-from tpt_keras.training.token_accuracy import TokenAccuracy
-from tpt_keras.training.token_cross_entropy import TokenCrossEntropy
-from tpt_keras.training.token_weights import token_weights
-
-if keras.backend.backend() == "tensorflow":
-    from tpt_keras.training.tensorflow_steps import TensorFlowSteps as Steps
-else:
-    from tpt_keras.training.jax_steps import JaxSteps as Steps
+from tpt_keras.training import backends
+from tpt_keras.training.step import COUNTS
+from tpt_keras.training.step import METRICS
+from tpt_keras.training.step import loss_and_metrics
 
 
-class Trainer(Steps, keras.Model):
-    """Trains and evaluates a model of tokens with `fit` and `evaluate`.
+class Trainer(keras.Model):
+    """A model and the step that `fit` and `evaluate` make with it.
 
-    The loss is the mean over all non-padding target tokens of the global
-    batch, whatever replica and micro-batch they fall on: sums are divided by
-    the number of tokens of all replicas. Gradients are summed over replicas
-    before their global norm is clipped, where Keras's own step clips the
-    gradient of every replica. So neither replicas nor micro-batches change
-    what is learned.
+    The step is in `backends`, compiled for the current Keras backend. The loss
+    is the mean over all target tokens of the global batch that are no padding,
+    on whichever replica and in whichever micro-batch they are. Gradients are
+    summed over replicas before their global norm is clipped; Keras's own step
+    clips the gradient of each replica. So neither replicas nor micro-batches
+    change what is learned.
 
     With `sample_weight`, `(batch,)` or `(batch, target_length)`, the loss and
-    the accuracies are weighted means; a token of weight 0 is like padding. The
-    loss is divided by the weights' sum, so that their scale does not matter.
+    the accuracies are weighted means. The loss is divided by the sum of the
+    weights, so that their scale does not matter.
 
     Args:
-        transformer: The model, made under the strategy's scope where there is
-            one.
-        pad_id: Token id of padding, which counts for nothing.
+        model: The model, made under the strategy's scope if there is one.
+        loss_and_metrics: Function like `step.loss_and_metrics`.
+        metrics: Names of the means that it returns; those of an evaluation.
+        counts: Names of the counts that it returns.
+        pad_id: Token id of padding, which has no weight. Defaults to the
+            model's. `None`: there is no padding.
         global_clipnorm: Norm that the whole gradient is clipped at. Defaults
-            to none.
-        gradient_accumulation_steps: Micro-batches that every batch is cut
-            into, to take less memory.
-    """
+            to no clipping.
+        gradient_accumulation_steps: Micro-batches that a batch is split into,
+            to save memory.
 
-    # What an evaluation gives; the rest is watched in training alone.
-    EVALUATED = ("loss", "token_accuracy")
+    Example:
+
+    ```python
+    trainer = Trainer(model, global_clipnorm=0.1)
+    trainer.compile(optimizer="adam")
+    trainer.fit(trainer.feed(batches), steps_per_epoch=100, epochs=10)
+    ```
+    """
 
     def __init__(
         self,
-        transformer,
-        pad_id,
+        model,
+        loss_and_metrics=loss_and_metrics,
+        metrics=METRICS,
+        counts=COUNTS,
+        pad_id="model's",
         global_clipnorm=None,
         gradient_accumulation_steps=1,
     ):
-        super().__init__(name="trainer", dtype=transformer.dtype_policy)
-        self.autocast = False  # as in the model: token ids may be floats
-        self.transformer = transformer
+        super().__init__(name="trainer", dtype=model.dtype_policy)
+        self.model = model
+        self.loss_and_metrics = loss_and_metrics
+        self.evaluated = tuple(metrics)
+        self._counts = tuple(counts)
+        self.pad_id = model.tokenizer.pad_id if pad_id == "model's" else pad_id
         self.global_clipnorm = global_clipnorm
         self.gradient_accumulation_steps = gradient_accumulation_steps
-        self._pad_id = pad_id
-        self._token_losses = TokenCrossEntropy(pad_id, reduction="sum")
-        self.loss_metric = keras.metrics.Mean("loss")
-        self.accuracies = [TokenAccuracy(pad_id)]
-        self.gradient_norm = keras.metrics.Mean("gradient_norm")
-        self.tokens = keras.metrics.Sum("tokens")
+        self.strategy = backends.default_strategy()
+        self.placement = backends.Placement(self)
+        self._trackers = {
+            **{
+                name: keras.metrics.Mean(name)
+                for name in (*metrics, "gradient_norm")
+            },
+            **{name: keras.metrics.Sum(name) for name in counts},
+        }
         self.built = True
 
     def call(self, inputs, training=None):
-        return self.transformer(inputs, training=training)
+        return self.model(inputs, training=training)
 
-    def compute_loss(
-        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
-    ):
-        weights = token_weights(y, self._pad_id, sample_weight)
-        losses = self._token_losses(y, y_pred, weights)
-        weight = ops.sum(weights)
-        loss = ops.divide_no_nan(losses, weight)
-        self.loss_metric.update_state(loss, weight)
-        return loss
-
-    def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        weights = token_weights(y, self._pad_id, sample_weight)
-        for accuracy in self.accuracies:
-            accuracy.update_state(y, y_pred, weights)
-        return self.get_metrics_result()
-
-    def _choose_shapes(self, batches):
-        """Chooses the shapes that a training's batches are to have.
-
-        For a backend that compiles a program for every shape.
+    def feed(self, batches, start_step=0, num_epochs=None):
+        """Returns batches as `fit` and `evaluate` take them.
 
         Args:
             batches: A `NumberedBatches`.
-        """
+            start_step: Number of the first batch.
+            num_epochs: Number of epochs. Defaults to no end, for a training.
 
-    def _of_known_shapes(self, rows, make_array, batches=None):
-        """A batch of each of the shapes that are known to come.
+        Returns:
+            A dataset or a generator.
+        """
+        return self.placement.feed(batches, start_step, num_epochs)
+
+    def no_metrics(self):
+        """Returns the metrics of an empty batch."""
+        return {
+            **{name: (ops.zeros(()), ops.zeros(())) for name in self.evaluated},
+            **{name: ops.zeros(()) for name in self._counts},
+        }
+
+    def track(self, metrics, gradient_norm=None):
+        """Adds the metrics of a batch to those of the epoch.
 
         Args:
-            rows: Number of rows that batches are to have.
-            make_array: Function that makes an array of a shape.
-            batches: The `NumberedBatches` that come. Defaults to those that
-                shapes were chosen for.
+            metrics: Dict of pairs and scalars; see `loss_and_metrics`.
+            gradient_norm: The gradient's norm before clipping, in training.
+
+        Returns:
+            Dict of the epoch's metrics so far.
         """
-        return ()
+        if gradient_norm is not None:
+            weight = 1.0
+            if self.dtype_policy.name == "mixed_float16":
+                # The optimizer skips steps whose scaled gradient overflows.
+                weight = ops.cast(ops.isfinite(gradient_norm), "float32")
+                gradient_norm = ops.nan_to_num(gradient_norm, posinf=0.0)
+            metrics = {
+                **metrics,
+                "gradient_norm": (gradient_norm * weight, weight),
+            }
+        for name, value in metrics.items():
+            if name in self._counts:
+                self._trackers[name].update_state(value)
+            else:
+                total, weight = value
+                self._trackers[name].update_state(
+                    ops.divide_no_nan(total, weight), weight
+                )
+        return self.get_metrics_result()
 
-    def _in_few_shapes(self, batch, rows):
-        """A batch in one of the shapes that were chosen, if it fits any.
+    def make_train_function(self, force=False):
+        if self.train_function is None or force:
+            self.train_function = backends.compile_train_step(self)
 
-        Args:
-            batch: A batch of the trainer's data.
-            rows: Number of rows that it is to have.
-        """
-        raise NotImplementedError
+    def make_test_function(self, force=False):
+        if self.test_function is None or force:
+            self.test_function = backends.compile_test_step(self)
 
-    def _num_tokens(self, token_ids):
-        """Number of non-padding tokens, a float."""
-        return ops.sum(token_weights(token_ids, self._pad_id))
+    def reset_metrics(self):
+        super().reset_metrics()
+        self.placement.reset()
 
-    def _watch(self, inputs, targets, norm):
-        """Updates what only training watches."""
-        if self.dtype_policy.name == "mixed_float16":
-            # Steps whose scaled gradients overflow are skipped, on purpose.
-            norm, weight = ops.nan_to_num(norm, posinf=0.0), ops.isfinite(norm)
-            self.gradient_norm.update_state(norm, weight)
-        else:
-            self.gradient_norm.update_state(norm)
-        self.tokens.update_state(self._num_tokens(targets))
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        # Keras's own fails with several replicas (keras issues 19246, 20585).
+        # Nothing but the optimizer is left to build.
+        if self.optimizer is not None and not self.optimizer.built:
+            with backends.scope(self.strategy):
+                self.optimizer.build(self.trainable_variables)

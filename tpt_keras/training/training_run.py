@@ -4,6 +4,7 @@ import time
 
 import keras
 
+from tpt_keras.training import backends
 from tpt_keras.training import model_folder
 from tpt_keras.training.finite_loss import FiniteLoss
 from tpt_keras.training.finite_loss import NonFiniteLossError
@@ -135,7 +136,9 @@ class TrainingRun:
         self._log.drop_after(self.step)
         callbacks = [
             FiniteLoss(
-                self._describe, lambda: self.step, self.trainer.steps_behind
+                self._describe,
+                lambda: self.step,
+                self.trainer.placement.steps_behind,
             ),
             keras.callbacks.LambdaCallback(
                 on_epoch_begin=lambda epoch, logs: self._begin_interval(),
@@ -159,6 +162,7 @@ class TrainingRun:
                 callbacks.append(profiler)
                 # Keras leaves callbacks alone when one of them ends a training.
                 stack.callback(profiler.stop)
+            stack.enter_context(backends.scope(self.trainer.strategy))
             stack.enter_context(self.task.training.own_errors())
             self.trainer.fit(
                 self.trainer.feed(self.task.training, self.state.data_step),
@@ -199,9 +203,7 @@ class TrainingRun:
                 self.trainer, self.config.run.evaluation_examples
             )
             if self.state.improves(self.task.score(metrics)):
-                model_folder.save_best_model(
-                    self.trainer.transformer, self.model_dir
-                )
+                model_folder.save_best_model(self.trainer.model, self.model_dir)
         # For the bar, and whatever callbacks come after.
         logs |= {k: v for k, v in metrics.items() if "/" not in k}
         self._log.write({"step": self.step, **metrics})

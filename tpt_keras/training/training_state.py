@@ -6,12 +6,12 @@ import numpy as np
 
 from tpt_keras.errors import UsageError
 from tpt_keras.training import checkpoint_files
+from tpt_keras.training.backends import broadcast
+from tpt_keras.training.backends import is_chief
+from tpt_keras.training.backends import scope
 from tpt_keras.training.checkpoint_files import DamagedCheckpointError
 from tpt_keras.training.checkpoint_files import checkpoint_names
 from tpt_keras.training.checkpoint_files import checkpoint_number
-from tpt_keras.training.distribution import is_chief
-from tpt_keras.training.distribution import of_chief
-from tpt_keras.training.distribution import scope
 
 _COUNTERS = ("step", "data_step", "best_score", "best_step", "seconds")
 
@@ -27,7 +27,7 @@ class TrainingState:
     time. The chief writes, and says which checkpoint all of them restore.
 
     Args:
-        trainer: A compiled `TransformerTrainer`, its optimizer built.
+        trainer: A compiled `Trainer`, its optimizer built.
         folder: Folder of the checkpoints, of all workers one and the same.
         keep: Number of checkpoints to keep.
 
@@ -47,7 +47,7 @@ class TrainingState:
         self.best_step = 0
         self.seconds = 0.0
         self._trainer = trainer
-        self._strategy = trainer.distribute_strategy
+        self._strategy = trainer.strategy
         self._folder = pathlib.Path(folder)
         self._keep = keep
         self._number = 0
@@ -99,7 +99,7 @@ class TrainingState:
                 number = checkpoint_number(name)
                 break
         # The same for all, whatever they see of the folder meanwhile.
-        number = of_chief(self._strategy, number)
+        number = broadcast(self._strategy, number)
         if number < 0:
             raise UsageError(
                 f"All checkpoints in {str(self._folder)!r} are damaged. "
@@ -119,7 +119,7 @@ class TrainingState:
         # All at once: JAX compares what several processes give a variable.
         assign()
         # Until all have read it, the chief must not write and remove others.
-        of_chief(self._strategy, number)
+        broadcast(self._strategy, number)
         self._number = number
         return path
 
@@ -129,11 +129,7 @@ class TrainingState:
         If it is damaged, says so and returns `None`.
         """
         try:
-            if checkpoint_files.is_old(self._folder, name):
-                return self._read_old(name)
             arrays = checkpoint_files.read_checkpoint(self._folder, name)
-            # Which checkpoints of older versions do not have.
-            arrays = {"seconds": np.array(0.0), **arrays}
             shapes = {
                 name: tuple(variable.shape)
                 for name, variable in self._variables().items()
@@ -145,20 +141,6 @@ class TrainingState:
             print(f"The checkpoint {self._folder / name} is damaged ({error}).")
             return None
         return functools.partial(self._assign, arrays)
-
-    def _read_old(self, name):
-        """The same for one of a version that had TensorFlow's."""
-        if keras.backend.backend() != "tensorflow":
-            raise UsageError(
-                f"The checkpoints in {str(self._folder)!r} are of an older "
-                "version, which only KERAS_BACKEND=tensorflow reads. Go on "
-                "with that: what it writes any backend goes on from."
-            )
-        from tpt_keras.training.tensorflow_checkpoint import restore
-
-        # To read one is to restore it.
-        counters = restore(self._trainer, self._folder, name)
-        return functools.partial(vars(self).update, counters)
 
     def _assign(self, arrays):
         """Gives everything the values of a checkpoint."""
@@ -175,7 +157,7 @@ class TrainingState:
         """
         owners = {
             # With the states of the dropouts' seeds.
-            "model": self._trainer.transformer,
+            "model": self._trainer.model,
             "optimizer": self._trainer.optimizer,
         }
         return {

@@ -392,7 +392,7 @@ class TransformerHyperModel(keras_tuner.HyperModel):
         self.training = training
 
     def build(self, hp):
-        """Builds a compiled `TransformerTrainer`.
+        """Builds a compiled `Trainer`.
 
         Args:
             hp: `keras_tuner.HyperParameters`.

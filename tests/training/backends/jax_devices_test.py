@@ -15,14 +15,14 @@ if keras.backend.backend() != "jax":
 import jax
 from jax.experimental import multihost_utils
 
-from tpt_keras.training.distribution import default_strategy
-from tpt_keras.training.distribution import is_chief
-from tpt_keras.training.distribution import make_strategy
-from tpt_keras.training.distribution import num_replicas
-from tpt_keras.training.distribution import num_workers
-from tpt_keras.training.distribution import of_chief
-from tpt_keras.training.distribution import scope
-from tpt_keras.training.jax_distribution import part_of_process
+from tpt_keras.training.backends import broadcast
+from tpt_keras.training.backends import default_strategy
+from tpt_keras.training.backends import is_chief
+from tpt_keras.training.backends import make_strategy
+from tpt_keras.training.backends import num_replicas
+from tpt_keras.training.backends import num_workers
+from tpt_keras.training.backends import scope
+from tpt_keras.training.backends.jax_devices import rows_of_process
 
 
 @pytest.fixture(autouse=True)
@@ -142,5 +142,5 @@ def test_the_only_process_is_the_chief():
     for strategy in (None, make_strategy("mirrored", num_gpus=0)):
         assert num_workers(strategy) == 1
         assert is_chief(strategy)
-        assert of_chief(strategy, 7) == 7
-        assert part_of_process(strategy, 18) == slice(0, 18)
+        assert broadcast(strategy, 7) == 7
+        assert rows_of_process(strategy, 18) == slice(0, 18)

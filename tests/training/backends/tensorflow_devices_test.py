@@ -1,7 +1,13 @@
 import itertools
+import types
 
+import keras
 import numpy as np
 import pytest
+
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("of TensorFlow alone", allow_module_level=True)
+
 import tensorflow as tf
 
 from tests.training import processes
@@ -9,11 +15,11 @@ from tests.training.replicas_test import TRAINING
 from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import training_batches
 from tpt_keras.errors import UsageError
+from tpt_keras.training.backends import Placement
+from tpt_keras.training.backends import broadcast
+from tpt_keras.training.backends import is_chief
+from tpt_keras.training.backends import make_strategy
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.distribution import is_chief
-from tpt_keras.training.distribution import make_strategy
-from tpt_keras.training.distribution import of_chief
-from tpt_keras.training.tensorflow_distribution import distributed_dataset
 from tpt_keras.training.train import train
 from tpt_keras.training.training_run import TrainingRun
 
@@ -114,7 +120,7 @@ def test_on_its_own_a_worker_of_tf_config_is_a_chief(monkeypatch, distribution):
     monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
     strategy = make_strategy(distribution, num_gpus=0)
     assert is_chief(strategy)
-    assert of_chief(strategy, 7) == 7
+    assert broadcast(strategy, 7) == 7
 
 
 def test_on_its_own_a_worker_of_tf_config_keeps_what_it_trains(
@@ -154,6 +160,11 @@ class StandInStrategy:
         ]
 
 
+def feed(strategy, *args, **kwargs):
+    trainer = types.SimpleNamespace(strategy=strategy)
+    return Placement(trainer).feed(*args, **kwargs)
+
+
 @pytest.fixture(scope="module")
 def batches(place_value_data, tiny_config):
     training = TrainingConfig.from_flat(
@@ -163,9 +174,7 @@ def batches(place_value_data, tiny_config):
 
 
 def test_the_workers_parts_of_a_batch_are_the_batch(batches):
-    first, second = distributed_dataset(
-        StandInStrategy(), batches, start_step=3
-    )
+    first, second = feed(StandInStrategy(), batches, start_step=3)
     # Every worker's replicas take turns.
     parts = [
         targets.numpy()
@@ -179,7 +188,7 @@ def test_the_workers_parts_of_a_batch_are_the_batch(batches):
 
 
 def test_every_worker_has_as_many_parts(batches):
-    datasets = distributed_dataset(StandInStrategy(), batches, num_epochs=1)
+    datasets = feed(StandInStrategy(), batches, num_epochs=1)
     for dataset in datasets:
         # Of two replicas each, also where the last batch leaves one nothing.
         assert int(dataset.cardinality()) == 2 * batches.steps_per_epoch
@@ -187,7 +196,7 @@ def test_every_worker_has_as_many_parts(batches):
 
 def test_one_replica_reads_the_batches_themselves(batches):
     strategy = tf.distribute.get_strategy()
-    dataset = distributed_dataset(strategy, batches, 3, num_epochs=1)
+    dataset = feed(strategy, batches, 3, num_epochs=1)
     assert int(dataset.cardinality()) == batches.steps_per_epoch - 3
     _, targets = next(iter(dataset))
     np.testing.assert_array_equal(

@@ -11,7 +11,10 @@ from jax.experimental import multihost_utils
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.training.distributions import DISTRIBUTIONS
+from tpt_keras.training.config import DISTRIBUTIONS
+
+start_profile = jax.profiler.start_trace
+stop_profile = jax.profiler.stop_trace
 
 
 def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
@@ -156,7 +159,7 @@ def num_workers(strategy):
     return len(_processes(strategy))
 
 
-def part_of_process(strategy, rows):
+def rows_of_process(strategy, rows):
     """Which rows of a batch lie on the devices of this process.
 
     Args:
@@ -194,7 +197,7 @@ def is_chief(strategy):
     return jax.process_index() == _processes(strategy)[0]
 
 
-def of_chief(strategy, number):
+def broadcast(strategy, number):
     """The chief's number, in all of a training's processes.
 
     All have to ask, and go on together, when the last of them has.

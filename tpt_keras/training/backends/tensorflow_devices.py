@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
-from tpt_keras.training.distributions import DISTRIBUTIONS
+from tpt_keras.training.config import DISTRIBUTIONS
 
 
 def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
@@ -117,7 +117,7 @@ def is_chief(strategy):
     return cluster.task_type == chief and cluster.task_id == 0
 
 
-def of_chief(strategy, number):
+def broadcast(strategy, number):
     """The chief's number, in all of a training's processes.
 
     All have to ask, and go on together, when the last of them has.
@@ -138,30 +138,11 @@ def of_chief(strategy, number):
     return int(strategy.reduce("SUM", numbers, axis=None))
 
 
-def distributed_dataset(strategy, batches, start_step=0, num_epochs=None):
-    """Batches for `fit`, every replica its part of each.
+def start_profile(folder):
+    """Starts a profile for TensorBoard."""
+    tf.profiler.experimental.start(folder)
 
-    Args:
-        strategy: A strategy.
-        batches: A `ProblemBatches`.
-        start_step: Number of the first batch.
-        num_epochs: How many epochs. Defaults to no end.
 
-    Returns:
-        A dataset.
-    """
-    if strategy.num_replicas_in_sync == 1:
-        return batches.dataset(start_step, num_epochs)
-
-    def of_worker(context):
-        num_shards = context.num_replicas_in_sync
-        per_worker = num_shards // context.num_input_pipelines
-        first = context.input_pipeline_id * per_worker
-        return batches.dataset(
-            start_step,
-            num_epochs,
-            range(first, first + per_worker),
-            num_shards,
-        )
-
-    return strategy.distribute_datasets_from_function(of_worker)
+def stop_profile():
+    """Ends the profile and writes it."""
+    tf.profiler.experimental.stop()

@@ -1,0 +1,144 @@
+"""The pure functions of a step: loss, metrics and the clipped gradient."""
+
+import types
+
+import keras
+import numpy as np
+import pytest
+
+from tpt_keras.training.step import clip_by_global_norm
+from tpt_keras.training.step import global_norm
+from tpt_keras.training.step import loss_and_metrics
+from tpt_keras.training.step import weighted_batch
+
+# 0 is padding, 2 the end symbol.
+TARGETS = np.array([[3, 4, 2, 0], [3, 2, 0, 0], [5, 6, 3, 2], [2, 0, 0, 0]])
+
+
+def logits_of(predicted, vocabulary_size=7):
+    """Random logits with the largest at the predicted tokens."""
+    rng = np.random.default_rng(1)
+    noise = rng.uniform(0.0, 1.0, (*predicted.shape, vocabulary_size))
+    return (noise + 2.0 * np.eye(vocabulary_size)[predicted]).astype("float32")
+
+
+def metrics_of(targets, logits, sample_weight=None):
+    """The metrics of a batch of which a model gives these logits."""
+
+    class Model:
+        tokenizer = types.SimpleNamespace(pad_id=0)
+
+        def __call__(self, inputs, training):
+            return logits
+
+    batch = weighted_batch(
+        ({"encoder_token_ids": targets}, targets, sample_weight), pad_id=0
+    )
+    _, metrics = loss_and_metrics(Model(), batch)
+    return {
+        name: float(value[0]) / max(float(value[1]), 1e-9)
+        if isinstance(value, tuple)
+        else float(value)
+        for name, value in metrics.items()
+    }
+
+
+def accuracies(targets, predicted, sample_weight=None):
+    metrics = metrics_of(targets, logits_of(predicted), sample_weight)
+    return [metrics["sequence_accuracy"], metrics["token_accuracy"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sequences", "tokens"),
+    [
+        ([], 4, 10),
+        # Predictions at padding do not count.
+        ([(0, 3, 5), (3, 1, 6), (1, 2, 2)], 4, 10),
+        # A wrong first character, a missing end, an early end.
+        ([(2, 0, 3)], 3, 9),
+        ([(1, 1, 3)], 3, 9),
+        ([(0, 1, 2)], 3, 9),
+        # The answer without characters: its end alone.
+        ([(3, 0, 4)], 3, 9),
+        # Two wrong characters in one answer, and in two.
+        ([(2, 0, 3), (2, 1, 3)], 3, 8),
+        ([(2, 0, 3), (0, 0, 4)], 2, 8),
+    ],
+)
+def test_accuracies_count_answers_and_tokens(changes, sequences, tokens):
+    predicted = TARGETS.copy()
+    for row, position, symbol in changes:
+        assert predicted[row, position] != symbol
+        predicted[row, position] = symbol
+    assert accuracies(TARGETS, predicted) == pytest.approx(
+        [sequences / 4, tokens / 10]
+    )
+
+
+# One answer is wrong, by one of its tokens.
+PREDICTED = TARGETS.copy()
+PREDICTED[2, 1] = 5
+
+
+@pytest.mark.parametrize("symbol", [0, 5])
+def test_rows_of_padding_do_not_count(symbol):
+    rows = ((1, 2), (0, 0))
+    padded = np.pad(PREDICTED, rows, constant_values=symbol)
+    metrics = metrics_of(np.pad(TARGETS, rows), logits_of(padded))
+    assert metrics["sequence_accuracy"] == pytest.approx(3 / 4)
+    assert metrics["token_accuracy"] == pytest.approx(9 / 10)
+    assert metrics["examples"] == 4
+    assert metrics["tokens"] == 20
+
+
+def test_batch_of_padding_alone_has_no_metrics():
+    metrics = metrics_of(
+        np.zeros((2, 3), "int32"), logits_of(np.zeros((2, 3), int))
+    )
+    assert set(metrics.values()) == {0.0}
+
+
+def test_weights_of_rows():
+    weights = np.array([1.0, 0.0, 3.0, 2.0])
+    assert accuracies(TARGETS, PREDICTED, weights) == pytest.approx(
+        [3 / 6, (3 + 9 + 2) / (3 + 12 + 2)]
+    )
+
+
+def test_weights_of_tokens():
+    weights = np.array(
+        [[1, 0, 2, 9], [0, 0, 0, 9], [1, 0, 1, 1], [4, 9, 9, 9]], "float32"
+    )
+    # The wrong token has weight zero, like padding.
+    assert accuracies(TARGETS, PREDICTED, weights) == [1.0, 1.0]
+    # An answer has the mean weight of its other tokens.
+    weights[2, 1] = 6.0
+    answers = [1.5, 9 / 4, 4.0]
+    assert accuracies(TARGETS, PREDICTED, weights) == pytest.approx(
+        [(1.5 + 4) / sum(answers), (3 + 3 + 4) / (3 + 9 + 4)]
+    )
+
+
+def test_loss_is_the_mean_over_all_tokens():
+    logits = logits_of(PREDICTED).astype("float64")
+    log_shares = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    losses = -np.take_along_axis(log_shares, TARGETS[..., None], -1)[..., 0]
+    metrics = metrics_of(TARGETS, logits.astype("float32"))
+    assert metrics["loss"] == pytest.approx(losses[TARGETS != 0].mean())
+
+
+def test_gradient_is_clipped_by_its_global_norm():
+    tensors = [np.float32([3.0, 0.0]), np.float32([[4.0]])]
+    norm = global_norm(tensors)
+    assert float(norm) == 5.0
+    for clip_norm, factor in ((1.0, 0.2), (10.0, 1.0)):
+        clipped = clip_by_global_norm(tensors, clip_norm, norm)
+        for ours, tensor in zip(clipped, tensors):
+            np.testing.assert_allclose(
+                keras.ops.convert_to_numpy(ours), factor * tensor, rtol=1e-6
+            )
+    for value in (np.nan, np.inf):
+        [clipped] = clip_by_global_norm(
+            [np.ones(2, "float32")], 1.0, np.float32(value)
+        )
+        assert np.isnan(keras.ops.convert_to_numpy(clipped)).all()

@@ -1,3 +1,0 @@
-"""What `--distribution` may be, on every backend."""
-
-DISTRIBUTIONS = ("none", "mirrored", "multi_worker_mirrored")

@@ -1,0 +1,161 @@
+"""The loss and the metrics of a batch.
+
+A training step is in `backends`, one file for each backend. It calls the pure
+function here, clips the gradient and applies the optimizer.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+# The metrics of `loss_and_metrics`: means, and counts of a training.
+METRICS = ("loss", "sequence_accuracy", "token_accuracy")
+COUNTS = ("examples", "tokens")
+
+
+def loss_and_metrics(model, batch, training=False):
+    """Computes the loss and the metrics of a batch of answers.
+
+    A function without side effects, except for those of the model's own
+    variables, such as the seeds of dropout.
+
+    Sums are returned instead of means, so that the parts of a batch, on
+    several replicas or in micro-batches, add up to the batch.
+
+    Args:
+        model: A `SequenceToSequence`.
+        batch: Inputs, targets `(batch, length)` and the targets' weights; see
+            `weighted_batch`.
+        training: Applies dropout.
+
+    Returns:
+        The sum of the weighted losses of the target tokens in nats, a scalar;
+        and a dict of metrics. A mean is a pair, the weighted sum and the sum
+        of the weights, a count is a scalar.
+    """
+    inputs, targets, weights = batch
+    logits = model(inputs, training=training)
+    loss, metrics = token_metrics(logits, targets, weights)
+    counts = ops.not_equal(weights, 0.0)
+    is_right = ops.all(
+        ops.logical_or(_is_predicted(logits, targets), ops.logical_not(counts)),
+        axis=-1,
+    )
+    # An answer has the mean weight of its tokens. Padded rows have none.
+    answer_weights = ops.divide_no_nan(
+        ops.sum(weights, axis=-1), ops.sum(ops.cast(counts, "float32"), axis=-1)
+    )
+    pad_id = model.tokenizer.pad_id
+    is_answer = ops.any(ops.not_equal(targets, pad_id), axis=-1)
+    return loss, {
+        **metrics,
+        "sequence_accuracy": _weighted(is_right, answer_weights),
+        "examples": ops.sum(ops.cast(is_answer, "float32")),
+        "tokens": sum(
+            ops.sum(ops.cast(ops.not_equal(ids, pad_id), "float32"))
+            for ids in (inputs["encoder_token_ids"], targets)
+        ),
+    }
+
+
+def token_metrics(logits, targets, weights):
+    """Computes the loss and the metrics of target tokens.
+
+    Args:
+        logits: Tensor `(batch, length, vocabulary_size)`.
+        targets: Token ids `(batch, length)`.
+        weights: Float tensor `(batch, length)`.
+
+    Returns:
+        The loss and a dict with `loss` and `token_accuracy`; see
+        `loss_and_metrics`.
+    """
+    losses = keras.losses.sparse_categorical_crossentropy(
+        targets, ops.cast(logits, "float32"), from_logits=True
+    )
+    loss = ops.sum(losses * weights)
+    return loss, {
+        "loss": (loss, ops.sum(weights)),
+        "token_accuracy": _weighted(_is_predicted(logits, targets), weights),
+    }
+
+
+def weighted_batch(data, pad_id):
+    """Returns a batch with a weight for each target token.
+
+    Args:
+        data: Inputs, targets `(batch, length)` and optionally sample weights,
+            `(batch,)` or `(batch, length)`, as `fit` takes them.
+        pad_id: Token id of padding, which gets the weight 0. `None`: there is
+            no padding.
+
+    Returns:
+        Inputs, targets and float weights `(batch, length)`.
+    """
+    inputs, targets, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    weights = ops.ones_like(targets, dtype="float32")
+    if pad_id is not None:
+        weights = ops.cast(ops.not_equal(targets, pad_id), "float32")
+    if sample_weight is not None:
+        sample_weight = ops.cast(sample_weight, "float32")
+        if len(sample_weight.shape) == 1:
+            sample_weight = ops.expand_dims(sample_weight, 1)
+        weights = weights * sample_weight
+    return inputs, targets, weights
+
+
+def map_batch(function, batch, pad_id):
+    """Applies a function to each array of a batch.
+
+    Args:
+        function: Function of an array and of the value to pad it with.
+        batch: Inputs, targets and weights; see `weighted_batch`.
+        pad_id: Token id of padding.
+
+    Returns:
+        A batch.
+    """
+    inputs, targets, weights = batch
+    padding = 0 if pad_id is None else pad_id
+    return (
+        keras.tree.map_structure(lambda ids: function(ids, padding), inputs),
+        function(targets, padding),
+        function(weights, 0.0),
+    )
+
+
+def global_norm(tensors):
+    """Returns the norm of all elements of all tensors, in float32."""
+    squares = [
+        ops.sum(ops.square(ops.cast(tensor, "float32"))) for tensor in tensors
+    ]
+    return ops.sqrt(ops.sum(ops.stack(squares)))
+
+
+def clip_by_global_norm(tensors, clip_norm, norm):
+    """Scales tensors so that their global norm is at most `clip_norm`.
+
+    Args:
+        tensors: List of tensors.
+        clip_norm: The largest norm allowed.
+        norm: Their `global_norm`. If it is not finite, all become NaN.
+
+    Returns:
+        List of tensors.
+    """
+    scale = ops.where(
+        ops.isfinite(norm),
+        clip_norm * ops.minimum(1.0 / norm, 1.0 / clip_norm),
+        math.nan,
+    )
+    return [tensor * ops.cast(scale, tensor.dtype) for tensor in tensors]
+
+
+def _is_predicted(logits, targets):
+    predicted = ops.argmax(logits, axis=-1)
+    return ops.equal(ops.cast(targets, predicted.dtype), predicted)
+
+
+def _weighted(values, weights):
+    return ops.sum(ops.cast(values, "float32") * weights), ops.sum(weights)
