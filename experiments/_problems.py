@@ -15,13 +15,16 @@ class Problems:
         modules: Names of modules, patterns (numbers__*), or all.
         data_dir: Folder that prepare_data filled, or the file or folder of
             text pairs.
-        dataset: Name of the task.
+        dataset: Name of the dataset.
+        dataset_options: Options of the dataset, those of the training:
+            test_share=0.2,split_seed=1.
         split: Name of the split. Default: the task's first for evaluation.
     """
 
     modules: tuple = ()
     data_dir: str = "data"
     dataset: str = "mathematics_dataset"
+    dataset_options: tuple = ()
     split: str = ""
 
     def read(self, count):
@@ -44,7 +47,8 @@ class Problems:
 
         check_positive_integer("count", count)
         place = (self.dataset, self.data_dir)
-        task = open_task(*place, select_groups(*place, self.modules))
+        groups = select_groups(*place, self.modules)
+        task = open_task(*place, groups, self.dataset_options)
         split = self.split or task.splits[0]
         problems = {}
         for group, examples in task.examples(split).items():

@@ -125,7 +125,8 @@ def evaluate_modules(training):
         )
     if FLAGS.modules:
         modules = select_groups(dataset, data_dir, modules)
-    task = open_task(dataset, data_dir, modules)
+    options = training.get("dataset_options", ())
+    task = open_task(dataset, data_dir, modules, options)
     splits = choose(task.splits)
     trainer = Trainer(model)
     trainer.compile(jit_compile=False)

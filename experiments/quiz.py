@@ -9,8 +9,6 @@ model that ships with the package (--preset=tp_transformer_mathematics).
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
-
 from . import _cli
 from . import _flags
 from ._model_flags import ModelFlags
@@ -24,8 +22,6 @@ flags.DEFINE_integer("count", 10, "Problems of each module.")
 
 
 def main():
-    if not FLAGS.modules:
-        raise UsageError("--modules is needed.")
     model_flags = ModelFlags(**_flags.values(ModelFlags))
     problems = Problems(**_flags.values(Problems)).read(FLAGS.count)
     model, _ = model_flags.load()

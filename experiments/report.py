@@ -93,8 +93,26 @@ def choose_problems():
         "data_dir": data_dir,
         "modules": list(select_groups(dataset, data_dir, modules)),
         "splits": splits,
+        "options": options_of_trainings(),
         "examples": FLAGS.examples,
     }
+
+
+def options_of_trainings():
+    """Returns the one list of `dataset_options` of all models' trainings."""
+    from tpt_keras.training.model_folder import read_training
+
+    options = {
+        tuple(read_training(model_dir).get("dataset_options", ()))
+        for model_dir in FLAGS.model_dirs
+    }
+    if len(options) > 1:
+        raise UsageError(
+            "The models were trained with several `dataset_options`. Report "
+            "them apart.",
+            field="model_dirs",
+        )
+    return list(*options)
 
 
 def of_trainings(name, given, default=None):

@@ -31,8 +31,6 @@ CHUNK = 8192
 
 
 def main():
-    if not FLAGS.modules:
-        raise UsageError("--modules is missing: name some, or say all.")
     if not FLAGS.output:
         raise UsageError("--output is missing: name a file for the text.")
     import numpy as np

@@ -81,7 +81,8 @@ def on_jax(tmp_path_factory, training):
         "hparams": ",".join(f"{k}={v}" for k, v in HPARAMS.items()),
         "model_dir": folder,
     }
-    del flags["module_weights"], flags["profile_steps"]
+    for name in ("dataset_options", "module_weights", "profile_steps"):
+        del flags[name]
     output = subprocess.run(
         [
             sys.executable,

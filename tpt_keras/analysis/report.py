@@ -53,7 +53,10 @@ def write_report(page, model_dirs, problems, best=False, batch_size=64):
             ", ".join(missing),
         )
     task = open_task(
-        problems["dataset"], problems["data_dir"], problems["modules"]
+        problems["dataset"],
+        problems["data_dir"],
+        problems["modules"],
+        problems.get("options", ()),
     )
     samples = task.samples(problems["splits"], problems["examples"])
     if not samples:

@@ -1,26 +1,35 @@
 """Datasets as tasks: their examples, token caches and batches."""
 
+import inspect
+
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.mathematics.task import StockMathematicsTask
+from tpt_keras.data_generators.text_pairs import TextPairsTask
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 
 # Each row is a task. Its `name` is the value of the field `dataset`.
-TASKS = {task.name: task for task in (MathematicsTask, StockMathematicsTask)}
+TASKS = {
+    task.name: task
+    for task in (MathematicsTask, StockMathematicsTask, TextPairsTask)
+}
 
 
-def open_task(name, data_dir, groups=()):
+def open_task(name, data_dir, groups=(), options=()):
     """Opens a task by name.
 
     Args:
         name: A name of `TASKS`.
         data_dir: The task's folder or file.
         groups: Names of groups.
+        options: Further arguments of the task, as texts: `"test_share=0.2"`.
 
     Returns:
         A `Task`.
 
     Raises:
-        UsageError: If a name is unknown, or the data is missing or damaged.
+        UsageError: If a name or an option is unknown, or the data is missing
+            or damaged.
 
     Example:
 
@@ -31,7 +40,30 @@ def open_task(name, data_dir, groups=()):
     ```
     """
     check_choice("dataset", name, TASKS)
-    return TASKS[name](data_dir, groups)
+    return TASKS[name](data_dir, groups, **_parsed(TASKS[name], options))
+
+
+def _parsed(task, options):
+    """Arguments of a task, of the types of their defaults."""
+    parameters = inspect.signature(task).parameters.values()
+    types = {
+        parameter.name: type(parameter.default)
+        for parameter in parameters
+        if parameter.name not in ("data_dir", "groups")
+    }
+    parsed = {}
+    for option in options:
+        name, _, value = map(str.strip, option.partition("="))
+        check_choice("dataset_options", name, types)
+        try:
+            parsed[name] = types[name](value)
+        except ValueError:
+            raise UsageError(
+                f"The option {name} of `dataset_options` takes a value of "
+                f"type {types[name].__name__}. Received: {value!r}.",
+                field="dataset_options",
+            ) from None
+    return parsed
 
 
 def training_task(config):
@@ -47,7 +79,9 @@ def training_task(config):
         UsageError: See `open_task`.
     """
     data = config.data
-    return open_task(data.dataset, data.data_dir, data.modules)
+    return open_task(
+        data.dataset, data.data_dir, data.modules, data.dataset_options
+    )
 
 
 def select_groups(name, data_dir, patterns):

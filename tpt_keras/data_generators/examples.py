@@ -176,9 +176,13 @@ class ArrayExamples(Examples):
         [('1+1', '2')]
         """
         texts = [text for pair in pairs for text in pair]
-        tokens = CharacterTokenizer(vocabulary).encode_flat(texts)
-        tokens = tokens.astype(token_dtype(vocabulary))
-        return cls(tokens, offsets_of(map(len, texts)), vocabulary)
+        tokenizer = CharacterTokenizer(vocabulary)
+        tokens = [np.zeros(0, token_dtype(vocabulary))]
+        for start in range(0, len(texts), _READ_AT_ONCE):
+            part = tokenizer.encode_flat(texts[start : start + _READ_AT_ONCE])
+            tokens.append(part.astype(tokens[0].dtype))
+        offsets = np.cumsum([0, *map(len, texts)], dtype="int64")
+        return cls(np.concatenate(tokens), offsets, vocabulary)
 
     def __len__(self):
         return self._length
@@ -204,12 +208,6 @@ class ArrayExamples(Examples):
 def token_dtype(vocabulary):
     """The smallest unsigned integer type that holds all token ids."""
     return np.min_scalar_type(max(len(vocabulary) - 1, 0))
-
-
-def offsets_of(lengths):
-    """The offsets of sequences that follow one another, from their lengths."""
-    lengths = np.fromiter(lengths, "int64")
-    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 class ExampleSlice(Examples):

@@ -106,9 +106,7 @@ class CharacterTokenizer:
         above_all = len(self._token_of_code) - 1
         ids = self._token_of_code[np.minimum(codes, above_all)]
         if ids.size and ids.min() < 0:
-            # Slow, but names the character.
-            for text in texts:
-                self.encode(text)
+            self._refuse_unknown(texts)
         return ids
 
     def frame(self, token_ids, lengths):

@@ -27,8 +27,11 @@ class DataConfig:
 
     Args:
         modules: Names of the modules to train on; none with a `text_file`.
-        data_dir: Folder that `prepare_data` filled.
-        dataset: `"mathematics_dataset"`, or tfds's stock `"math_dataset"`.
+        data_dir: Folder that `prepare_data` filled, or the file or folder of
+            text pairs.
+        dataset: `"mathematics_dataset"`, tfds's stock `"math_dataset"`, or
+            `"text_pairs"`, your own file of questions and answers.
+        dataset_options: Options of the dataset: `test_share=0.2,split_seed=1`.
         module_weights: Shares of the modules by name:
             `numbers__gcd=2,numbers__place_value=0.5`. A module without a share
             has 1. In Python also one number each, in the order of `modules`.
@@ -44,6 +47,7 @@ class DataConfig:
     # The data itself is compared when a training resumes.
     data_dir: str = setting("data", may_change=True)
     dataset: str = setting("mathematics_dataset")
+    dataset_options: tuple = setting(())
     module_weights: tuple = setting(())
     text_file: str = setting("", may_change=True)
     segment_length: int = setting(512, minimum=1)

@@ -1,0 +1,230 @@
+"""A user's own pairs of questions and answers as a task."""
+
+import csv
+import fnmatch
+import hashlib
+import json
+import pathlib
+
+from tpt_keras.data_generators.examples import ArrayExamples
+from tpt_keras.data_generators.task import TRAIN
+from tpt_keras.data_generators.task import Task
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
+from tpt_keras.errors import check_names
+from tpt_keras.files import reading
+from tpt_keras.tokenizers.vocabulary import END
+from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.vocabulary import PAD
+from tpt_keras.tokenizers.vocabulary import START
+
+TEST = "test"
+_COLUMNS = ["question", "answer"]
+_ADVICE = "Every line needs a question and its answer."
+
+
+class TextPairsTask(Task):
+    """Pairs of a question and its answer from TSV, CSV or JSON-lines files.
+
+    A TSV or CSV file has two columns and may have the header `question`,
+    `answer`. A JSON-lines file (.jsonl) has an object with these two keys in
+    every line. All files are UTF-8. The pairs are held in memory, one byte a
+    character for vocabularies of up to 256 symbols.
+
+    Each file is a group, named after the file without its suffix. A share of
+    the questions, chosen by a seed, is the split `test`. A question that occurs
+    several times is on one side.
+
+    Args:
+        data_dir: A file, or a folder of files.
+        groups: Names of groups. Defaults to all.
+        test_share: Share of the questions that is held out for evaluation.
+        split_seed: Seed of the choice.
+        vocabulary: The symbols, each at its token id, for example those of a
+            tokenizer; `"mathematics"` for those of the Mathematics Dataset; or
+            the path of a text file, whose characters are taken. Defaults to
+            the characters of the pairs.
+
+    Raises:
+        UsageError: If a file is missing or unreadable, there are no pairs, or
+            a character is not in the vocabulary.
+
+    Example:
+
+    ```python
+    task = TextPairsTask("capitals.tsv", test_share=0.2)
+    for question, answer in task.examples("test")["capitals"].texts([0, 1]):
+        print(question, answer)
+    ```
+    """
+
+    name = "text_pairs"
+    splits = (TEST,)
+    known_splits = (TRAIN, TEST)
+
+    def __init__(
+        self, data_dir, groups=(), test_share=0.1, split_seed=0, vocabulary=""
+    ):
+        if not 0 <= test_share < 1:
+            raise UsageError(
+                f"`test_share` must be in [0, 1). Received: {test_share}.",
+                field="test_share",
+            )
+        files = _files(data_dir)
+        check_names("module", groups, files)
+        self.groups = tuple(groups) or tuple(files)
+        pairs = {group: read_pairs(path) for group, path in files.items()}
+        held_out = _held_out(pairs, test_share, split_seed)
+        pairs = {group: pairs[group] for group in self.groups}
+        self.vocabulary = _vocabulary(vocabulary, pairs)
+        self._examples = {
+            split: self._part(pairs, held_out, split) for split in (TRAIN, TEST)
+        }
+
+    def _part(self, pairs, held_out, split):
+        parts = {
+            group: [
+                (question, answer)
+                for question, answer in of_group
+                if (question in held_out) == (split == TEST)
+            ]
+            for group, of_group in pairs.items()
+        }
+        return {
+            group: ArrayExamples.from_texts(part, self.vocabulary)
+            for group, part in parts.items()
+            if part
+        }
+
+    @staticmethod
+    def select_groups(data_dir, patterns):
+        files = _files(data_dir)
+        selected = set()
+        for pattern in patterns or ["*"]:
+            names = fnmatch.filter(files, "*" if pattern == "all" else pattern)
+            if not names:
+                check_choice("module", pattern, files)
+            selected.update(names)
+        return tuple(sorted(selected))
+
+    def training_examples(self):
+        return self._examples[TRAIN]
+
+    def examples(self, split):
+        check_choice("split", split, self.known_splits)
+        return self._examples[split]
+
+    def adapted(self, model_config):
+        """Gives a model the vocabulary of the task."""
+        return model_config.replace(vocabulary=self.vocabulary)
+
+
+def read_pairs(path):
+    """Reads the pairs of one file.
+
+    Args:
+        path: Path of a file whose suffix is a key of `READERS`.
+
+    Returns:
+        List of pairs of strings.
+
+    Raises:
+        UsageError: If the file is missing, unreadable or empty.
+    """
+    path = pathlib.Path(path)
+    pairs = []
+    with (
+        reading(path, _ADVICE),
+        path.open(encoding="utf-8-sig", newline="") as file,
+    ):
+        for number, row in READERS[path.suffix.lower()](file):
+            if len(row) != 2 or not all(
+                isinstance(text, str) and text for text in row
+            ):
+                raise ValueError(f"line {number} is not a pair of texts")
+            pairs.append(tuple(row))
+    if pairs and [text.strip().lower() for text in pairs[0]] == _COLUMNS:
+        del pairs[0]
+    if not pairs:
+        raise UsageError(
+            f"The file {str(path)!r} holds no pairs. {_ADVICE}", path=path
+        )
+    return pairs
+
+
+def _tsv_rows(file):
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            yield number, line.rstrip("\r\n").split("\t")
+
+
+def _csv_rows(file):
+    rows = csv.reader(file, strict=True)
+    for row in rows:
+        if row:
+            yield rows.line_num, row
+
+
+def _json_rows(file):
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            pair = json.loads(line)
+            is_pair = isinstance(pair, dict) and pair.keys() >= set(_COLUMNS)
+            yield number, [pair[c] for c in _COLUMNS] if is_pair else []
+
+
+# Each reads an open file and yields line numbers and columns.
+READERS = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _json_rows}
+
+
+def _files(data_dir):
+    """The files of a task by the names of their groups."""
+    path = pathlib.Path(data_dir)
+    paths = sorted(path.iterdir()) if path.is_dir() else [path]
+    paths = [each for each in paths if each.suffix.lower() in READERS]
+    if not paths or not paths[0].exists():
+        raise UsageError(
+            f"{str(data_dir)!r} is neither a file nor a folder of pairs of "
+            f"texts ({', '.join(READERS)}). Name one as `data_dir`.",
+            field="data_dir",
+            path=data_dir,
+        )
+    files = {each.stem: each for each in paths}
+    if len(files) < len(paths):
+        raise UsageError(
+            f"Two files of {str(data_dir)!r} have the same name but for their "
+            "suffixes. Rename one.",
+            field="data_dir",
+            path=data_dir,
+        )
+    return files
+
+
+def _held_out(pairs, share, seed):
+    """The set of questions for the test."""
+    questions = {question for part in pairs.values() for question, _ in part}
+
+    def place(question):
+        return hashlib.blake2b(f"{seed}/{question}".encode()).digest()
+
+    count = round(share * len(questions))
+    if share and len(questions) > 1:
+        count = max(count, 1)
+    return set(sorted(questions, key=place)[:count])
+
+
+def _vocabulary(vocabulary, pairs):
+    if vocabulary == "mathematics":
+        return MATHEMATICS_VOCABULARY
+    if not isinstance(vocabulary, str):
+        return tuple(vocabulary)
+    characters = set()
+    if vocabulary:
+        with reading(vocabulary, "Name a text file as `vocabulary`."):
+            text = pathlib.Path(vocabulary).read_text("utf-8-sig")
+        characters.update(text.replace("\n", ""))
+    else:
+        for part in pairs.values():
+            for pair in part:
+                characters.update(*pair)
+    return (PAD, START, END, *sorted(characters))
