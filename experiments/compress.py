@@ -1,11 +1,11 @@
-r"""Makes a trained model a quarter of its size.
+r"""Compresses a trained model to a quarter of its size.
 
-Its weights become int8, with a scale for each output column:
+Its weights become int8 with a scale for each output column.
 
     python -m experiments.compress --model_dir=models/all_modules \
         --compressed_dir=saved_models/tp_transformer_mathematics
 
-What takes a --model_dir takes the new folder too.
+Every command with --model_dir takes the new folder.
 """
 
 import json
@@ -20,15 +20,14 @@ from . import _cli
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
-flags.DEFINE_bool("best", False, "The best model in place of the last.")
+flags.DEFINE_bool("best", False, "Compress the best model instead of the last.")
 flags.DEFINE_string(
     "compressed_dir", None, "Folder to write; a model there is replaced."
 )
 
 
 def main():
-    if not FLAGS.model_dir or not FLAGS.compressed_dir:
-        raise UsageError("--model_dir and --compressed_dir are needed.")
+    _cli.needed("model_dir", "compressed_dir")
     from tpt_keras.files import whole_file
     from tpt_keras.models.compressed_model import COMPRESSED_FILE
     from tpt_keras.models.compressed_model import CompressedModel
@@ -40,9 +39,9 @@ def main():
     folder = pathlib.Path(FLAGS.compressed_dir)
     if (folder / MODEL_FILE).exists():
         raise UsageError(
-            f"The folder {str(folder)!r} holds a model that is not compressed "
-            f"({MODEL_FILE}), which would still be the one that is loaded. "
-            "Name another folder."
+            f"The folder {str(folder)!r} has a {MODEL_FILE}, which would be "
+            "loaded instead of the compressed model. Name another folder.",
+            path=folder,
         )
     config = read_config(FLAGS.model_dir)
     model = load_model(FLAGS.model_dir, FLAGS.best)

@@ -1,6 +1,4 @@
-r"""Exports a model as a SavedModel.
-
-Strings in, strings out:
+r"""Exports a model as a SavedModel with strings in and out.
 
     python -m experiments.export --model_dir=models/demo \
         --export_dir=saved_models/demo
@@ -8,35 +6,37 @@ Strings in, strings out:
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
+from tpt_keras.errors import require
 
 from . import _cli
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
-flags.DEFINE_bool("best", False, "The best model in place of the last.")
+flags.DEFINE_bool("best", False, "Export the best model instead of the last.")
 flags.DEFINE_string("export_dir", None, "Folder of the model's versions.")
 flags.DEFINE_integer(
-    "max_answer_length", None, "In characters. Default: the model's."
+    "max_answer_length",
+    None,
+    "Most characters of an answer. Default: the model's.",
 )
 flags.DEFINE_integer(
-    "beam_width", 1, "Answers to follow; 1 is greedy.", lower_bound=1
+    "beam_width", 1, "Width of the beam; 1 is greedy.", lower_bound=1
 )
 flags.DEFINE_float(
-    "length_penalty", 0.0, "How much longer answers are preferred."
+    "length_penalty", 0.0, "Preference for longer answers of a beam."
 )
 flags.DEFINE_string(
     "precision",
     "float32",
-    "Computes in float32, or in bfloat16, whose weights are of two bytes; with "
-    "int8 weights are kept in one byte and made float32 when they are loaded.",
+    "float32, bfloat16, or int8, which stores matrices as int8 and computes in "
+    "float32.",
 )
 
 
 def main():
-    if not FLAGS.model_dir or not FLAGS.export_dir:
-        raise UsageError("--model_dir and --export_dir are needed.")
+    _cli.needed("model_dir", "export_dir")
+    require("tensorflow_serving", "serving")
     from tpt_keras.decoding import BeamSampler
     from tpt_keras.models.load_model import load_model
     from tpt_keras.serving.export import export

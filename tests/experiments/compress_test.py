@@ -1,4 +1,4 @@
-"""A compressed model, in the place of the folder that it was trained in."""
+"""A compressed model in place of the folder that it was trained in."""
 
 import json
 
@@ -6,45 +6,47 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tpt_keras.models.compressed_model import COMPRESSED_FILE
 from tpt_keras.models.load_model import load_model
 
 QUESTIONS = ["What is the tens digit of 31859?", "What is 1 + 1?"]
 
 
 @pytest.fixture(scope="module")
-def folders(trained_model_dir, tmp_path_factory):
-    return trained_model_dir, tmp_path_factory.mktemp("models") / "compressed"
+def target(tmp_path_factory):
+    return tmp_path_factory.mktemp("models") / "compressed"
 
 
 @pytest.fixture
-def compressed_dir(run, folders):
-    model_dir, compressed_dir = folders
-    if not compressed_dir.exists():
+def compressed_dir(run, trained_model_dir, target):
+    if not target.exists():
         result = run(
             "compress",
-            f"--model_dir={model_dir}",
-            f"--compressed_dir={compressed_dir}",
+            f"--model_dir={trained_model_dir}",
+            f"--compressed_dir={target}",
         )
         assert (result.status, result.stderr) == (0, "")
-        num_bytes = (compressed_dir / "model.int8.safetensors").stat().st_size
-        assert f" weights in {num_bytes:,} bytes\n" in result.stdout
-    return compressed_dir
+        num_bytes = (target / COMPRESSED_FILE).stat().st_size
+        assert f"{num_bytes:,} bytes" in result.stdout
+    return target
 
 
-def test_what_is_left(compressed_dir, folders):
+def test_the_folder_has_the_weights_and_the_configuration(
+    compressed_dir, trained_model_dir
+):
     names = {path.name for path in compressed_dir.iterdir()}
-    assert names == {"config.json", "model.int8.safetensors"}
+    assert names == {"config.json", COMPRESSED_FILE}
     left, trained = (
         json.loads((folder / "config.json").read_text())
-        for folder in (compressed_dir, folders[0])
+        for folder in (compressed_dir, trained_model_dir)
     )
     assert left == trained
-    config = load_model(folders[0]).config
+    config = load_model(trained_model_dir).config
     assert load_model(compressed_dir).config == config
 
 
 @pytest.mark.slow
-def test_asked(run, compressed_dir):
+def test_solve_takes_it(run, compressed_dir):
     result = run(
         "solve",
         f"--model_dir={compressed_dir}",
@@ -56,7 +58,7 @@ def test_asked(run, compressed_dir):
 
 
 @pytest.mark.slow
-def test_quizzed(run, compressed_dir, place_value_data):
+def test_quiz_takes_it(run, compressed_dir, place_value_data):
     result = run(
         "quiz",
         f"--model_dir={compressed_dir}",
@@ -66,61 +68,45 @@ def test_quizzed(run, compressed_dir, place_value_data):
     )
     assert (result.status, result.stderr) == (0, "")
     *lines, count = result.stdout.splitlines()
+    num_right = sum(line.endswith(" right") for line in lines[1::2])
     assert len(lines) == 40
-    questions, marks = lines[::2], lines[1::2]
-    answers = [
-        line.removeprefix("    answer: ").partition("target:")[0].strip()
-        for line in marks
-    ]
-    assert answers == load_model(compressed_dir).solve(questions)
-    num_right = sum(line.endswith(" right") for line in marks)
-    assert count == f"{num_right} of 20 answers right"
+    assert f"{num_right} of 20" in count
 
 
 @pytest.mark.slow
-def test_evaluated(run, compressed_dir):
+def test_evaluate_takes_it(run, compressed_dir):
     result = run("evaluate", f"--model_dir={compressed_dir}")
     assert (result.status, result.stderr) == (0, "")
     rows = json.loads((compressed_dir / "evaluation.json").read_text())
     assert [row["examples"] for row in rows] == [60, 60]
 
 
-@pytest.mark.parametrize("name", ["solve", "quiz"])
-def test_two_models_or_none(run, name):
-    for models in ([], ["--saved_model=a", "--model_dir=b"]):
-        asked = ("--question=1", f"--modules={MODULE}")[name == "quiz"]
-        assert_refused(
-            run(name, asked, *models), "--saved_model", "--model_dir"
-        )
-
-
-def test_refused(run, tmp_path, folders):
-    assert_refused(run("compress"), "--model_dir", "--compressed_dir")
-    model_dir = folders[0]
-    assert_refused(
-        run(
-            "compress",
-            f"--model_dir={model_dir}",
-            f"--compressed_dir={model_dir}",
+def test_invalid_flags_are_refused(run, tmp_path, trained_model_dir):
+    for flags, part in (
+        ([], "--model_dir"),
+        ([f"--model_dir={trained_model_dir}"], "--compressed_dir"),
+        (
+            [
+                f"--model_dir={trained_model_dir}",
+                f"--compressed_dir={trained_model_dir}",
+            ],
+            "model.keras",
         ),
-        "model.keras",
-    )
-    assert_refused(
-        run(
-            "compress",
-            f"--model_dir={tmp_path / 'none'}",
-            f"--compressed_dir={tmp_path}",
+        (
+            [
+                f"--model_dir={tmp_path / 'none'}",
+                f"--compressed_dir={tmp_path}",
+            ],
+            "none",
         ),
-        "none",
-    )
+    ):
+        assert_refused(run("compress", *flags), part)
 
 
-def test_a_damaged_one(run, compressed_dir, tmp_path):
-    content = bytearray(
-        (compressed_dir / "model.int8.safetensors").read_bytes()
-    )
+def test_a_damaged_file_is_refused(run, compressed_dir, tmp_path):
+    content = bytearray((compressed_dir / COMPRESSED_FILE).read_bytes())
     content[len(content) // 2] ^= 0x04
-    (tmp_path / "model.int8.safetensors").write_bytes(content)
+    (tmp_path / COMPRESSED_FILE).write_bytes(content)
     for name, *arguments in (
         ("solve", "--question=1"),
         ("export", f"--export_dir={tmp_path / 'exported'}"),

@@ -15,7 +15,7 @@ from tpt_keras.serving import export as export_module
         (["--precision=float16"], ["'float16'", "bfloat16, float32"]),
     ],
 )
-def test_options_that_make_no_sense(
+def test_invalid_options_are_refused(
     run, trained_model_dir, tmp_path, flags, parts
 ):
     result = run(
@@ -47,7 +47,7 @@ def test_options_that_make_no_sense(
         ),
     ],
 )
-def test_flags_are_the_options(
+def test_flags_become_arguments(
     run, trained_model_dir, tmp_path, monkeypatch, flags, options
 ):
     signature = inspect.signature(export_module.export)

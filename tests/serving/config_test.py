@@ -157,34 +157,29 @@ def test_servers_have_one_version(compose_service, container, predictor):
     assert set(re.findall(r"tensorflow/serving:[\w.]+", comments)) == {image}
 
 
-def test_compose_mounts_the_model_and_the_configuration(compose_service):
+def test_every_server_mounts_the_models_and_the_configuration(
+    compose_service, pod, container, predictor, kubernetes
+):
     models, config = compose_service["volumes"]
     assert models["target"] == MODEL_PATH
-    assert models["source"].startswith("${EXPORT_DIR:?")
-    # Relative paths are relative to the file.
+    # Relative to the file.
     assert (config["source"], config["target"]) == (".", "/config")
-    assert models["read_only"] is config["read_only"] is True
-    assert compose_service["ports"] == [
-        f"{port}:{port}" for port in (GRPC_PORT, REST_PORT)
+    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert f"{mounts['models']['mountPath']}/{NAME}" == MODEL_PATH
+    [mount] = predictor["model"]["volumeMounts"]
+    assert mount["mountPath"] == mounts["config"]["mountPath"] == "/config"
+    claim = kubernetes["PersistentVolumeClaim"]["metadata"]["name"]
+    assert predictor["model"]["storageUri"] == f"pvc://{claim}/{NAME}"
+    assert pod["volumes"] == [
+        {"name": "models", "persistentVolumeClaim": {"claimName": claim}},
+        *predictor["volumes"],
     ]
 
 
-def test_kubernetes_mounts_the_model_and_the_configuration(
-    pod, container, kubernetes
-):
-    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
-    assert all(mount["readOnly"] for mount in mounts.values())
-    assert mounts["config"]["mountPath"] == "/config"
-    assert f"{mounts['models']['mountPath']}/{NAME}" == MODEL_PATH
-    volumes = {volume.pop("name"): volume for volume in pod["volumes"]}
-    claim = kubernetes["PersistentVolumeClaim"]["metadata"]["name"]
-    assert volumes == {
-        "models": {"persistentVolumeClaim": {"claimName": claim}},
-        "config": {"configMap": {"name": "solver-config"}},
-    }
-
-
-def test_kubernetes_ports_and_probes_agree(container, kubernetes):
+def test_ports_and_probes_agree(compose_service, container, kubernetes):
+    assert compose_service["ports"] == [
+        f"{port}:{port}" for port in (GRPC_PORT, REST_PORT)
+    ]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports == {"grpc": GRPC_PORT, "rest": REST_PORT}
     for probe in ("startupProbe", "readinessProbe"):
@@ -192,29 +187,15 @@ def test_kubernetes_ports_and_probes_agree(container, kubernetes):
             "path": MODEL_URL,
             "port": "rest",
         }
-    assert container["livenessProbe"]["tcpSocket"] == {"port": "grpc"}
     service = kubernetes["Service"]["spec"]
     assert {port["targetPort"]: port["port"] for port in service["ports"]} == (
         ports
     )
     template = kubernetes["Deployment"]["spec"]["template"]["metadata"]
-    selector = kubernetes["Deployment"]["spec"]["selector"]["matchLabels"]
-    assert service["selector"] == selector == template["labels"]
+    assert service["selector"] == template["labels"]
     annotations = template["annotations"]
     assert annotations["prometheus.io/path"] == METRICS_PATH
     assert annotations["prometheus.io/port"] == str(REST_PORT)
-
-
-def test_kserve_reads_the_same_volumes(predictor, pod, kubernetes):
-    claim = kubernetes["PersistentVolumeClaim"]["metadata"]["name"]
-    assert predictor["model"]["storageUri"] == f"pvc://{claim}/{NAME}"
-    assert predictor["model"]["modelFormat"] == {"name": "tensorflow"}
-    [mount] = predictor["model"]["volumeMounts"]
-    assert mount["mountPath"] == "/config"
-    [volume] = predictor["volumes"]
-    assert volume["name"] == mount["name"]
-    [config] = [v for v in pod["volumes"] if "configMap" in v]
-    assert volume["configMap"] == config["configMap"]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +203,6 @@ def test_kserve_reads_the_same_volumes(predictor, pod, kubernetes):
     [
         (200, "AVAILABLE", True),
         (200, "LOADING", False),
-        (404, "NOT_FOUND", False),
         (None, None, False),
     ],
 )

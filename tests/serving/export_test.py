@@ -240,15 +240,6 @@ def test_weights_that_overflow_are_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_weights_of_zero_are_exported(tmp_path):
-    model = tiny_model()
-    for weight in model.weights:
-        weight.assign(np.zeros(weight.shape))
-    served = Served(export(model, tmp_path, precision="int8"))
-    assert served.ask(["1"])[1] == ["OK"]
-
-
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
 def test_a_quantized_model_is_exported(tmp_path):
     model = tiny_model()

@@ -1,6 +1,5 @@
 """Clients for TF Serving over gRPC and REST."""
 
-import abc
 import base64
 import json
 import urllib.parse
@@ -49,8 +48,8 @@ class ServingError(UsageError):
         self.code = code
 
 
-class _Client(abc.ABC):
-    """Base class of the clients."""
+class _Client:
+    """Base class of the clients, which implement `_connect` and `_predict`."""
 
     def __init__(
         self, server, model_name="solver", timeout=60.0, max_batch_size=64
@@ -66,7 +65,7 @@ class _Client(abc.ABC):
         self.model_name = model_name
         self.timeout = timeout
         self.max_batch_size = max_batch_size
-        self._connect()
+        self._connection = self._connect()
 
     def __enter__(self):
         return self
@@ -74,17 +73,9 @@ class _Client(abc.ABC):
     def __exit__(self, *exception):
         self.close()
 
-    @abc.abstractmethod
-    def _connect(self):
-        """Checks the address and prepares the connection."""
-
-    @abc.abstractmethod
-    def _predict(self, questions):
-        """Sends bytes to the default signature; returns lists by name."""
-
-    @abc.abstractmethod
     def close(self):
         """Closes the connection."""
+        self._connection.close()
 
     def answer(self, questions):
         """Answers questions.
@@ -114,9 +105,7 @@ class _Client(abc.ABC):
                 outputs["status"],
             )
         except KeyError:
-            raise self._error(
-                "MALFORMED", f"its outputs are {', '.join(sorted(outputs))}"
-            ) from None
+            raise self._error("MALFORMED", [*outputs]) from None
         except (OverflowError, TypeError, ValueError) as error:
             raise self._error("MALFORMED", error) from None
 
@@ -136,18 +125,10 @@ class _Client(abc.ABC):
 class GrpcClient(_Client):
     """Client for TF Serving over gRPC.
 
-    A request that the server refuses as unavailable is retried.
+    See `RestClient` for the other arguments and the errors.
 
     Args:
-        server: Host and port, `"localhost:8500"`.
-        model_name: Name of the model on the server.
-        timeout: Seconds that a request may take.
-        max_batch_size: Most questions of a request, at most the server's own
-            limit. More questions are sent in several requests.
-
-    Raises:
-        UsageError: If an argument is invalid.
-        MissingDependencyError: Without the extra `tpt_keras[serving]`.
+        server: Host and port.
 
     Example:
 
@@ -161,7 +142,6 @@ class GrpcClient(_Client):
         check_address(self.server, "grpc")
         require("tensorflow_serving", "serving")
         import grpc
-        from tensorflow_serving.apis import prediction_service_pb2_grpc
 
         retry_policy = {
             "maxAttempts": _RETRIES + 1,
@@ -170,38 +150,32 @@ class GrpcClient(_Client):
             "backoffMultiplier": 2,
             "retryableStatusCodes": ["UNAVAILABLE"],
         }
-        every_method = [{}]
-        config = {
-            "methodConfig": [
-                {"name": every_method, "retryPolicy": retry_policy}
-            ]
-        }
+        method_config = {"name": [{}], "retryPolicy": retry_policy}
+        config = {"methodConfig": [method_config]}
         options = [
             ("grpc.service_config", json.dumps(config)),
             # Reconnects before the last attempt.
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
         ]
-        self._channel = grpc.insecure_channel(self.server, options)
-        self._service = prediction_service_pb2_grpc.PredictionServiceStub(
-            self._channel
-        )
-
-    def close(self):
-        self._channel.close()
+        return grpc.insecure_channel(self.server, options)
 
     def _predict(self, questions):
         import grpc
         import tensorflow as tf
         from tensorflow_serving.apis import predict_pb2
+        from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+        service = prediction_service_pb2_grpc.PredictionServiceStub(
+            self._connection
+        )
         request = predict_pb2.PredictRequest()
         request.model_spec.name = self.model_name
         request.inputs["questions"].CopyFrom(
             tf.make_tensor_proto(questions, tf.string)
         )
         try:
-            response = self._service.Predict(request, timeout=self.timeout)
+            response = service.Predict(request, timeout=self.timeout)
             return {
                 name: _to_list(tf.make_ndarray(tensor))
                 for name, tensor in response.outputs.items()
@@ -216,12 +190,12 @@ class GrpcClient(_Client):
 class RestClient(_Client):
     """Client for TF Serving over REST, without TensorFlow.
 
-    A request that the server refuses as unavailable is retried.
+    Both clients retry a request that the server refuses as unavailable.
 
     Args:
         server: Host and port, or a URL, `"https://example.com/solver"`.
         model_name: Name of the model on the server.
-        timeout: Seconds that each attempt may take.
+        timeout: Seconds that each attempt may take; for gRPC, all together.
         max_batch_size: Most questions of a request, at most the server's own
             limit. More questions are sent in several requests.
 
@@ -243,9 +217,6 @@ class RestClient(_Client):
         import requests
         import urllib3
 
-        url = self.server if "://" in self.server else f"http://{self.server}"
-        name = urllib.parse.quote(self.model_name, safe="")
-        self._url = f"{url.rstrip('/')}/v1/models/{name}:predict"
         retry = urllib3.Retry(
             connect=_RETRIES,
             status=_RETRIES,
@@ -257,22 +228,22 @@ class RestClient(_Client):
             raise_on_status=False,
             respect_retry_after_header=False,
         )
-        self._session = requests.Session()
+        session = requests.Session()
         for scheme in ("http://", "https://"):
             adapter = requests.adapters.HTTPAdapter(max_retries=retry)
-            self._session.mount(scheme, adapter)
-
-    def close(self):
-        self._session.close()
+            session.mount(scheme, adapter)
+        return session
 
     def _predict(self, questions):
         import requests
 
+        url = self.server if "://" in self.server else f"http://{self.server}"
+        name = urllib.parse.quote(self.model_name, safe="")
         # A list for each output, which does not repeat the outputs' names.
         body = {"inputs": {"questions": [_to_json(q) for q in questions]}}
         try:
-            response = self._session.post(
-                self._url,
+            response = self._connection.post(
+                f"{url.rstrip('/')}/v1/models/{name}:predict",
                 json=body,
                 timeout=self.timeout,
                 allow_redirects=False,
