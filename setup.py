@@ -15,7 +15,6 @@ EXTRAS = {
     # The figures and pages, and the computations behind them.
     "analysis": [
         "matplotlib>=3.8",
-        "plotly>=6.0",
         "scikit-learn>=1.5",
         "scipy>=1.13",
     ],
@@ -26,7 +25,11 @@ EXTRAS = {
     # Trains and answers on JAX.
     "jax": ["jax>=0.6"],
     # A page in the browser that asks a model.
-    "playground": ["plotly>=6.0", "streamlit>=1.67", "uvicorn>=0.30"],
+    "playground": [
+        "matplotlib>=3.8",
+        "scikit-learn>=1.5",
+        "streamlit>=1.67",
+    ],
     # Exports for TF Serving and its clients.
     "serving": [
         "grpcio>=1.60",

@@ -46,7 +46,7 @@ MAX_QUESTIONS = 50
 
 
 def main():
-    _look_inside.require_analysis("matplotlib", "plotly")
+    _look_inside.require_analysis("matplotlib")
     questions = read_questions()
     import numpy as np
 

@@ -42,7 +42,7 @@ SETTINGS = {
 
 
 def main():
-    for package in ("matplotlib", "plotly", "sklearn", "streamlit"):
+    for package in ("matplotlib", "sklearn", "streamlit"):
         require(package, "playground")
     try:
         socket.create_server(("localhost", FLAGS.port)).close()

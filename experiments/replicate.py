@@ -85,7 +85,7 @@ def main():
 
 def check_flags():
     """Refuses invalid flags before anything is loaded."""
-    require("plotly", "analysis")
+    require("matplotlib", "analysis")
     if not FLAGS.replication_dir:
         raise UsageError(
             "--replication_dir is missing: name a folder for results."

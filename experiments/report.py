@@ -11,6 +11,7 @@ question, target, answer and log-probability as JSON lines; they are not
 computed again.
 """
 
+import importlib.util
 import pathlib
 
 from absl import flags
@@ -63,7 +64,6 @@ flags.register_validator(
 
 
 def main():
-    from tpt_keras.analysis.report import missing_packages
     from tpt_keras.analysis.report import write_report
 
     page = pathlib.Path(FLAGS.output)
@@ -74,7 +74,8 @@ def main():
         FLAGS.best,
         FLAGS.batch_size,
     )
-    print(page.with_suffix(".md") if missing_packages() else page)
+    has_page = importlib.util.find_spec("matplotlib") is not None
+    print(page if has_page else page.with_suffix(".md"))
 
 
 def choose_problems():

@@ -131,8 +131,8 @@ def test_a_refused_question_shows_one_line(open_page, model_dir):
         (
             "tp_transformer_multi_linear",
             {**TINY, "num_layers": 1, "binding": "none"},
-            "'multi_linear'",
-            "'none'",
+            "MultiLinearAttention",
+            "NoBinding",
         ),
     ],
 )

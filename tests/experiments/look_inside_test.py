@@ -66,7 +66,7 @@ def test_values_of_a_model_without_roles_are_clustered(look, tmp_path):
     assert (result.status, result.stderr) == (0, "")
     assert read(tmp_path / "output", "roles")["of"] == "values"
     result = look("roles", *arguments, "--of=roles", model_dir=tmp_path)
-    assert_refused(result, "'none'", "--of=values")
+    assert_refused(result, "NoBinding", "--of=values")
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_a_model_without_attention_is_refused(look, tmp_path):
 @pytest.mark.parametrize(
     ("name", "package"),
     [
-        ("attention", "plotly"),
+        ("attention", "matplotlib"),
         ("kept_variance", "sklearn"),
         ("playground", "streamlit"),
         ("reconstruct", "sklearn"),

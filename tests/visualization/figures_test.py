@@ -1,15 +1,11 @@
 """One test for each figure: it is drawn, and with the right numbers."""
 
-import sys
-
 import numpy as np
 import pytest
 from matplotlib import image
 from matplotlib.axes import Axes
 
-from tpt_keras.errors import MissingDependencyError
 from tpt_keras.visualization.accuracy import draw_accuracy_bars
-from tpt_keras.visualization.attention import attention_page
 from tpt_keras.visualization.attention import draw_attention
 from tpt_keras.visualization.attention import draw_head_tables
 from tpt_keras.visualization.curves import draw_comparison
@@ -111,13 +107,6 @@ def test_attention(tmp_path, calls):
     np.testing.assert_array_equal(shown[0][0][0], weights)
     assert xticks[0][0][1] == "⊢$$⊣"
     assert image.imread(tmp_path / "attention.png").shape[1] > 300
-
-
-def test_the_page_of_attention_needs_plotly(monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(MissingDependencyError) as refusal:
-        attention_page([], {})
-    assert refusal.value.extra == "analysis"
 
 
 def test_head_tables(tmp_path, calls):

@@ -11,6 +11,7 @@ from tests.visualization.tables_test import REPORT
 from tests.visualization.tables_test import RESULT
 from tpt_keras.analysis.predictions import Prediction
 from tpt_keras.visualization.accuracy import MAX_WRONG
+from tpt_keras.visualization.accuracy import draw_accuracy_bars
 from tpt_keras.visualization.accuracy import write_accuracy_page
 from tpt_keras.visualization.attention import ATTENTIONS
 from tpt_keras.visualization.attention import attention_page
@@ -83,31 +84,20 @@ def test_attention_shows_the_hovered_weight(browser, tmp_path):
     write_page(attention_page(problems, shown), path)
     browser.get(path.as_uri())
 
-    def assert_hovered(target, source, lengths, expected):
-        drawn = find(browser, "#matrix .nsewdrag")
-        places = [
-            (index + 0.5) / length * drawn.size[side] - drawn.size[side] / 2
-            for index, length, side in (
-                (source, lengths[1], "width"),
-                (target, lengths[0], "height"),
-            )
-        ]
-        hover(browser, find(browser, "#text"))
-        hover(browser, drawn, *map(round, places))
-        wait_until(
-            browser,
-            lambda: find(browser, "#matrix .hovertext").text == expected,
-        )
+    def assert_hovered(target, source, expected):
+        [row] = find_all(browser, f"#matrix tr:nth-child({target + 2})")
+        hover(browser, row.find_elements("css selector", "td")[source + 1])
+        assert find(browser, "#hovered").text == expected
 
     # The chosen head, and characters of markup.
-    assert_hovered(2, 12, (14, 14), "< (3) attends to 2 (13): 0.532")
+    assert_hovered(2, 12, "< (3) attends to 2 (13): 0.532")
     Select(find(browser, "#head")).select_by_visible_text("1")
-    assert_hovered(2, 11, (14, 14), "< (3) attends to & (12): 0.431")
+    assert_hovered(2, 11, "< (3) attends to & (12): 0.431")
     Select(find(browser, "#layer")).select_by_visible_text("1")
     Select(find(browser, "#problem")).select_by_visible_text("7/8")
     Select(find(browser, "#attention")).select_by_index(2)
     assert "0.875" in find(browser, "#text").text
-    assert_hovered(3, 2, (6, 5), "8 (4) attends to / (3): 0.032")
+    assert_hovered(3, 2, "8 (4) attends to / (3): 0.032")
     assert_alone(browser)
 
 
@@ -172,7 +162,12 @@ def test_accuracy_lists_and_sorts_wrong_answers(browser, tmp_path):
         }
     }
     path = tmp_path / "report.html"
-    write_accuracy_page({**REPORT, "models": [model]}, predictions, path)
+    figures = dict.fromkeys(REPORT["problems"]["splits"], tmp_path / "bars.png")
+    draw_accuracy_bars(
+        {"mine": split["of_modules"]}, "title", tmp_path / "bars.png"
+    )
+    report = {**REPORT, "models": [model]}
+    write_accuracy_page(report, predictions, figures, path)
     browser.get(path.as_uri())
 
     def texts(selector):
@@ -181,7 +176,7 @@ def test_accuracy_lists_and_sorts_wrong_answers(browser, tmp_path):
     published = "#table .published td:first-child"
     wait_until(browser, lambda: texts(published))
     assert texts(published) == ["theirs (published: a paper)"]
-    assert len(texts("#bars .point")) == 2
+    assert find(browser, "#bars").get_property("naturalWidth") > 500
     summaries = "#wrong summary"
     assert texts(summaries) == ["numbers__gcd: 3 of 4 wrong"]
     find(browser, summaries).click()

@@ -27,9 +27,8 @@ _logger = logging.getLogger(__name__)
 def write_report(page, model_dirs, problems, best=False, batch_size=64):
     """Writes a report's page, table, figures and predictions.
 
-    The JSON and the Markdown beside the page need no plotting library. The
-    figures need matplotlib and the page plotly; both are left out, with a
-    warning, where either is not installed.
+    The JSON and the Markdown beside the page need no plotting library. Without
+    matplotlib, the figures and the page are left out with a warning.
 
     Args:
         page: Path of the page, which ends in .html.
@@ -45,12 +44,11 @@ def write_report(page, model_dirs, problems, best=False, batch_size=64):
     Raises:
         UsageError: If there are no such problems, or a model cannot be loaded.
     """
-    missing = missing_packages()
-    if missing:
+    can_draw = importlib.util.find_spec("matplotlib") is not None
+    if not can_draw:
         _logger.warning(
-            "Not installed: %s. Writes no figures and no page. Install with: "
-            "pip install 'tpt_keras[analysis]'",
-            ", ".join(missing),
+            "matplotlib is not installed: writes no figures and no page. "
+            "Install it with: pip install 'tpt_keras[analysis]'"
         )
     task = open_task(
         problems["dataset"],
@@ -84,18 +82,9 @@ def write_report(page, model_dirs, problems, best=False, batch_size=64):
         partial.write_text(json.dumps(report, indent=2))
     with whole_file(page.with_suffix(".md")) as partial:
         partial.write_text(markdown_table(report), encoding="utf-8")
-    if not missing:
+    if can_draw:
         _draw(report, predictions, page)
     return report
-
-
-def missing_packages():
-    """Returns the names of missing packages that figures and page need."""
-    return [
-        name
-        for name in ("matplotlib", "plotly")
-        if importlib.util.find_spec(name) is None
-    ]
 
 
 def _describe_models(model_dirs, best):
@@ -153,12 +142,13 @@ def _draw(report, predictions, page):
     from tpt_keras.visualization.accuracy import draw_accuracy_bars
     from tpt_keras.visualization.accuracy import write_accuracy_page
 
+    figures = {}
     for split in report["models"][0]["splits"]:
         accuracies = {
             model["name"]: model["splits"][split]["of_modules"]
             for model in report["models"]
         }
-        path = page.with_name(f"{page.stem}_{split}.png")
-        with whole_file(path) as partial:
+        figures[split] = page.with_name(f"{page.stem}_{split}.png")
+        with whole_file(figures[split]) as partial:
             draw_accuracy_bars(accuracies, f"Accuracy, {split}", partial)
-    write_accuracy_page(report, predictions, page)
+    write_accuracy_page(report, predictions, figures, page)

@@ -1,6 +1,8 @@
 """Figures and the page of accuracies by module."""
 
+import base64
 import collections
+import pathlib
 
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
@@ -10,7 +12,6 @@ from matplotlib.ticker import MultipleLocator
 from matplotlib.ticker import PercentFormatter
 
 from tpt_keras.visualization.page import page
-from tpt_keras.visualization.page import plotly_library
 from tpt_keras.visualization.page import write_page
 from tpt_keras.visualization.tables import table_cells
 from tpt_keras.visualization.tables import table_notes
@@ -167,59 +168,33 @@ def _label(name, rows):
     return f"{name}: {mean:.1%}, mean over the modules"
 
 
-def write_accuracy_page(report, predictions, path):
+def write_accuracy_page(report, predictions, figures, path):
     """Writes a page with the table, the bars and the wrong answers.
 
     Args:
-        report: Dict, see `table_cells`. The `splits` of a model have the
-            results of `split_accuracies`.
+        report: Dict, see `table_cells`.
         predictions: Dict from models' names to dicts from pairs, a split and
             a module, to lists of `Prediction`s.
+        figures: Dict from splits to PNG files, which the page embeds.
         path: HTML file to write.
-
-    Raises:
-        UsageError: If plotly is not installed.
     """
     header, *rows = table_cells(report)
-    models = report["models"]
     data = {
         "header": header,
         "rows": rows,
-        "num_models": len(models),
+        "num_models": len(report["models"]),
         "notes": table_notes(report),
         "figures": {
-            split: _bars(
-                {
-                    model["name"]: model["splits"][split]["of_modules"]
-                    for model in models
-                }
-            )
-            for split in models[0]["splits"]
+            split: "data:image/png;base64,"
+            + base64.b64encode(pathlib.Path(figure).read_bytes()).decode()
+            for split, figure in figures.items()
         },
         "wrong": {
             name: _wrong_by_split(of_model)
             for name, of_model in predictions.items()
         },
     }
-    write_page(page("accuracy", data, plotly_library()), path)
-
-
-def _bars(accuracies):
-    """Returns the data of the page's bars for one split."""
-    topics = modules_by_topic(accuracies)
-    modules = [module for group in topics.values() for module in group]
-    colors = _model_colors(accuracies)
-    return {
-        "modules": [_topic_and_name(module) for module in modules],
-        "models": [
-            {
-                "name": name,
-                "color": colors[name],
-                "rows": [rows[module] for module in modules],
-            }
-            for name, rows in accuracies.items()
-        ],
-    }
+    write_page(page("accuracy", data), path)
 
 
 def _wrong_by_split(predictions):

@@ -1,13 +1,10 @@
 """Figures and the page of attention weights, and tables of heads."""
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.colors import PowerNorm
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from tpt_keras.visualization.page import page
-from tpt_keras.visualization.page import plotly_library
 
 # Each attention's title, and the texts of its targets and sources.
 ATTENTIONS = {
@@ -30,7 +27,6 @@ ATTENTIONS = {
 _COLORS = "Blues"
 # Colours follow this power of a weight, which shows small weights.
 _GAMMA = 0.7
-_STEPS = 16
 # Inches of a matrix entry.
 _ENTRY = 0.17
 _MAX_PANELS_IN_ROW = 3
@@ -81,23 +77,15 @@ def attention_page(problems, shown):
 
     Returns:
         The page's text.
-
-    Raises:
-        UsageError: If plotly is not installed.
     """
-    steps = [index / _STEPS for index in range(_STEPS + 1)]
+    attentions = [{"name": name, **each} for name, each in ATTENTIONS.items()]
     data = {
         "problems": problems,
-        "attentions": [
-            {"name": name, **each} for name, each in ATTENTIONS.items()
-        ],
+        "attentions": attentions,
         "shown": shown,
-        "colors": [
-            (step ** (1 / _GAMMA), to_hex(colormaps[_COLORS](step)))
-            for step in steps
-        ],
+        "gamma": _GAMMA,
     }
-    return page("attention", data, plotly_library())
+    return page("attention", data)
 
 
 def draw_head_tables(panels, label, path):

@@ -3,19 +3,17 @@
 import json
 import pathlib
 
-from tpt_keras.errors import require
 from tpt_keras.files import whole_file
 
 _PAGES = pathlib.Path(__file__).parent / "pages"
 
 
-def page(name, data, library=""):
+def page(name, data):
     """Fills a template of `pages/` with data.
 
     Args:
         name: Name of the template.
         data: Dicts, lists, strings and numbers, the page's content.
-        library: JavaScript that the page draws with.
 
     Returns:
         The page's text.
@@ -23,7 +21,7 @@ def page(name, data, library=""):
     # A "</script>" in the data would end the page's script.
     values = json.dumps(data).replace("<", "\\u003c")
     text = (_PAGES / f"{name}.html").read_text(encoding="utf-8")
-    return text.replace("__DATA__", values).replace("__LIBRARY__", library)
+    return text.replace("__DATA__", values)
 
 
 def write_page(text, path):
@@ -35,15 +33,3 @@ def write_page(text, path):
     """
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
-
-
-def plotly_library():
-    """Returns the JavaScript of plotly, for `page`.
-
-    Raises:
-        MissingDependencyError: If plotly is not installed.
-    """
-    require("plotly", "analysis")
-    from plotly.offline import get_plotlyjs
-
-    return get_plotlyjs()
