@@ -16,7 +16,6 @@ EXTRAS = {
     "analysis": [
         "matplotlib>=3.8",
         "scikit-learn>=1.5",
-        "scipy>=1.13",
     ],
     # Generates problems in a pipeline of Apache Beam.
     "beam": ["apache-beam>=2.60"],
@@ -89,7 +88,6 @@ setuptools.setup(
     install_requires=[
         "absl-py>=2.1",
         "filelock>=3.13",
-        "google-crc32c>=1.5",
         # tensorflow-datasets imports it without declaring it.
         "importlib_resources>=6.0",
         "keras>=3.13",

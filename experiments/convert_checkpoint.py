@@ -1,4 +1,4 @@
-r"""Converts a checkpoint of the authors' PyTorch code to a model folder.
+r"""Converts a checkpoint of the authors' code.
 
     python -m experiments.convert_checkpoint --checkpoint=best_eval_model.pt \
         --vocabulary=vocabulary.txt --model_dir=models/released

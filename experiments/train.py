@@ -8,6 +8,9 @@ A flag after a flagfile overrides it. A language model learns a text:
         --text_file=text.txt --batch_size=22 --model_dir=models/text
 """
 
+import importlib.util
+import pathlib
+
 from absl import flags
 
 from tpt_keras.errors import UsageError
@@ -63,6 +66,23 @@ def main():
         strategy=strategy,
         make_task=TextTask if FLAGS.text_file else ProblemTask,
     )
+    draw_curves()
+
+
+def draw_curves():
+    """Draws the learning curves if matplotlib is installed."""
+    from tpt_keras.files import whole_file
+    from tpt_keras.training.metrics_log import read_metrics
+    from tpt_keras.training.model_folder import LEARNING_CURVES_FILE
+
+    rows = read_metrics(FLAGS.model_dir)
+    if not rows or importlib.util.find_spec("matplotlib") is None:
+        return
+    from tpt_keras.visualization.curves import draw_learning_curves
+
+    path = pathlib.Path(FLAGS.model_dir, LEARNING_CURVES_FILE)
+    with whole_file(path) as partial:
+        draw_learning_curves(rows, partial)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ def test_from_nothing_to_answers(run, tmp_path):
     config = json.loads((model_dir / "config.json").read_text())
     assert config["preset"] == "tp_transformer_tiny"
     assert (model_dir / "model.keras").is_file()
+    assert (model_dir / "learning_curves.png").is_file()
 
     lines = lines_of(run("evaluate", f"--model_dir={model_dir}"))
     results = json.loads((model_dir / "evaluation.json").read_text())

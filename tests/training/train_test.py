@@ -119,7 +119,6 @@ def test_what_a_training_leaves(uninterrupted, tiny_training):
         "best.keras",
         "checkpoints",
         "config.json",
-        "learning_curves.png",
         "logs",
         "metrics.jsonl",
         "model.keras",
@@ -134,8 +133,6 @@ def test_what_a_training_leaves(uninterrupted, tiny_training):
     }
     for path in (model_dir / "logs").iterdir():
         assert list(path.glob("events.out.tfevents*"))
-    picture = (model_dir / "learning_curves.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
     assert_same_weights(load_model(model_dir), model)
     # One before the first step, one after every interval.
     assert len(checkpoints_of(model_dir)) == 3

@@ -8,7 +8,6 @@ import zlib
 import keras
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import command
 from tpt_keras.models.build_model import MODELS
 from tpt_keras.models.compressed_model import COMPRESSED_FILE
 from tpt_keras.models.compressed_model import CompressedModel
@@ -76,7 +75,9 @@ def load_model(model_dir, best=False, classes=MODELS):
         raise UsageError(
             f"The folder {str(model_dir)!r} holds no "
             f"{'best' if best else 'finished'} model ({path.name}). Finish its "
-            f"training with {command('train')}, or name another folder."
+            "training, or name another folder.",
+            path=model_dir,
+            remedy=("train", {}),
         )
     path.open("rb").close()  # a file that may not be read is not damaged
     try:
@@ -92,7 +93,9 @@ def load_model(model_dir, best=False, classes=MODELS):
     except _DAMAGE as error:
         raise UsageError(
             f"The model {str(path)!r} is damaged, or of another version "
-            f"({_reason(error)}). {_way_out(path)}"
+            f"({_reason(error)}). {_way_out(path)}",
+            path=path,
+            remedy=("train", {}),
         ) from error
     return model
 
@@ -146,11 +149,11 @@ def _reason(error):
 
 def _way_out(path):
     if path.name == BEST_MODEL_FILE:
-        return "Take the last model in its place (without --best)."
+        return "Take the last model in its place, without `best`."
     again = (
-        f"If it was trained here, {command('train')} with the same flags makes "
-        "it again from the last checkpoint"
+        "If it was trained here, the same training makes it again from the "
+        "last checkpoint"
     )
     if path.with_name(BEST_MODEL_FILE).is_file():
-        return f"{again}; or take the best model (--best)."
+        return f"{again}; or take the best model (`best`)."
     return f"{again}."

@@ -17,7 +17,6 @@ import json
 import pathlib
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import command
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
@@ -118,7 +117,9 @@ def read_config(model_dir):
     if not path.is_file():
         raise UsageError(
             f"The folder {str(model_dir)!r} holds no {CONFIG_FILE}: it is no "
-            f"model folder. Train one with {command('train')}."
+            "model folder. Train a model first.",
+            path=model_dir,
+            remedy=("train", {}),
         )
     try:
         config = json.loads(path.read_text())

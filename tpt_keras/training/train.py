@@ -8,7 +8,6 @@ import tempfile
 import keras
 
 from tpt_keras.errors import UsageError
-from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.same_model import lasting_weights
@@ -27,7 +26,6 @@ from tpt_keras.training.problem_task import ProblemTask
 from tpt_keras.training.training_result import TrainingResult
 from tpt_keras.training.training_run import TrainingRun
 from tpt_keras.training.training_state import TrainingState
-from tpt_keras.visualization.curves import draw_learning_curves
 
 # What may differ where the weights of one model shall mean the same in another.
 _NO_ARCHITECTURE = (
@@ -189,9 +187,6 @@ def _initial_weights(task, config, model_dir):
 
 def _finish(model, model_dir, record):
     """Leaves what a finished training does, the model itself last."""
-    path = model_dir / model_folder.LEARNING_CURVES_FILE
-    with whole_file(path) as partial:
-        draw_learning_curves(read_metrics(model_dir), partial)
     # One that is there could not be loaded.
     model_folder.set_model_aside(model_dir, "damaged")
     model_folder.save_finished_model(model, model_dir, record)
