@@ -12,9 +12,9 @@ import runpy
 import sys
 
 from tpt_keras.errors import check_names
-from tpt_keras.errors import command
 
 from . import _cli
+from ._faults import command
 
 _FOLDER = pathlib.Path(__file__).parent
 

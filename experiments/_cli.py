@@ -17,8 +17,8 @@ from absl import logging as absl_logging
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import command
 
+from ._faults import command
 from ._faults import line_of
 from ._faults import with_flags
 

@@ -1,13 +1,13 @@
 """One-line messages for errors that are no defects."""
 
 import re
+import sys
 
 from absl import flags
 
 from tpt_keras.errors import MissingDependencyError
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import command
 from tpt_keras.errors import disk_fault
 
 # TensorFlow passes on an error of Python that it called as a text.
@@ -38,6 +38,22 @@ def line_of(error):
     return fault and (
         f"{fault}. Make room or change the rights there, or name another place."
     )
+
+
+def command(name):
+    """The command line that starts a command, for messages.
+
+    Args:
+        name: The command's name: `"train"`.
+
+    Returns:
+        `"python -m experiments.train"` if the commands were started this way,
+        in a checkout; otherwise `"tpt_keras train"`.
+    """
+    started = getattr(sys.modules["__main__"], "__spec__", None)
+    if started and started.name.startswith("experiments."):
+        return f"python -m experiments.{name}"
+    return f"tpt_keras {name}"
 
 
 def command_line(name, options):

@@ -37,7 +37,6 @@ IMPORTERS = {
     "apache_beam": {"data_generators"},
     "keras_tuner": {"tuning"},
     "matplotlib": {"visualization"},
-    "plotly": {"visualization"},
     "streamlit": {"playground"},
     "tensorflow": {
         "data_generators",
@@ -121,7 +120,6 @@ HEAVY = [
     "tensorflow_datasets",
     "keras_tuner",
     "matplotlib",
-    "plotly",
     "sklearn",
     "streamlit",
     "tensorboard",

@@ -1,6 +1,7 @@
 """setup.py declares every package that the code imports."""
 
 import ast
+import functools
 import importlib.metadata
 import pathlib
 import re
@@ -62,8 +63,14 @@ def third_party_imports(folder):
                     yield path.relative_to(ROOT).as_posix(), name
 
 
+# Slow: it reads the metadata of everything that is installed.
+distributions_of_modules = functools.cache(
+    importlib.metadata.packages_distributions
+)
+
+
 def distributions(module):
-    found = importlib.metadata.packages_distributions().get(module)
+    found = distributions_of_modules().get(module)
     assert found, f"{module} is not installed"
     # Of a namespace such as `google`, any may be the one.
     return {canonical(name) for name in found}

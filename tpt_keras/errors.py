@@ -11,7 +11,6 @@ import importlib.util
 import numbers
 import os
 import re
-import sys
 
 _DISK_FAULTS = (
     errno.EACCES,
@@ -99,8 +98,8 @@ def require(module, extra):
     It imports nothing, so that it can be called before any work.
 
     Args:
-        module: Name of the package as it is imported: `"plotly"`.
-        extra: The extra of `tpt_keras` that installs it: `"analysis"`.
+        module: Name of the package as it is imported: `"torch"`.
+        extra: The extra of `tpt_keras` that installs it: `"torch"`.
 
     Raises:
         MissingDependencyError: If the package is not installed.
@@ -181,22 +180,6 @@ def set_types(config):
                 field=field.name,
             )
         object.__setattr__(config, field.name, field.type(value))
-
-
-def command(name):
-    """The command line that starts a command, for messages.
-
-    Args:
-        name: The command's name: `"train"`.
-
-    Returns:
-        `"python -m experiments.train"` if the commands were started this way,
-        in a checkout; otherwise `"tpt_keras train"`.
-    """
-    started = getattr(sys.modules["__main__"], "__spec__", None)
-    if started and started.name.startswith("experiments."):
-        return f"python -m experiments.{name}"
-    return f"tpt_keras {name}"
 
 
 def port_taken(port, field):

@@ -11,11 +11,11 @@ import pytest
 from absl import flags
 
 from experiments import __main__ as experiments_main
+from experiments._faults import command
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
-from tpt_keras.errors import command
 from tpt_keras.training.config import DataConfig
 from tpt_keras.training.config import TrainingConfig
 

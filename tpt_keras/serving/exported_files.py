@@ -6,7 +6,6 @@ import re
 
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import command
 
 # The model's configuration, which TF Serving ignores.
 CONFIG_ASSET = "assets.extra/tpt_keras.json"
@@ -61,9 +60,9 @@ def find_saved_model(path):
     newest = versions[max(versions)] if versions else path
     if not (newest / "saved_model.pb").is_file():
         raise UsageError(
-            f"There is no SavedModel in {str(path)!r}. Export a model with "
-            f"{command('export')}.",
+            f"There is no SavedModel in {str(path)!r}. Export a model first.",
             path=path,
+            remedy=("export", {}),
         )
     return newest
 
@@ -109,8 +108,9 @@ def verify_checksums(folder):
             raise UnreadableFileError(
                 f"The SavedModel {str(folder)!r} is damaged: its file "
                 f"{name[:100]!r} is missing or differs from its checksum. "
-                f"Copy it again, or export it again with {command('export')}.",
+                "Copy it again, or export it again.",
                 path=folder / name[:100],
+                remedy=("export", {}),
                 reason="its checksum differs",
             )
 

@@ -3,7 +3,6 @@ import json
 import tensorflow as tf
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import command
 from tpt_keras.files import plain_path
 from tpt_keras.serving.answers import answer_in_batches
 from tpt_keras.serving.answers import answers_from_columns
@@ -85,9 +84,10 @@ class SavedModel:
         reason = " ".join(str(error).split())[:200]
         return UsageError(
             f"The SavedModel {str(self.path)!r} {problem}: it is damaged, or "
-            "of another program. Copy it again, or export it again with "
-            f"{command('export')}. ({type(error).__name__}: {reason})",
+            "of another program. Copy it again, or export it again. "
+            f"({type(error).__name__}: {reason})",
             path=self.path,
+            remedy=("export", {}),
         )
 
 

@@ -22,7 +22,6 @@ from tpt_keras.data_generators.mathematics.task import making
 from tpt_keras.data_generators.mathematics.task import open_module
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import command
 from tpt_keras.files import folder_lock
 from tpt_keras.files import is_pattern
 from tpt_keras.files import reading
@@ -64,7 +63,7 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
     RELEASE_NOTES = {"1.0.0": "All five splits of every module."}
     MANUAL_DOWNLOAD_INSTRUCTIONS = (
         "Put the unpacked folder mathematics_dataset-v1.0 into manual_dir, or "
-        f"run {command('prepare_data')}."
+        "prepare the data with the command prepare_data."
     )
     BUILDER_CONFIGS = [
         tfds.core.BuilderConfig(name=module) for module in MODULES
