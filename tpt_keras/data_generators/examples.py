@@ -210,7 +210,28 @@ def token_dtype(vocabulary):
     return np.min_scalar_type(max(len(vocabulary) - 1, 0))
 
 
-class ExampleSlice(Examples):
+class _View(Examples):
+    """Examples of another collection, at other places."""
+
+    def __init__(self, examples):
+        self._examples = examples
+        self.vocabulary = examples.vocabulary
+
+    def __len__(self):
+        return len(self._examples)
+
+    def _places(self, indices):
+        """The places of examples in the other collection."""
+        return indices
+
+    def read(self, indices):
+        return self._examples.read(self._places(indices))
+
+    def lengths(self, indices):
+        return self._examples.lengths(self._places(indices))
+
+
+class ExampleSlice(_View):
     """A random part of examples, such as those set apart for validation.
 
     Args:
@@ -222,32 +243,20 @@ class ExampleSlice(Examples):
     """
 
     def __init__(self, examples, start=0, stop=None, seed=0):
-        self._examples = examples
-        self.vocabulary = examples.vocabulary
-        self._start = min(start, len(examples))
-        stop = len(examples) if stop is None else min(stop, len(examples))
-        self._length = max(stop - self._start, 0)
+        super().__init__(examples)
+        self._range = range(len(examples))[start:stop]
         self._seed = seed
 
     def __len__(self):
-        return self._length
-
-    def read(self, indices):
-        return self._examples.read(self._places(indices))
-
-    def lengths(self, indices):
-        return self._examples.lengths(self._places(indices))
+        return len(self._range)
 
     def _places(self, indices):
         # The second seed keeps this order apart from those of the epochs.
-        return permute(
-            np.asarray(indices) + self._start,
-            len(self._examples),
-            (self._seed, -1),
-        )
+        indices = np.asarray(indices) + self._range.start
+        return permute(indices, len(self._examples), (self._seed, -1))
 
 
-class ExampleSelection(Examples):
+class ExampleSelection(_View):
     """Chosen examples.
 
     Args:
@@ -256,18 +265,14 @@ class ExampleSelection(Examples):
     """
 
     def __init__(self, examples, chosen):
-        self._examples = examples
+        super().__init__(examples)
         self._chosen = chosen
-        self.vocabulary = examples.vocabulary
 
     def __len__(self):
         return len(self._chosen)
 
-    def read(self, indices):
-        return self._examples.read(self._chosen[indices])
-
-    def lengths(self, indices):
-        return self._examples.lengths(self._chosen[indices])
+    def _places(self, indices):
+        return self._chosen[indices]
 
 
 class ExampleMixture(Examples):
@@ -347,48 +352,34 @@ class ExampleMixture(Examples):
         return np.argsort(by_owner, kind="stable"), pieces
 
 
-class CheckedExamples(Examples):
+class CheckedExamples(_View):
     """A group's training examples, checked for their length as they are read.
 
     Args:
         examples: An `Examples`.
         group: Name of the group, for the error.
         limits: Dict of `max_question_length` and `max_answer_length`.
+
+    Raises:
+        UsageError: In `read` and `lengths`, if an example is too long.
     """
 
     def __init__(self, examples, group, limits):
-        self._examples = examples
+        super().__init__(examples)
         self._group = group
         self._limits = limits
-        self.vocabulary = examples.vocabulary
 
-    def __len__(self):
-        return len(self._examples)
-
-    def read(self, indices):
-        """Reads examples; see `Examples.read`.
-
-        Raises:
-            UsageError: If one of them is too long.
-        """
-        found = self._examples.read(indices)
-        self._check([part.lengths for part in found])
-        return found
-
-    def lengths(self, indices):
-        found = self._examples.lengths(indices)
-        self._check(found.T)
-        return found
-
-    def _check(self, lengths):
-        for (field, limit), column in zip(self._limits.items(), lengths):
-            longest = int(column.max(initial=0))
-            if longest > limit:
+    def _places(self, indices):
+        longest = self._examples.lengths(indices).max(axis=0, initial=0)
+        for (field, limit), length in zip(self._limits.items(), longest):
+            if length > limit:
                 raise UsageError(
-                    f"A training example of {self._group} has {longest} "
+                    f"A training example of {self._group} has {length} "
                     f"characters, and the model's `{field}` is {limit}. Raise "
-                    "it, or leave the module out."
+                    "it, or leave the module out.",
+                    field=field,
                 )
+        return indices
 
 
 def readable_examples(examples, model_config):
