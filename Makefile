@@ -7,18 +7,18 @@ DEMO_MODEL := models/demo
 DEMO_EXPORT := saved_models/demo
 EXPORTED := $(DEMO_MODEL)/.exported
 SOLVER := saved_models/tp_transformer_mathematics
-# Of six areas, modules whose problems are generated in seconds.
+# Modules of six areas whose problems are generated in seconds.
 SOLVER_MODULES := algebra__linear_1d,arithmetic__mul,calculus__differentiate,comparison__closest,measurement__conversion,numbers__gcd
-# A file of tests stays on one worker, which makes its fixtures once.
+# All tests of a file run in one process, which makes its fixtures once.
 PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 PURE_TESTS := tests/layers tests/analysis tests/models tests/decoding tests/checkpoints
-# Trainings that are to end on JAX as on TensorFlow.
-JAX_TRAINING_TESTS := $(addprefix tests/training/,jax_distribution_test.py \
-	jax_program_cache_test.py jax_programs_test.py kill_test.py \
+# Training on JAX as on TensorFlow.
+JAX_TRAINING_TESTS := $(addprefix tests/training/,kill_test.py \
+	backends/jax_compilation_test.py backends/jax_devices_test.py \
 	optimizer_test.py replicas_test.py workers_test.py) \
 	tests/tuning/kill_test.py
 
-# Some machines forbid it, and every process would compile for ten seconds.
+# If it is set, every process compiles all modules for ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test test-slow test-both test-exhaustive on-tensorflow \
@@ -36,7 +36,7 @@ $(VENV)/.installed: setup.py constraints.txt
 		--editable ".[test]"
 	touch $@
 
-# Everything that a finished step left is kept: run again, it goes on.
+# Finished steps are kept: run again, it resumes.
 demo: setup
 	$(RUN) experiments.prepare_data --modules=$(DEMO_MODULE) --data_dir=data \
 		--train_examples=200000 --evaluation_examples=2500
@@ -56,10 +56,9 @@ demo: setup
 		--modules=$(SOLVER_MODULES) --data_dir=data/solver --count=3
 	@echo "Learning curves: $(DEMO_MODEL)/learning_curves.png"
 
-# What one runs all day, and the rest: processes that are killed, several
-# workers, whole chains of commands. Both at once import and make fixtures
-# once. What is exhaustive takes what others try one by one in all
-# combinations, and tries the benchmarks.
+# The quick tests, and the slow ones: killed processes, several workers, chains
+# of commands. Both at once import modules and make fixtures once. The
+# exhaustive ones try all combinations, and the benchmarks.
 test: CHOICE := not slow
 test-slow: CHOICE := slow and not exhaustive
 test-both: CHOICE := not exhaustive

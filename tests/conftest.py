@@ -1,4 +1,4 @@
-"""What several folders of tests need and is slow to make."""
+"""Fixtures of several folders, and settings that make tests faster."""
 
 import contextlib
 import gc
@@ -11,21 +11,20 @@ import filelock
 import hypothesis
 import pytest
 
-# How long an example takes is the machine's business, not the test's.
+# The time of an example depends on the machine.
 hypothesis.settings.register_profile("no_deadline", deadline=None)
 hypothesis.settings.load_profile("no_deadline")
 
-# Before TensorFlow is imported: its native chatter on standard error.
+# Before TensorFlow is imported: no native messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Before tqdm is: its bars, which a command shows on a terminal alone.
+# Before tqdm is imported: no progress bars.
 os.environ.setdefault("TQDM_DISABLE", "1")
 
-# Before JAX is: most of the time of its tests would go into compiling small
-# programs, which optimizing takes longer than it saves, and which are the same
-# in the next run.
+# Before JAX is imported: optimizing the tests' small programs takes longer
+# than it saves, and the next run uses the same programs.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-# XLA's older way to make code for the CPU takes half the time of its newer one.
-# TensorFlow would not start with a flag that it does not know.
+# XLA's older code generator for the CPU takes half the time. TensorFlow does
+# not start with a flag that it does not know.
 JAX_XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false"
 if os.environ.get("KERAS_BACKEND") == "jax":
     os.environ.setdefault("XLA_FLAGS", JAX_XLA_FLAGS)
@@ -39,12 +38,11 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 MODULE = "numbers__place_value"
 
 
-# The files that take longest: twenty seconds of the processor and more.
+# The slowest files: more than twenty seconds of the processor.
 LONGEST = (
     "training/workers_test.py",
     "tuning/kill_test.py",
     "training/replicas_test.py",
-    "training/distributed_fit_test.py",
     "training/kill_test.py",
     "training/without_tensorflow_test.py",
     "models/transformer_test.py",
@@ -57,13 +55,12 @@ LONGEST = (
     "models/variants_test.py",
     "training/full_disk_test.py",
     "checkpoints/training_test.py",
-    "data_generators/function_dataset_test.py",
     "docs_test.py",
     "experiments/replicate_test.py",
 )
 
 
-# What JAX compiles for so long that it is not for all day there.
+# Slow on JAX, because they compile many programs.
 SLOW_ON_JAX = (
     "analysis/",
     "checkpoints/",
@@ -71,15 +68,14 @@ SLOW_ON_JAX = (
     "models/lstm_test.py",
     "models/trained_presets_test.py",
     "models/transformer_test.py",
-    "models/transformer_xl_test.py",
 )
-# And that is not for every change either: TensorFlow has it in CI.
+# In CI on TensorFlow alone.
 EXHAUSTIVE_ON_JAX = ("analysis/", "checkpoints/")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Begins with what takes longest, or one process ends with it alone."""
+    """Starts with the slowest files, so that all processes end together."""
     order = {path: place for place, path in enumerate(LONGEST)}
     root = pathlib.Path(__file__).parent
     paths = {item: item.path.relative_to(root).as_posix() for item in items}
@@ -93,24 +89,24 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Spares the garbage collector what lives as long as the process.
+    """Excludes imported modules from garbage collection.
 
-    Keras collects garbage for every layer that it quantizes; going through
-    TensorFlow's modules each time would take 0.2 s.
+    Keras collects garbage for every layer that it quantizes. Each time, going
+    through TensorFlow's modules takes 0.2 s.
     """
     if "keras" in sys.modules:
         with contextlib.suppress(ImportError):
-            # As Keras's saving does, on any backend.
+            # Keras's saving imports it on any backend.
             import tensorflow  # noqa: F401
     gc.collect()
     gc.freeze()
 
 
 def pytest_runtest_teardown(item, nextitem):
-    """Spares it what the tests of a file left, too.
+    """Excludes the remains of a file's tests from garbage collection.
 
-    Keras and keras-tuner collect all garbage again and again, which would take
-    a second each time where a thousand tests have left their graphs.
+    After a thousand tests, each of the collections of Keras and keras-tuner
+    would take a second.
     """
     if nextitem is None or nextitem.path != item.path:
         gc.freeze()
@@ -118,10 +114,9 @@ def pytest_runtest_teardown(item, nextitem):
 
 @pytest.fixture(scope="module")
 def without_graphs():
-    """TensorFlow traces nothing, which takes longer than a few steps.
+    """Runs TensorFlow eagerly, because tracing takes longer than a few steps.
 
-    For modules whose trainings could compute anything: what a training leaves
-    does not depend on it. Graphs are what the others train with.
+    For tests of files and messages, which do not depend on the graphs.
     """
     import tensorflow as tf
 
@@ -132,9 +127,9 @@ def without_graphs():
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory):
-    """Function that makes a folder once for all workers of pytest-xdist.
+    """A function that makes a folder once for all workers of pytest-xdist.
 
-    Every worker gets a copy, for its tests may write into it.
+    Every worker gets a copy to write into.
     """
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -155,7 +150,7 @@ def made_once(tmp_path_factory):
 @pytest.fixture(scope="session")
 def place_value_data(made_once):
     """A data folder: 600 training and 60 evaluation problems of one module."""
-    # Imported here, for the tests of the layers run without TensorFlow.
+    # Imported here, because the tests of the layers need no TensorFlow.
     from tpt_keras.data_generators.mathematics.archive import FOLDER
     from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
     from tpt_keras.data_generators.mathematics.generator import generate_modules
@@ -175,7 +170,7 @@ def place_value_data(made_once):
 
 @pytest.fixture(scope="session")
 def tiny_config():
-    """The configuration of a model that a test can afford to train."""
+    """The configuration of a model that trains in seconds."""
     from tpt_keras.models import PRESETS
 
     return PRESETS["tp_transformer_tiny"].replace(
@@ -185,9 +180,9 @@ def tiny_config():
 
 @pytest.fixture(scope="session")
 def simple_config():
-    """One that takes less than half as long to trace.
+    """A model that takes less than half as long to trace.
 
-    For what a training does whatever it trains.
+    For tests of the training that do not depend on the model.
     """
     from tpt_keras.models import PRESETS
 
@@ -196,7 +191,7 @@ def simple_config():
 
 @pytest.fixture(scope="session")
 def tiny_training(place_value_data):
-    """The configuration of a training of two intervals of two steps."""
+    """A training of two intervals of two steps."""
     from tpt_keras.training.config import TrainingConfig
 
     return TrainingConfig.from_flat(
@@ -213,7 +208,7 @@ def tiny_training(place_value_data):
 
 @pytest.fixture(scope="session")
 def trained_model_dir(made_once, tiny_config, tiny_training):
-    """The folder of a model that answers some questions right, not all."""
+    """The folder of a model that solves some questions, but not all."""
     from tpt_keras.training.train import train
 
     training = tiny_training.replace(
@@ -240,7 +235,7 @@ def trained_model(trained_model_dir):
 
 @pytest.fixture(scope="session")
 def saved_model(trained_model_dir, made_once):
-    """The folder of the versions of `trained_model_dir`, exported: of one."""
+    """The folder of an export of `trained_model_dir`, with one version."""
     from tpt_keras.models.load_model import load_model
     from tpt_keras.serving.export import export
 

@@ -12,6 +12,8 @@ import pytest
 import setuptools
 
 import tpt_keras
+from tests.conftest import LONGEST
+from tests.conftest import SLOW_ON_JAX
 
 ROOT = pathlib.Path(tpt_keras.__file__).parents[1]
 OURS = {"experiments", "tests", "tpt_keras"}
@@ -112,3 +114,17 @@ def test_all_versions_are_tested_ones(declared):
     pinned = {canonical(line) for line in lines if "==" in line}
     # pip and setuptools come with Python.
     assert set().union(*declared.values()) <= pinned | {"setuptools"}
+
+
+def test_lists_of_test_files_name_files_that_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    names = re.findall(r"\btests/[\w/]+(?:\.py)?", makefile)
+    names += [f"tests/training/{n}" for n in _training_tests(makefile)]
+    names += [f"tests/{n}" for n in (*LONGEST, *SLOW_ON_JAX)]
+    assert len(names) > 20
+    assert not [name for name in names if not (ROOT / name).exists()]
+
+
+def _training_tests(makefile):
+    [listed] = re.findall(r"addprefix tests/training/,(.*?)\)", makefile, re.S)
+    return listed.replace("\\", "").split()
