@@ -31,7 +31,7 @@ def main():
     _cli.needed("checkpoint", "model_dir")
     require("torch", "torch")
     from tpt_keras.checkpoints import from_reference
-    from tpt_keras.models.stored_config import to_stored
+    from tpt_keras.models.configs import to_stored
     from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
     from tpt_keras.training import model_folder
 

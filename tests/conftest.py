@@ -66,7 +66,6 @@ SLOW_ON_JAX = (
     "checkpoints/",
     "layers/rematerialized_cell_test.py",
     "models/lstm_test.py",
-    "models/trained_presets_test.py",
     "models/transformer_test.py",
 )
 # In CI on TensorFlow alone.

@@ -121,9 +121,9 @@ def time_random_weights():
 def time_trained_model():
     """Times a trained model's exports on questions of all lengths."""
     from tpt_keras.models.load_model import load_model
-    from tpt_keras.models.same_model import same_model
+    from tpt_keras.models.weights import copy_model
 
-    model = same_model(load_model(FLAGS.weights), "float32")
+    model = copy_model(load_model(FLAGS.weights), "float32")
     uncached = uncached_decoder(model)
 
     def uncached_texts(batch):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from tpt_keras.errors import UsageError
 from tpt_keras.language_model import XL_PRESETS
 from tpt_keras.language_model import TransformerXL
 from tpt_keras.models import SequenceToSequence
@@ -18,7 +19,9 @@ def small_model(preset):
         return TransformerXL.from_preset(preset, **sizes)
     if PRESETS[preset].KIND == "lstm":
         return SequenceToSequence.from_preset(preset, hidden_dim=8)
-    return SequenceToSequence.from_preset(preset, num_layers=1, **SMALL)
+    return SequenceToSequence.from_preset(
+        preset, load_weights=False, num_layers=1, **SMALL
+    )
 
 
 @pytest.mark.parametrize("preset", [*PRESETS, *XL_PRESETS])
@@ -30,6 +33,82 @@ def test_summary_shows_every_layer(preset):
     text = "\n".join(lines)
     for layer in model.layers:
         assert layer.name[:20] in text
+
+
+@pytest.mark.parametrize("preset", [*PRESETS, *XL_PRESETS])
+def test_keras_utilities_take_every_model(preset):
+    model = small_model(preset)
+    clone = keras.models.clone_model(model)
+    assert clone.config == model.config
+    assert clone.count_params() == model.count_params() > 0
+    assert model.get_layer(model.layers[0].name) is model.layers[0]
+    names = ["encoder_token_ids", "decoder_token_ids"]
+    inputs = {name: keras.Input((5,), name=name) for name in names}
+    shape = dict.fromkeys(names, (None, 5))
+    if preset in XL_PRESETS:
+        inputs, shape = inputs[names[0]], shape[names[0]]
+    outputs = model(inputs)
+    assert model.compute_output_shape(shape) == outputs.shape
+    assert keras.Model(inputs, outputs).count_params() == model.count_params()
+
+
+def compiled_model():
+    model = small_model("tp_transformer")
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, run_eagerly=True)
+    return model
+
+
+QUESTIONS = ["1+1", "2+25"]
+ANSWERS = ["2", "27"]
+
+
+def test_fit_and_evaluate_take_strings():
+    model = compiled_model()
+    before = model.evaluate(QUESTIONS, ANSWERS, verbose=0)
+    model.fit(np.array(QUESTIONS), ANSWERS, epochs=2, verbose=0)
+    assert model.evaluate(QUESTIONS, ANSWERS, verbose=0) < before
+
+
+def test_padding_of_strings_has_no_weight():
+    model = compiled_model()
+    tokenizer = model.tokenizer
+    token_ids = tokenizer.encode_batch(ANSWERS)
+    inputs = {
+        "encoder_token_ids": tokenizer.encode_batch(QUESTIONS),
+        "decoder_token_ids": token_ids[:, :-1],
+    }
+    log_probs = keras.ops.log_softmax(model(inputs))
+    losses = -np.take_along_axis(
+        keras.ops.convert_to_numpy(log_probs), token_ids[:, 1:, None], -1
+    )
+    expected = np.mean(losses[token_ids[:, 1:] != tokenizer.pad_id])
+    found = model.evaluate(QUESTIONS, ANSWERS, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:`shuffle=True`")
+def test_fit_takes_a_dataset_of_strings():
+    tf = pytest.importorskip("tensorflow")
+    pairs = (QUESTIONS * 2, ANSWERS * 2)
+    dataset = tf.data.Dataset.from_tensor_slices(pairs).batch(2)
+    history = compiled_model().fit(dataset, epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model: model.predict(np.array(QUESTIONS)),
+        lambda model: model.predict({"encoder_token_ids": QUESTIONS}),
+        lambda model: model.generate(QUESTIONS),
+        lambda model: model.fit(QUESTIONS, np.ones((2, 3))),
+        lambda model: model.fit(["%"], ["1"]),
+    ],
+)
+def test_strings_in_place_of_token_ids_are_refused(use):
+    with pytest.raises(UsageError):
+        use(compiled_model())
 
 
 @pytest.mark.skipif(

@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 
+from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import BEST_MODEL_FILE
@@ -45,9 +46,10 @@ def test_the_best_is_another_one(tmp_path):
 
 
 @pytest.mark.parametrize("best", [False, True])
-def test_no_folder(tmp_path, best):
-    with pytest.raises(UsageError, match=r"no model folder '.*missing'"):
+def test_missing_folder(tmp_path, best):
+    with pytest.raises(UsageError) as error:
         load_model(tmp_path / "missing", best)
+    assert error.value.path == str(tmp_path / "missing")
 
 
 @pytest.mark.parametrize(
@@ -58,10 +60,22 @@ def test_folder_without_the_model(tmp_path, best, missing, other):
     (tmp_path / other).touch()
     with pytest.raises(UsageError) as error:
         load_model(tmp_path, best)
-    assert missing in str(error.value)
-    assert error.value.path == str(tmp_path)
+    assert error.value.path == str(tmp_path / missing)
     assert error.value.remedy == ("train", {})
-    assert "\n" not in str(error.value)
+
+
+def test_files_and_exports_are_pointed_to_their_readers(tmp_path):
+    path = tmp_path / "x.keras"
+    path.touch()
+    with pytest.raises(UsageError) as error:
+        load_model(path)
+    assert "keras.saving.load_model" in str(error.value)
+    for folder in (tmp_path / "1", tmp_path):
+        (tmp_path / "1").mkdir(exist_ok=True)
+        (tmp_path / "1" / "saved_model.pb").touch()
+        with pytest.raises(UsageError) as error:
+            load_model(folder)
+        assert "tpt_keras.serving.SavedModel" in str(error.value)
 
 
 @pytest.fixture(scope="module")
@@ -79,43 +93,36 @@ def saved(tmp_path_factory):
     return model, path.read_bytes()
 
 
-def assert_refused(model_dir, best, *parts):
-    with pytest.raises(UsageError) as caught:
-        load_model(model_dir, best)
-    for part in (str(model_dir), *parts):
-        assert part in str(caught.value)
-    assert "\n" not in str(caught.value)
+def assert_unreadable(path, best=False):
+    with pytest.raises(UnreadableFileError) as error:
+        load_model(path.parent, best)
+    assert error.value.path == str(path)
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, -1])
-def test_a_file_that_is_cut_off(tmp_path, saved, size):
+def test_truncated_file(tmp_path, saved, size):
     for name in (MODEL_FILE, BEST_MODEL_FILE):
         (tmp_path / name).write_bytes(saved[1][:size])
-    assert_refused(tmp_path, False, MODEL_FILE, "`best`")
-    assert_refused(tmp_path, True, BEST_MODEL_FILE)
-    (tmp_path / BEST_MODEL_FILE).unlink()
-    with pytest.raises(UsageError) as caught:
-        load_model(tmp_path)
-    assert "`best`" not in str(caught.value)
+        assert_unreadable(tmp_path / name, best=name == BEST_MODEL_FILE)
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9])
-def test_a_flipped_bit(tmp_path, saved, share):
+def test_flipped_bit(tmp_path, saved, share):
     content = bytearray(saved[1])
     content[int(share * len(content))] ^= 0x04
     (tmp_path / MODEL_FILE).write_bytes(content)
-    assert_refused(tmp_path, False, MODEL_FILE, "model.weights.h5")
+    assert_unreadable(tmp_path / MODEL_FILE)
 
 
-def test_damaged_anyhow(tmp_path, saved):
-    """A file is refused, or the damage made no difference."""
+@pytest.mark.slow
+def test_damage_is_refused_or_makes_no_difference(tmp_path, saved):
     model, content = saved
     path = tmp_path / MODEL_FILE
     path.write_bytes(content)
     with zipfile.ZipFile(path) as archive:
         starts = [info.header_offset for info in archive.infolist()]
         directory = range(archive.start_dir, len(content))
-    # Where no checksum tells: headers of files, and the list of them.
+    # No checksum covers the headers of files, and the list of them.
     bare = [
         *directory,
         *(i for start in starts for i in range(start, start + 60)),
@@ -143,11 +150,12 @@ def test_damaged_anyhow(tmp_path, saved):
 def test_another_model_of_keras(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.save(tmp_path / MODEL_FILE)
-    assert_refused(tmp_path, False, MODEL_FILE, "Sequential", "Transformer")
+    with pytest.raises(UsageError) as error:
+        load_model(tmp_path)
+    assert "Sequential" in str(error.value)
 
 
 def test_a_model_of_another_version(tmp_path, saved):
-    """Its configuration has a field that is not known here."""
     path = tmp_path / "saved.keras"
     path.write_bytes(saved[1])
     with (
@@ -159,12 +167,10 @@ def test_a_model_of_another_version(tmp_path, saved):
             if name == "config.json":
                 content = content.replace(b'"hidden_dim"', b'"hidden_size"')
             other.writestr(name, content)
-    assert_refused(tmp_path, False, MODEL_FILE, "hidden_size", "version")
+    assert_unreadable(tmp_path / MODEL_FILE)
 
 
-def test_a_file_that_may_not_be_read_is_not_damaged(
-    tmp_path, saved, monkeypatch
-):
+def test_a_file_without_permission_is_not_damaged(tmp_path, saved, monkeypatch):
     (tmp_path / MODEL_FILE).write_bytes(saved[1])
 
     def refuse(*args, **kwargs):

@@ -18,7 +18,7 @@ from tpt_keras.decoding import Generator
 from tpt_keras.models import PRESETS
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import build_model
-from tpt_keras.models.same_model import same_model
+from tpt_keras.models.weights import copy_model
 
 TINY = {
     "hidden_dim": 8,
@@ -233,7 +233,7 @@ class LSTMTest(LayerTestCase):
             weight.assign(weight * 0.05)
         ids = model.tokenizer.encode_questions(QUESTIONS)
         inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
-        other = same_model(model, dtype)
+        other = copy_model(model, dtype)
         self.assertEqual(other.compute_dtype, "bfloat16")
         found = other(inputs)
         self.assertEqual(

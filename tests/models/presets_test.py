@@ -1,3 +1,6 @@
+import random
+import shutil
+
 import keras
 import pytest
 
@@ -5,43 +8,55 @@ from tpt_keras.errors import UsageError
 from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import MECHANISMS
 from tpt_keras.models import PRESETS
+from tpt_keras.models import TRAINED_PRESETS
+from tpt_keras.models import AttentionalLSTM
 from tpt_keras.models import LSTMConfig
+from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import SimpleLSTM
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 from tpt_keras.models import build_model
-from tpt_keras.models.count_weights import count_weights
-from tpt_keras.models.model_config import ModelConfig
+from tpt_keras.models import count_weights
+from tpt_keras.models import presets
+from tpt_keras.models.compressed_model import COMPRESSED_FILE
+from tpt_keras.models.compressed_model import CompressedModel
+from tpt_keras.models.load_model import load_model
 
-# What the released checkpoints hold, at their vocabulary of 73 symbols.
+# Of the released checkpoints, with their vocabulary of 73 symbols.
 RELEASED_COUNTS = {
     "transformer": 44_188_160,
     "tp_transformer": 49_178_624,
     "tp_transformer_b": 43_001_760,
     "tp_transformer_c": 30_023_168,
 }
+# Of Saxton et al. (2019), with 95 symbols: 18 and 26 million.
+LSTM_COUNTS = {"lstm": 17_758_303, "lstm_attention": 26_065_503}
+SMALL = {
+    "hidden_dim": 12,
+    "intermediate_dim": 20,
+    "num_heads": 3,
+    "num_layers": 1,
+}
+[TRAINED] = TRAINED_PRESETS
+# One of a module each: place_value, add_or_sub, sort and differentiate.
+PROBLEMS = {
+    "What is the tens digit of 31859?": "5",
+    "Calculate -5 - 87.": "-92",
+    "Sort 3, -2, 15, 0.": "-2, 0, 3, 15",
+    "Find the first derivative of 4*x**3 + 9*x - 51 wrt x.": "12*x**2 + 9",
+}
 
 
-def test_relative_positions_have_a_table_of_distances_in_each_attention():
-    config = PRESETS["transformer"].replace(positions="none")
-    relative = config.replace(attention="relative")
-    attentions = 2 * config.num_layers  # not those to the encoder's output
-    assert count_weights(relative) - count_weights(config) == (
-        attentions * 2 * (2 * 16 + 1) * 64
-    )
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("preset", RELEASED_COUNTS)
-def test_a_model_holds_as_many_weights_as_the_released(preset):
-    model = Transformer.from_preset(preset, vocabulary_size=73)
-    assert model.count_params() == RELEASED_COUNTS[preset]
-
-
-@pytest.mark.parametrize("preset", RELEASED_COUNTS)
-def test_the_formula_gives_the_released_counts(preset):
+def test_presets_have_the_released_numbers_of_weights(preset):
     config = PRESETS[preset].replace(vocabulary_size=73)
     assert count_weights(config) == RELEASED_COUNTS[preset]
+
+
+@pytest.mark.parametrize("preset", LSTM_COUNTS)
+def test_lstms_have_the_published_numbers_of_weights(preset):
+    config = PRESETS[preset].replace(vocabulary_size=95)
+    assert count_weights(config) == LSTM_COUNTS[preset]
 
 
 @pytest.mark.parametrize(
@@ -49,108 +64,214 @@ def test_the_formula_gives_the_released_counts(preset):
     [
         {"bind_embeddings": True},
         *({"binding": binding} for binding in BINDINGS),
-        *({"attention": score, "positions": "none"} for score in MECHANISMS),
+        *({"attention": name, "positions": "none"} for name in MECHANISMS),
         {"binding": "tensor", "binding_options": {"rank": 3}},
-        {"binding": "discrete", "binding_options": {"num_roles": 7}},
-        {"attention": "relative", "attention_options": {"max_distance": 2}},
+        {"num_layers": 4},
     ],
     ids=str,
 )
-def test_small_models_follow_the_formula(choices):
-    config = TransformerConfig(
-        hidden_dim=12,
-        intermediate_dim=20,
-        num_heads=3,
-        num_layers=2,
-        **{"bind_embeddings": False, **choices},
-    )
+def test_count_weights_equals_count_params(choices):
+    config = TransformerConfig(**{**SMALL, **choices})
     model = Transformer(config)
     assert model.count_params() == count_weights(config)
     assert len(model.trainable_weights) == len(model.weights)
 
 
-def test_counting_makes_no_weights():
-    # The maps of this one would take 720 TB.
-    config = PRESETS["tp_transformer_multi_linear"]
-    options = {"max_length": 10**5}
-    without = config.replace(attention="dot_product")
-    cores_and_map = 8 * (64 + 10**10 * 64)
-    assert count_weights(config.replace(attention_options=options)) == (
-        count_weights(without) + 18 * cores_and_map
-    )
-
-
-def test_the_baselines_are_of_the_size_of_saxton_et_al():
-    """Whose vocabulary has 95 symbols: 18 and 26 million weights."""
-    counts = {
-        name: count_weights(PRESETS[name].replace(vocabulary_size=95))
-        for name in ("lstm", "lstm_attention")
-    }
-    assert counts == {"lstm": 17_758_303, "lstm_attention": 26_065_503}
-
-
-@pytest.mark.slow
-def test_the_simple_lstm_has_the_weights_of_saxton_et_al():
-    model = SimpleLSTM.from_preset("lstm", vocabulary_size=95)
-    assert model.count_params() == 17_758_303
-
-
 @pytest.mark.parametrize("attention", ["none", "additive"])
-def test_small_lstms_follow_the_formula(attention):
+def test_count_weights_of_small_lstms(attention):
     config = LSTMConfig(
         hidden_dim=6, attention=attention, encoder_dim=4, attention_dim=3
     )
-    model = build_model(config)
-    assert model.count_params() == count_weights(config)
-    assert len(model.trainable_weights) == len(model.weights)
+    assert build_model(config).count_params() == count_weights(config)
 
 
-def test_every_preset_is_a_valid_row():
-    assert set(RELEASED_COUNTS) < set(PRESETS)
-    for config in PRESETS.values():
-        assert isinstance(config, ModelConfig)
-        assert config.vocabulary_size == 72
+def test_counting_leaves_no_trace():
+    # The maps of this model would take 720 TB.
+    config = PRESETS["tp_transformer_multi_linear"].replace(
+        attention_options={"max_length": 10**5}
+    )
+    random_state = random.getstate()
+    without = count_weights(
+        config.replace(attention="dot_product", attention_options={})
+    )
+    cores_and_map = 8 * (64 + 10**10 * 64)
+    assert count_weights(config) == without + 18 * cores_and_map
+    assert random.getstate() == random_state
+    # Keras gives values to all variables that are without.
+    with keras.StatelessScope():
+        pass
+
+
+def test_every_preset_has_its_class():
+    found = {
+        preset: SequenceToSequence.class_for(config)
+        for preset, config in PRESETS.items()
+    }
+    assert found.pop("lstm") is SimpleLSTM
+    assert found.pop("lstm_attention") is AttentionalLSTM
+    assert set(found.values()) == {Transformer}
+
+
+def test_build_model():
+    config = PRESETS["lstm"].replace(hidden_dim=4)
+    model = build_model(config, "mixed_bfloat16")
+    assert type(model) is SimpleLSTM
+    assert model.config == config
+    assert model.dtype_policy.name == "mixed_bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("model_class", "preset"),
+    [
+        (Transformer, "lstm"),
+        (SimpleLSTM, "lstm_attention"),
+        (AttentionalLSTM, "tp_transformer_tiny"),
+        (SimpleLSTM, TRAINED),
+    ],
+)
+def test_a_class_makes_its_own_presets_alone(model_class, preset):
+    with pytest.raises(UsageError):
+        model_class.from_preset(preset)
+    with pytest.raises(UsageError):
+        model_class(PRESETS[preset])
+
+
+def test_the_base_class_makes_no_model_of_a_configuration():
+    with pytest.raises(UsageError):
+        SequenceToSequence(PRESETS["lstm"])
+
+
+def test_subclasses_make_themselves():
+    class Own(SimpleLSTM):
+        pass
+
+    assert type(Own.from_preset("lstm", hidden_dim=4)) is Own
 
 
 def test_from_preset_takes_overrides_and_a_dtype():
     model = Transformer.from_preset(
-        "tp_transformer_tiny",
-        dtype="mixed_bfloat16",
-        hidden_dim=8,
-        num_heads=2,
-        num_layers=1,
+        "tp_transformer_tiny", dtype="mixed_bfloat16", **SMALL
     )
-    config = PRESETS["tp_transformer_tiny"]
-    assert model.config == config.replace(
-        hidden_dim=8, num_heads=2, num_layers=1
-    )
+    assert model.config == PRESETS["tp_transformer_tiny"].replace(**SMALL)
     assert model.dtype_policy == keras.DTypePolicy("mixed_bfloat16")
 
 
-def test_unknown_names_list_the_known_ones():
+@pytest.mark.parametrize(
+    ("preset", "overrides", "named"),
+    [
+        ("tp_transformer_d", {}, "tp_transformer_b"),
+        ("transformer", {"depth": 2}, "num_layers"),
+        ("tp_transformer_tiny", {"num_layers": "3"}, "num_layers"),
+        (
+            "tp_transformer_tiny",
+            {"vocabulary": ("<pad>", "<start>", "<end>", "ab")},
+            "'ab'",
+        ),
+        ("tp_transformer_tiny", {"load_weights": True}, TRAINED),
+    ],
+)
+def test_from_preset_refuses(preset, overrides, named):
     with pytest.raises(UsageError) as error:
-        Transformer.from_preset("tp_transformer_d")
-    for preset in PRESETS:
-        assert preset in str(error.value)
-    with pytest.raises(UsageError, match=r"hyperparameter 'depth'.*num_layers"):
-        Transformer.from_preset("transformer", depth=2)
-
-
-def test_a_value_of_a_wrong_type_is_named():
-    with pytest.raises(UsageError, match=r"num_layers.* int\..*'3' .*type str"):
-        Transformer.from_preset("tp_transformer_tiny", num_layers="3")
+        Transformer.from_preset(preset, **overrides)
+    assert named in str(error.value)
 
 
 @pytest.mark.parametrize("config", ["tp_transformer_tiny", None, {}])
-def test_a_model_is_not_made_of_a_name(config):
-    with pytest.raises(UsageError, match=r"Transformer\.from_preset") as error:
+def test_refuses_what_is_no_configuration(config):
+    with pytest.raises(UsageError) as error:
         Transformer(config)
     assert repr(config) in str(error.value)
 
 
-def test_a_model_is_not_made_of_a_bad_vocabulary():
-    with pytest.raises(UsageError, match=r"'ab'.* one character"):
-        Transformer.from_preset(
-            "tp_transformer_tiny",
-            vocabulary=("<pad>", "<start>", "<end>", "ab"),
-        )
+@pytest.mark.slow
+@pytest.mark.skipif(
+    keras.backend.backend() == "tensorflow",
+    reason="The README's own lines show it there.",
+)
+def test_trained_solver_answers():
+    model = Transformer.from_preset(TRAINED)
+    assert model.config == PRESETS[TRAINED]
+    assert model.solve(list(PROBLEMS)) == list(PROBLEMS.values())
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A small model in the place of the trained one."""
+    model = Transformer.from_preset("tp_transformer_tiny", **SMALL)
+    folder = tmp_path / TRAINED
+    folder.mkdir()
+    CompressedModel.of(model).write(folder / COMPRESSED_FILE)
+    monkeypatch.setattr(presets, "_PLACES", (tmp_path / "other", tmp_path))
+    return load_model(folder)
+
+
+def is_same(model, other):
+    return model.config == other.config and all(
+        keras.ops.convert_to_numpy(keras.ops.all(weight == near))
+        for weight, near in zip(model.weights, other.weights, strict=True)
+    )
+
+
+@pytest.mark.parametrize("load_weights", [True, None])
+@pytest.mark.parametrize("dtype", [None, "mixed_bfloat16"])
+def test_trained_presets_load_their_weights(small, load_weights, dtype):
+    model = SequenceToSequence.from_preset(
+        TRAINED, load_weights=load_weights, dtype=dtype
+    )
+    assert type(model) is Transformer
+    assert model.dtype_policy.name == (dtype or "float32")
+    assert is_same(model, small)
+
+
+def test_load_model_takes_the_name_of_a_trained_preset(small):
+    assert is_same(load_model(TRAINED), small)
+
+
+def test_without_weights_a_trained_preset_is_new(small):
+    model = Transformer.from_preset(TRAINED, load_weights=False, **SMALL)
+    assert model.config == PRESETS[TRAINED].replace(**SMALL)
+
+
+def test_fields_without_weights_may_change(small):
+    values = {"dropout": 0.1, "max_answer_length": 5, "num_layers": 1}
+    model = Transformer.from_preset(TRAINED, **values)
+    assert model.config == small.config.replace(**values)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_layers", 3),
+        ("vocabulary", ("<pad>", "<start>", "<end>", "a")),
+        ("attention", "relative"),
+    ],
+)
+def test_other_fields_of_a_trained_preset_may_not_change(small, field, value):
+    with pytest.raises(UsageError) as error:
+        Transformer.from_preset(TRAINED, **{field: value})
+    assert error.value.field == field
+    assert len(str(error.value)) < 400
+
+
+def test_an_installed_preset_comes_first(small, tmp_path):
+    shutil.move(tmp_path / TRAINED, tmp_path / "other" / TRAINED)
+    assert is_same(Transformer.from_preset(TRAINED), small)
+
+
+def test_missing_weights(small, tmp_path):
+    shutil.rmtree(tmp_path / TRAINED)
+    with pytest.raises(UsageError) as error:
+        Transformer.from_preset(TRAINED)
+    assert COMPRESSED_FILE in str(error.value)
+    assert error.value.path == str(tmp_path / "other" / TRAINED)
+
+
+def test_a_finished_training_comes_before_its_compressed_model(small, tmp_path):
+    other = Transformer(small.config)
+    other.save(tmp_path / TRAINED / "model.keras")
+    assert is_same(load_model(tmp_path / TRAINED), other)
+
+
+def test_a_compressed_model_is_no_best_model(small, tmp_path):
+    with pytest.raises(UsageError):
+        load_model(tmp_path / TRAINED, best=True)

@@ -16,7 +16,11 @@ TRAINING = TrainingConfig.from_flat(
 )
 CONFIG = {
     "preset": None,
-    "model": {"hidden_dim": 16, "vocabulary": ("<pad>", "a")},
+    "model": {
+        "kind": "transformer",
+        "hidden_dim": 16,
+        "vocabulary": ("<pad>", "a"),
+    },
     "training": TRAINING.to_stored(),
     "data": {MODULE: "0123456789abcdef"},
 }
@@ -70,7 +74,14 @@ def test_the_same_again_is_fine(tmp_path):
             "model.num_heads: 8 there, 2 here",
         ),
         (
-            {**CONFIG, "model": {"hidden_dim": 8, "vocabulary": ["<pad>"]}},
+            {
+                **CONFIG,
+                "model": {
+                    **CONFIG["model"],
+                    "hidden_dim": 8,
+                    "vocabulary": ["<pad>"],
+                },
+            },
             "model.hidden_dim: 16 there, 8 here; "
             "model.vocabulary: ['<pad>', 'a'] there, ['<pad>'] here",
         ),

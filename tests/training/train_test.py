@@ -18,8 +18,8 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import training_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
+from tpt_keras.models.configs import from_stored
 from tpt_keras.models.load_model import load_model
-from tpt_keras.models.stored_config import from_stored
 from tpt_keras.training import checkpoint_files
 from tpt_keras.training import model_folder
 from tpt_keras.training import problem_task

@@ -5,8 +5,8 @@ import pytest
 
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
-from tpt_keras.models.count_weights import count_weights
-from tpt_keras.models.stored_config import to_stored
+from tpt_keras.models.build_model import count_weights
+from tpt_keras.models.configs import to_stored
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.report import flagfile
 from tpt_keras.tuning.report import write_report

@@ -13,7 +13,7 @@ from tpt_keras.answer import OK
 from tpt_keras.answer import explain
 from tpt_keras.decoding import Generator
 from tpt_keras.files import whole_file
-from tpt_keras.models.stored_config import to_stored
+from tpt_keras.models.configs import to_stored
 
 _DECIMALS = 5
 _IDENTITY_FILE = "model.json"

@@ -5,8 +5,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.layers import POSITIONS
 from tpt_keras.layers import make_mechanism
-from tpt_keras.models.attention_choices import check_attention
-from tpt_keras.models.model_config import ModelConfig
+from tpt_keras.models.configs import ModelConfig
+from tpt_keras.models.configs import check_attention
 
 
 @dataclasses.dataclass(frozen=True)

@@ -211,6 +211,10 @@ class TransformerXL(keras.Model):
         for variable in keras.tree.flatten(self.memory):
             variable.assign(ops.zeros(variable.shape, variable.dtype))
 
+    def compute_output_shape(self, input_shape):
+        """Returns the shape of the logits, `(batch, length, symbols)`."""
+        return (*input_shape, self.config.vocabulary_size)
+
     def call(self, token_ids, memory=None, training=None):
         is_kept = memory is None and self.batch_size is not None
         if is_kept:

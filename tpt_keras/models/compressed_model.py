@@ -13,9 +13,9 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
 from tpt_keras.layers import Projection
-from tpt_keras.models.same_model import same_model
-from tpt_keras.models.stored_config import from_stored
-from tpt_keras.models.stored_config import to_stored
+from tpt_keras.models.configs import from_stored
+from tpt_keras.models.configs import to_stored
+from tpt_keras.models.weights import copy_model
 
 COMPRESSED_FILE = "model.int8.safetensors"
 # Suffix of the name of a weight's scales.
@@ -71,7 +71,7 @@ class CompressedModel:
             UsageError: If the model is quantized, has LoRA enabled, or has
                 weights that are not finite.
         """
-        model = same_model(model, "float32")
+        model = copy_model(model, "float32")
         num_input_axes = {
             layer.kernel.path: layer.num_input_axes
             for layer in model._flatten_layers()

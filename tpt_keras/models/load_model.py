@@ -1,62 +1,36 @@
 import json
-import lzma
-import pathlib
-import struct
 import zipfile
-import zlib
 
 import keras
 
 from tpt_keras.errors import UsageError
-from tpt_keras.models.build_model import MODELS
+from tpt_keras.files import reading
 from tpt_keras.models.compressed_model import COMPRESSED_FILE
 from tpt_keras.models.compressed_model import CompressedModel
+from tpt_keras.models.presets import model_folder
+from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 
 MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
-
-# What Keras raises of a damaged archive, depending on where the damage is, and
-# of one whose content is another version's.
-_DAMAGE = (
-    EOFError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    lzma.LZMAError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-
-# Ways to use the models that answer no questions, by their classes.
-_OTHERS = {
-    "TransformerXL": "It is a language model, which continues a text: load it "
-    "with tpt_keras.language_model.load_language_model, or use the command "
-    "continue_text."
-}
-_ANY_OTHER = "Load it with keras.saving.load_model."
+_REMEDY = ("train", {})
 
 
-def load_model(model_dir, best=False, classes=MODELS):
-    """A trained model from its folder, vocabulary included.
-
-    A compressed model (`CompressedModel`) is taken where no other is there.
+def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
+    """Loads a trained model from its folder.
 
     Args:
-        model_dir: Folder that training, or the conversion of a checkpoint,
-            left a finished model in.
-        best: Whether to load the model that was best in validation, finished
-            or not, in place of the last one.
-        classes: Classes of models that are accepted. Defaults to every
-            `SequenceToSequence`.
+        model_dir: Folder of a finished training, of a converted checkpoint, or
+            of a compressed model; or the name of a trained preset.
+        best: Whether to load the model that was best in validation in place of
+            the last one.
+        classes: Classes of models that are accepted.
 
     Returns:
-        A model, such as a `Transformer`.
+        A model, such as a `Transformer`, not compiled.
 
     Raises:
-        UsageError: If there is no such model in the folder, or a damaged one.
+        UsageError: If there is no such model in the folder.
+        UnreadableFileError: If its file is damaged.
 
     Example:
 
@@ -65,95 +39,109 @@ def load_model(model_dir, best=False, classes=MODELS):
     model.solve(["What is the tens digit of 31859?"])
     ```
     """
-    path = pathlib.Path(model_dir) / (BEST_MODEL_FILE if best else MODEL_FILE)
-    if not path.parent.is_dir():
-        raise UsageError(f"There is no model folder {str(model_dir)!r}.")
-    compressed_path = path.with_name(COMPRESSED_FILE)
+    folder = model_folder(model_dir)
+    path = folder / (BEST_MODEL_FILE if best else MODEL_FILE)
+    compressed_path = folder / COMPRESSED_FILE
     if not best and not path.exists() and compressed_path.is_file():
-        return _uncompressed(compressed_path, classes)
+        return _load_compressed(compressed_path, classes)
     if not path.is_file():
+        raise _missing(path)
+    path.open("rb").close()  # a file without permission is not damaged
+    with reading(path, _advice(path), _REMEDY):
+        _check_checksums(path)
+        name = _class_name(path)
+    known = dict(_with_subclasses(classes))
+    if name not in known:
         raise UsageError(
-            f"The folder {str(model_dir)!r} holds no "
-            f"{'best' if best else 'finished'} model ({path.name}). Finish its "
-            "training, or name another folder.",
-            path=model_dir,
-            remedy=("train", {}),
-        )
-    path.open("rb").close()  # a file that may not be read is not damaged
-    try:
-        _check_whole(path)
-        _check_class(path, classes)
-        model = keras.models.load_model(
-            path,
-            custom_objects={each.__name__: each for each in classes},
-            compile=False,
-        )
-    except UsageError:
-        raise
-    except _DAMAGE as error:
-        raise UsageError(
-            f"The model {str(path)!r} is damaged, or of another version "
-            f"({_reason(error)}). {_way_out(path)}",
+            f"The file {str(path)!r} holds a {name}, not a "
+            f"{_names(classes)}. Load it with keras.saving.load_model; a "
+            "language model, which continues a text, with "
+            "tpt_keras.language_model.load_language_model.",
             path=path,
-            remedy=("train", {}),
-        ) from error
-    return model
+        )
+    with reading(path, _advice(path), _REMEDY):
+        return keras.saving.load_model(
+            path, custom_objects=known, compile=False
+        )
 
 
-def _uncompressed(path, classes):
-    """The model of a compressed one, if it is of one of the classes."""
+def _load_compressed(path, classes):
     compressed = CompressedModel.read(path)
     config = compressed.config
-    for each in MODELS:
-        if each.takes(config) and issubclass(each, classes):
-            model = each(config)
+    for each in classes:
+        if hasattr(each, "class_for"):
+            model = each.class_for(config)(config)
             compressed.assign_to(model)
             return model
     raise UsageError(
-        f"The file {str(path)!r} holds a model of another kind "
-        f"({config.KIND}), and none of {_names(classes)}. Name another folder."
+        f"The file {str(path)!r} holds a {config.KIND}, not a "
+        f"{_names(classes)}.",
+        path=path,
     )
 
 
+def _missing(path):
+    """The error of a model that is missing, with the way to what is there."""
+    folder = path.parent
+    if folder.is_file():
+        return UsageError(
+            f"{str(folder)!r} is a file. Pass the folder of a model, or load "
+            "the file with keras.saving.load_model.",
+            path=folder,
+        )
+    if not folder.is_dir():
+        return UsageError(
+            f"There is no model folder {str(folder)!r}.", path=folder
+        )
+    exported = [
+        *folder.glob("saved_model.pb"),
+        *folder.glob("*/saved_model.pb"),
+    ]
+    if exported:
+        return UsageError(
+            f"The folder {str(folder)!r} holds an exported model. It answers "
+            "with tpt_keras.serving.SavedModel (`saved_model`).",
+            path=folder,
+        )
+    kind = "best" if path.name == BEST_MODEL_FILE else "finished"
+    return UsageError(
+        f"The folder {str(folder)!r} holds no {kind} model ({path.name}). "
+        "Finish its training, or choose another folder.",
+        path=path,
+        remedy=_REMEDY,
+    )
+
+
+def _with_subclasses(classes):
+    for each in classes:
+        yield each.__name__, each
+        yield from _with_subclasses(each.__subclasses__())
+
+
 def _names(classes):
-    return ", ".join(each.__name__ for each in classes)
+    return " or ".join(each.__name__ for each in classes)
 
 
-def _check_whole(path):
-    """Raises a `BadZipFile` if a file is not as it was written.
-
-    Keras falls back to a way of reading that looks at no checksum.
-    """
+def _check_checksums(path):
+    # Keras falls back to a way of reading that skips them.
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged:
         raise zipfile.BadZipFile(f"bad checksum of {damaged}")
 
 
-def _check_class(path, classes):
-    """Raises a `UsageError` if a file holds a model of another class."""
+def _class_name(path):
     with zipfile.ZipFile(path) as archive:
-        name = json.loads(archive.read("config.json"))["class_name"]
-    if name not in [each.__name__ for each in classes]:
-        raise UsageError(
-            f"The file {str(path)!r} holds a {name}, and none of "
-            f"{_names(classes)}. {_OTHERS.get(name, _ANY_OTHER)}"
-        )
+        return json.loads(archive.read("config.json"))["class_name"]
 
 
-def _reason(error):
-    # Keras puts what it met behind its own opinion of it.
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[-1]
-
-
-def _way_out(path):
+def _advice(path):
     if path.name == BEST_MODEL_FILE:
-        return "Take the last model in its place, without `best`."
+        return "It is damaged or of another version. Load the last model."
     again = (
-        "If it was trained here, the same training makes it again from the "
-        "last checkpoint"
+        "It is damaged or of another version. Training it again with the same "
+        "configuration makes it from the last checkpoint"
     )
     if path.with_name(BEST_MODEL_FILE).is_file():
-        return f"{again}; or take the best model (`best`)."
+        return f"{again}; or load the best model (`best`)."
     return f"{again}."

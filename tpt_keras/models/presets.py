@@ -1,7 +1,15 @@
-"""The named variants. A variant is a row of this table and nothing more."""
+"""The named variants and the trained models.
 
-from tpt_keras.models.lstm_config import LSTMConfig
-from tpt_keras.models.transformer_config import TransformerConfig
+A variant is a row of `PRESETS` and nothing more.
+"""
+
+import pathlib
+
+from tpt_keras.errors import UsageError
+from tpt_keras.models.compressed_model import COMPRESSED_FILE
+from tpt_keras.models.compressed_model import CompressedModel
+from tpt_keras.models.configs import LSTMConfig
+from tpt_keras.models.configs import TransformerConfig
 
 PRESETS = {
     # The paper's baseline (section 4.1).
@@ -18,7 +26,7 @@ PRESETS = {
         intermediate_dim=512, bind_embeddings=False
     ),
     # The full tensor product in place of its diagonal (the paper's section 7);
-    # with `binding_options={"rank": 64}` what appendix A.2 makes of it.
+    # with `binding_options={"rank": 64}` that of appendix A.2.
     "tp_transformer_tensor": TransformerConfig(
         binding="tensor", bind_embeddings=False
     ),
@@ -43,4 +51,89 @@ PRESETS = {
     "tp_transformer_tiny": TransformerConfig(
         hidden_dim=128, intermediate_dim=256, num_heads=4, num_layers=2
     ),
+    # The trained solver.
+    "tp_transformer_mathematics": TransformerConfig(),
 }
+# Presets whose trained weights ship with the package.
+TRAINED_PRESETS = ("tp_transformer_mathematics",)
+# Fields of a trained preset that may change: no weight depends on them.
+FREE_FIELDS = (
+    "dropout",
+    "initialization",
+    "max_answer_length",
+    "max_question_length",
+)
+_PACKAGE = pathlib.Path(__file__).parents[1]
+# The folders of trained models, in an installed package and in a checkout.
+_PLACES = (_PACKAGE / "saved_models", _PACKAGE.parent / "saved_models")
+
+
+def trained_folder(name):
+    """Returns the folder of a trained preset.
+
+    Args:
+        name: One of `TRAINED_PRESETS`.
+
+    Returns:
+        A `pathlib.Path`.
+
+    Raises:
+        UsageError: If the files are not installed.
+    """
+    folders = [place / name for place in _PLACES]
+    for folder in folders:
+        if (folder / COMPRESSED_FILE).is_file():
+            return folder
+    raise UsageError(
+        f"The weights of the preset {name!r} are missing: {COMPRESSED_FILE} "
+        f"is neither in {str(folders[0])!r} nor in {str(folders[1])!r}. "
+        "Install the package again.",
+        path=folders[0],
+    )
+
+
+def model_folder(model_dir):
+    """Returns a model's folder, which may be a trained preset by its name.
+
+    Args:
+        model_dir: A folder, or one of `TRAINED_PRESETS`. A folder with such a
+            name comes first.
+
+    Returns:
+        A `pathlib.Path`.
+    """
+    folder = pathlib.Path(model_dir)
+    if str(model_dir) in TRAINED_PRESETS and not folder.exists():
+        return trained_folder(str(model_dir))
+    return folder
+
+
+def read_trained_preset(name, overrides=None):
+    """Reads the configuration and the weights of a trained preset.
+
+    Args:
+        name: One of `TRAINED_PRESETS`.
+        overrides: Dict of fields to change.
+
+    Returns:
+        A configuration and a `CompressedModel`.
+
+    Raises:
+        UsageError: If it is not installed or damaged, or if weights depend on
+            a field to change.
+    """
+    compressed = CompressedModel.read(trained_folder(name) / COMPRESSED_FILE)
+    config = compressed.config.replace(**(overrides or {}))
+    if config.replace(**_free_values(compressed.config)) != compressed.config:
+        fixed = sorted(overrides.keys() - set(FREE_FIELDS))
+        raise UsageError(
+            f"The weights of the preset {name!r} were trained with other "
+            f"values of {', '.join(fixed)}. Only {', '.join(FREE_FIELDS)} may "
+            "change. For a new model of other sizes, pass load_weights=False.",
+            field=fixed[0],
+        )
+    return config, compressed
+
+
+def _free_values(config):
+    return {name: getattr(config, name) for name in FREE_FIELDS}

@@ -7,30 +7,32 @@ from keras import ops
 from tpt_keras.answer import unanswered
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choice
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.presets import PRESETS
-from tpt_keras.models.trained_presets import TRAINED_PRESETS
-from tpt_keras.models.trained_presets import trained_preset
+from tpt_keras.models.presets import TRAINED_PRESETS
+from tpt_keras.models.presets import read_trained_preset
+from tpt_keras.models.strings import encode_pairs
+from tpt_keras.models.strings import refuse_strings
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 
 class SequenceToSequence(keras.Model):
-    """What every model from a question's tokens to an answer's has in common.
+    """Base class of the models that answer questions.
 
-    Training, evaluation, tuning, export and serving know a model by this
-    alone. A subclass names its configuration and defines:
+    Training, evaluation, tuning, export and serving use a model by this
+    interface alone. A subclass names its configuration and defines:
 
-    - `call`, which gives the logits of whole answers at once;
+    - `call`, which computes the logits of whole answers at once;
     - `encode`, which reads the questions;
-    - `init_cache` and `decode_step`, which give the same logits token by
-      token. What a step changes of the cache, the entries that
-      `changing_caches` names, is carried from step to step; all tensors in
-      the cache are `(batch, ...)`, for beams repeat and choose among rows;
-    - `grow_cache`, where there is room for so many tokens in the cache.
+    - `init_cache` and `decode_step`, which compute the same logits token by
+      token. A step changes the entries of the cache that `changing_caches`
+      names. All tensors in the cache are `(batch, ...)`, so that rows can be
+      repeated and dropped;
+    - `grow_cache`, if the cache has room for a number of tokens.
 
-    It makes its weights when it is made, and is registered with Keras, so
-    that it can be loaded.
+    A model has its weights as soon as it is made, and its class is registered
+    with Keras.
 
     Args:
         config: A configuration of the class `config_class`.
@@ -40,15 +42,16 @@ class SequenceToSequence(keras.Model):
         inputs: Dict of `encoder_token_ids` `(batch, source_length)`, the
             question, and `decoder_token_ids` `(batch, target_length)`, the
             answer, which starts with the start symbol. Both are padded at the
-            end. Integers of any dtype, floats too.
+            end. Integers of any dtype, or floats.
         training: Whether to apply dropout.
 
     Returns:
         float32 logits `(batch, target_length, vocabulary_size)`: at every
-        position those of the token that follows it.
+        position those of the next token.
 
     Raises:
-        UsageError: If `config` is something else, or its vocabulary is none.
+        UsageError: If `config` is of another class, or its vocabulary is
+            invalid.
 
     Example:
 
@@ -59,7 +62,7 @@ class SequenceToSequence(keras.Model):
     1
     """
 
-    # The class of the configurations; each model has its own.
+    # The class of the configurations. A class without one is abstract.
     config_class = None
     # The cache's entries that `decode_step` changes.
     changing_caches = ()
@@ -68,13 +71,13 @@ class SequenceToSequence(keras.Model):
         if not self.takes(config):
             name = type(self).__name__
             raise UsageError(
-                f"No {name} can be made of {config!r}. `build_model` makes the "
-                "model of any configuration; by the name of a preset it is "
-                f"made with {name}.from_preset(name)."
+                f"A {name} cannot be made of {config!r}. Use "
+                f"{name}.from_preset for a preset's name, and build_model for "
+                "any configuration."
             )
         super().__init__(**kwargs)
-        # Token ids may be floats (`keras.Input` has them so), which a dtype of
-        # few digits would round to others.
+        # Token ids may be floats, as those of `keras.Input`. Half precision
+        # would round them.
         self.autocast = False
         self.config = config
         self.tokenizer = CharacterTokenizer(config.vocabulary)
@@ -111,37 +114,59 @@ class SequenceToSequence(keras.Model):
 
     @classmethod
     def takes(cls, config):
-        """Whether a model of this class is made of `config`."""
+        """Returns `True` if this class makes models of `config`."""
         return cls.config_class is not None and isinstance(
             config, cls.config_class
         )
 
     @classmethod
-    def from_preset(cls, preset, dtype=None, load_weights=None, **overrides):
-        """A model by its name: a new one of a variant, or a trained one.
-
-        `SequenceToSequence.from_preset` makes any preset, as what it is; the
-        class of a model makes its own alone.
+    def class_for(cls, config):
+        """Returns this class or its subclass that makes models of `config`.
 
         Args:
-            preset: Name of a row in `PRESETS`, the variants, or of a trained
-                model, one of `TRAINED_PRESETS`.
+            config: A `SequenceToSequenceConfig`.
+
+        Returns:
+            A class.
+
+        Raises:
+            UsageError: If there is none.
+        """
+        classes = [cls]
+        for each in classes:
+            if each.takes(config):
+                return each
+            classes += each.__subclasses__()
+        raise UsageError(
+            f"{cls.__name__} makes no model of a {type(config).__name__} "
+            f"(attention={getattr(config, 'attention', None)!r}). "
+            "SequenceToSequence.from_preset makes any preset."
+        )
+
+    @classmethod
+    def from_preset(cls, preset, dtype=None, load_weights=None, **overrides):
+        """Makes a new model of a variant, or loads a trained one.
+
+        `SequenceToSequence.from_preset` makes any preset; the class of a model
+        only its own.
+
+        Args:
+            preset: Name of a row in `PRESETS`.
             dtype: Dtype policy, for instance `"mixed_bfloat16"`. Defaults to
                 Keras's global policy.
-            load_weights: Whether the model is a trained one; without, its
-                weights are new. Defaults to whether the preset has trained
-                weights, which the variants do not.
-            **overrides: Fields of the preset's configuration to change; with
-                trained weights, those that no weight depends on (`dropout`).
+            load_weights: Whether to load trained weights. Defaults to `True`
+                for the trained presets, `TRAINED_PRESETS`.
+            **overrides: Fields of the configuration to change. With trained
+                weights, only `dropout`, `initialization`, `max_answer_length`
+                and `max_question_length`, on which no weight depends.
 
         Returns:
             A model of this class.
 
         Raises:
-            UsageError: If the preset or a field is unknown, if a field's value
-                makes no sense, if the preset is of another class, or if
-                trained weights are asked for that there are not, that are
-                not for these fields, or that are damaged.
+            UsageError: If the preset or a field is unknown, a value is
+                invalid, the preset is of another class, or there are no such
+                trained weights.
 
         Example:
 
@@ -150,43 +175,75 @@ class SequenceToSequence(keras.Model):
         model.solve(["What is the tens digit of 31859?"])  # ['5']
         ```
         """
-        check_names("preset", [preset], [*PRESETS, *TRAINED_PRESETS])
-        if preset in PRESETS:
-            if load_weights:
-                raise UsageError(
-                    f"The preset {preset!r} has no trained weights. Those that "
-                    f"have: {', '.join(TRAINED_PRESETS)}."
-                )
-            return cls._of(preset, PRESETS[preset].replace(**overrides), dtype)
-        trained = trained_preset(preset)
-        model = cls._of(preset, trained.config.replace(**overrides), dtype)
-        if load_weights is None or load_weights:
-            trained.assign_to(model)
-        return model
-
-    @classmethod
-    def _of(cls, preset, config, dtype):
-        """A new model of a preset's configuration, of this class."""
-        # What builds every model knows this class.
-        from tpt_keras.models.build_model import model_class
-
-        if cls.takes(config):
-            return cls(config, dtype=dtype)
-        found = model_class(config)
-        if not issubclass(found, cls):
+        check_choice("preset", preset, PRESETS)
+        is_trained = preset in TRAINED_PRESETS
+        if load_weights and not is_trained:
             raise UsageError(
-                f"The preset {preset!r} is no {cls.__name__}. It is made with "
-                f"{found.__name__}.from_preset, and any preset with "
-                "SequenceToSequence.from_preset."
+                f"The preset {preset!r} has no trained weights. Those with "
+                f"weights: {', '.join(TRAINED_PRESETS)}.",
+                field="preset",
             )
-        return found(config, dtype=dtype)
+        if not is_trained or load_weights is False:
+            config = PRESETS[preset].replace(**overrides)
+            return cls.class_for(config)(config, dtype=dtype)
+        model_class = cls.class_for(PRESETS[preset])
+        config, compressed = read_trained_preset(preset, overrides)
+        model = model_class(config, dtype=dtype)
+        compressed.assign_to(model)
+        return model
 
     def padding_mask(self, token_ids):
         """Boolean tensor of the shape of `token_ids`, true at real tokens."""
         return ops.not_equal(token_ids, self.tokenizer.pad_id)
 
+    def compute_output_shape(self, input_shape):
+        """Returns the shape of the logits, `(batch, length, symbols)`."""
+        shape = tuple(input_shape["decoder_token_ids"])
+        return (*shape, self.config.vocabulary_size)
+
+    def fit(self, x=None, y=None, *args, **kwargs):
+        """Trains the model, as every Keras model does.
+
+        It also takes strings, which the tokenizer encodes: lists or arrays of
+        questions and of answers, or a `tf.data.Dataset` of batches of such
+        pairs. Padding has no weight in the loss.
+
+        Args:
+            x: Dict of token ids as for a call; questions; or a dataset.
+            y: Token ids that follow `decoder_token_ids`, or answers.
+            *args: See `keras.Model.fit`.
+            **kwargs: See there.
+
+        Returns:
+            A `History`.
+
+        Raises:
+            UsageError: If a string cannot be encoded.
+
+        Example:
+
+        >>> model = SequenceToSequence.from_preset(
+        ...     "tp_transformer_tiny", num_layers=1
+        ... )
+        >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        >>> model.compile("adam", loss)
+        >>> history = model.fit(["1+1", "2+5"], ["2", "7"], verbose=0)
+        """
+        x, y, more = encode_pairs(self, x, y)
+        return super().fit(x, y, *args, **{**more, **kwargs})
+
+    def evaluate(self, x=None, y=None, *args, **kwargs):
+        """Evaluates the model. See `fit` and `keras.Model.evaluate`."""
+        x, y, more = encode_pairs(self, x, y)
+        return super().evaluate(x, y, *args, **{**more, **kwargs})
+
+    def predict(self, x, *args, **kwargs):
+        """Computes logits of token ids. See `keras.Model.predict`."""
+        refuse_strings(x)
+        return super().predict(x, *args, **kwargs)
+
     def encode(self, encoder_token_ids, training=None):
-        """What the model makes of questions.
+        """Encodes questions.
 
         Args:
             encoder_token_ids: Tensor `(batch, source_length)`.
@@ -209,17 +266,17 @@ class SequenceToSequence(keras.Model):
             way.
 
         Raises:
-            UsageError: If `max_length` is no positive integer.
+            UsageError: If `max_length` is not a positive integer.
         """
         raise NotImplementedError
 
     def grow_cache(self, cache, max_length):
-        """A cache with room for more tokens, where it has room for some.
+        """Returns a cache with room for more tokens.
 
         Args:
-            cache: What `init_cache`, `decode_step` or this returned.
-            max_length: Most tokens to decode, no fewer than it was made for,
-                an integer or a scalar tensor.
+            cache: A cache of this model.
+            max_length: Most tokens to decode, an integer or a scalar tensor.
+                No fewer than before.
 
         Returns:
             Dict for `decode_step`.
@@ -227,11 +284,11 @@ class SequenceToSequence(keras.Model):
         return cache
 
     def decode_step(self, token_ids, cache, cache_update_index):
-        """One step of decoding: the logits of the next token.
+        """Decodes one step: computes the logits of the next token.
 
         Args:
             token_ids: The last tokens `(batch,)`.
-            cache: What `init_cache` or the last step returned.
+            cache: The cache of `init_cache` or of the last step.
             cache_update_index: Position of `token_ids`, a scalar.
 
         Returns:
@@ -255,6 +312,7 @@ class SequenceToSequence(keras.Model):
         Raises:
             UsageError: If `max_length` is no positive integer.
         """
+        refuse_strings(encoder_token_ids)
         generator = Generator(self, max_length=max_length)
         return generator.generate(encoder_token_ids)["token_ids"][:, 0]
 

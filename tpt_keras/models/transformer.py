@@ -6,8 +6,8 @@ from tpt_keras.layers import DecoderCell
 from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import FanInUniform
 from tpt_keras.layers import TokenAndPositionEmbedding
+from tpt_keras.models.configs import TransformerConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
-from tpt_keras.models.transformer_config import TransformerConfig
 
 
 @keras.saving.register_keras_serializable("tpt_keras")

@@ -16,8 +16,8 @@ from tpt_keras.errors import disk_fault
 from tpt_keras.errors import require
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_folder
-from tpt_keras.models.same_model import same_model
-from tpt_keras.models.stored_config import to_stored
+from tpt_keras.models.configs import to_stored
+from tpt_keras.models.weights import copy_model
 from tpt_keras.serving.export_graph import AnswerGraph
 from tpt_keras.serving.export_graph import check_graph
 from tpt_keras.serving.export_weights import ConstantWeights
@@ -84,7 +84,7 @@ def export(
         check_positive_integer("max_answer_length", max_answer_length)
     dtype = "float32" if precision == "int8" else precision
     if not model.compute_dtype == model.variable_dtype == dtype:
-        model = same_model(model, dtype)
+        model = copy_model(model, dtype)
     weights = (Int8Weights if precision == "int8" else ConstantWeights)(model)
     generator = Generator(model, sampler, max_answer_length)
     graph = AnswerGraph(generator, weights)

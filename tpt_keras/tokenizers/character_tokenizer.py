@@ -100,7 +100,7 @@ class CharacterTokenizer:
         Raises:
             UsageError: If a character is not in the vocabulary.
         """
-        # Halves of a UTF-16 pair pass, to be named as unknown characters.
+        # Lone surrogates pass, and are refused as unknown characters.
         codes = "".join(texts).encode("utf-32-le", "surrogatepass")
         codes = np.frombuffer(codes, "<u4")
         above_all = len(self._token_of_code) - 1

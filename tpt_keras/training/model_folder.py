@@ -22,7 +22,7 @@ from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
-from tpt_keras.models.same_model import same_model
+from tpt_keras.models.weights import copy_model
 from tpt_keras.training.checkpoint_files import remove_unfinished
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.metrics_log import METRICS_FILE
@@ -230,6 +230,6 @@ def _is_sound(config):
 
 
 def _save(model, path):
-    uncompiled = same_model(model, model.dtype_policy)
+    uncompiled = copy_model(model, model.dtype_policy)
     with whole_file(path) as partial:
         uncompiled.save(partial)

@@ -4,11 +4,9 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import describe_batch
 from tpt_keras.data_generators.task import training_batches
 from tpt_keras.errors import UsageError
-from tpt_keras.models.build_model import MODELS
 from tpt_keras.models.build_model import build_model
-from tpt_keras.models.sequence_to_sequence_config import (
-    SequenceToSequenceConfig,
-)
+from tpt_keras.models.configs import SequenceToSequenceConfig
+from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.training.evaluate import evaluate
 from tpt_keras.training.evaluate import evaluate_batches
 from tpt_keras.training.trainer import Trainer
@@ -33,7 +31,7 @@ class ProblemTask:
             be told in no time, too long for the model.
     """
 
-    model_classes = MODELS
+    model_classes = (SequenceToSequence,)
     trainer_class = Trainer
     runs_on_replicas = True
 

@@ -4,8 +4,7 @@ import dataclasses
 import json
 
 from tpt_keras.errors import UsageError
-from tpt_keras.models.stored_config import KINDS
-from tpt_keras.models.stored_config import kind_of
+from tpt_keras.models.configs import ModelConfig
 from tpt_keras.training.config import MAY_CHANGE
 from tpt_keras.training.config import TrainingConfig
 
@@ -76,10 +75,9 @@ def _complete(config):
     """Returns a configuration by flat names, less the data's fingerprints."""
     completed = {key: config[key] for key in config if key != "data"}
     if "model" in config:
-        kind = kind_of(config["model"])
+        kind = config["model"].get("kind")
         completed["model"] = {
-            "kind": kind,
-            **defaults(KINDS.get(kind)),
+            **defaults(ModelConfig.KINDS.get(kind)),
             **config["model"],
         }
     if "training" in config:

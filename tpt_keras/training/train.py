@@ -8,10 +8,10 @@ import tempfile
 import keras
 
 from tpt_keras.errors import UsageError
+from tpt_keras.models.configs import to_stored
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import load_model
-from tpt_keras.models.same_model import lasting_weights
-from tpt_keras.models.stored_config import to_stored
+from tpt_keras.models.weights import lasting_weights
 from tpt_keras.training import model_folder
 from tpt_keras.training.backends import check_jit_compile
 from tpt_keras.training.backends import default_strategy

@@ -5,8 +5,8 @@ import json
 import pathlib
 
 from tpt_keras.files import whole_file
+from tpt_keras.models.configs import to_stored
 from tpt_keras.models.presets import PRESETS
-from tpt_keras.models.stored_config import to_stored
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.model_folder import read_config
 from tpt_keras.tuning.trials import execution_folder

@@ -233,7 +233,7 @@ class SearchSpace:
 @functools.cache
 def _largest_model(max_weights, variant, num_layers, num_heads, filter_ratio):
     """The largest model of a combination and its weights, or 0 weights."""
-    from tpt_keras.models.count_weights import count_weights
+    from tpt_keras.models.build_model import count_weights
     from tpt_keras.models.presets import PRESETS
 
     preset = PRESETS[variant]
@@ -247,13 +247,14 @@ def _largest_model(max_weights, variant, num_layers, num_heads, filter_ratio):
             filter_ratio=filter_ratio,
         )
 
-    def fits(*sizes):
-        return count_weights(config(*sizes)) <= max_weights
+    def count(*sizes):
+        return count_weights(config(*sizes))
 
-    width = _largest(fits)
+    width = _largest(count, max_weights, 1)
     if not width:
         return preset, 0
-    found = config(width, _largest(lambda more: fits(width, more)))
+    more = _largest(lambda more: count(width, more), max_weights, 0)
+    found = config(width, more)
     return found, count_weights(found)
 
 
@@ -264,13 +265,26 @@ def _choice(hp, name, values):
     return hp.Choice(name, list(values))
 
 
-def _largest(fits):
-    """The largest integer that fits, by bisection, or 0."""
-    high = 1
-    while fits(high):
-        high *= 2
-    low = high // 2
+def _largest(count, limit, start):
+    """The largest integer whose count is within a limit, or 0.
+
+    Bisection at interpolated places, because each count takes time.
+    """
+    low, at_low = start, count(start)
+    if at_low > limit:
+        return 0
+    high, at_high = low, at_low
+    while at_high <= limit:
+        low, at_low = high, at_high
+        high = max(4 * high, 1)
+        at_high = count(high)
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        share = (limit - at_low) / (at_high - at_low)
+        middle = low + round(share * (high - low))
+        middle = min(max(middle, low + 1), high - 1)
+        at_middle = count(middle)
+        if at_middle <= limit:
+            low, at_low = middle, at_middle
+        else:
+            high, at_high = middle, at_middle
     return low

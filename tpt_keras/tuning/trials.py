@@ -19,8 +19,8 @@ import pathlib
 from tpt_keras.errors import UsageError
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
-from tpt_keras.models.count_weights import count_weights
-from tpt_keras.models.stored_config import from_stored
+from tpt_keras.models.build_model import count_weights
+from tpt_keras.models.configs import from_stored
 from tpt_keras.training.metrics_log import best_row
 from tpt_keras.training.metrics_log import read_metrics
 from tpt_keras.training.model_folder import CONFIG_FILE

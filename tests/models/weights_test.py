@@ -4,7 +4,7 @@ import pytest
 
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
-from tpt_keras.models.same_model import same_model
+from tpt_keras.models.weights import copy_model
 
 
 @pytest.fixture
@@ -15,9 +15,9 @@ def model():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "mixed_bfloat16"])
-def test_another_model_of_the_same_weights(model, dtype):
+def test_copy_has_the_same_weights(model, dtype):
     model.compile("adam", "mse")
-    other = same_model(model, dtype)
+    other = copy_model(model, dtype)
     assert type(other) is Transformer
     assert (other.name, other.config) == (model.name, model.config)
     assert other.dtype_policy == keras.DTypePolicy(dtype)
@@ -35,7 +35,7 @@ def test_another_model_of_the_same_weights(model, dtype):
 
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize`")
-def test_a_quantized_model_has_other_weights(model):
+def test_refuses_a_quantized_model(model):
     model.quantize("int8")
-    with pytest.raises(UsageError, match=r"quantized.*changed to bfloat16"):
-        same_model(model, "bfloat16")
+    with pytest.raises(UsageError):
+        copy_model(model, "bfloat16")
