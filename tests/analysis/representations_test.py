@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.layers.attention_maps import copy_maps
+from tests.layers.helpers import copy_maps
 from tpt_keras.analysis.representations import binding_problem
 from tpt_keras.analysis.representations import kept_variance
 from tpt_keras.analysis.representations import reconstruction_errors

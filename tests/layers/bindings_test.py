@@ -5,10 +5,10 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
-from tests.layers.attention_maps import copy_maps
-from tests.layers.attention_maps import map_of_products
-from tests.layers.largest_tensor import largest_tensor
-from tests.layers.largest_tensor import needs_graph
+from tests.layers.helpers import copy_maps
+from tests.layers.helpers import largest_tensor
+from tests.layers.helpers import map_of_products
+from tests.layers.helpers import needs_tensorflow
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import Binding
@@ -53,7 +53,7 @@ class BindingsTest(LayerTestCase):
             binding(FILLER, role), FILLER + FILLER * (mixture @ unit)
         )
 
-    def test_an_elementwise_output_map_makes_tensor_hadamard(self):
+    def test_tensor_binding_includes_hadamard_binding(self):
         hadamard = TPMultiHeadAttention(2, 3)
         tensor = TPMultiHeadAttention(2, 3, binding="tensor")
         capped = TPMultiHeadAttention(
@@ -70,7 +70,7 @@ class BindingsTest(LayerTestCase):
         self.assert_all_close(tensor(X, X), expected, atol=1e-6)
         self.assert_all_close(capped(X, X), expected, atol=1e-6)
 
-    def test_every_capped_product_is_a_full_one(self):
+    def test_product_of_a_rank_is_a_full_product(self):
         layers = [
             TPMultiHeadAttention(
                 2, 3, binding="tensor", binding_options={"rank": rank}
@@ -88,21 +88,17 @@ class BindingsTest(LayerTestCase):
         full.output_dense.set_weights([of_product.reshape(2, 9, 8), bias])
         self.assert_all_close(full(X, X), capped(X, X), atol=1e-6)
 
-    @needs_graph
-    def test_the_product_of_all_heads_is_never_made(self):
+    @needs_tensorflow
+    def test_product_of_all_heads_is_never_whole(self):
         layer = TPMultiHeadAttention(4, 8, binding="tensor")
         layer.build((32, 8, 16), (32, 8, 16))
-        # One head's product, and not that of the four heads.
+        # The product of one head, not of four.
         self.assertEqual(
             largest_tensor(lambda x: layer(x, x), (32, 8, 16)), 32 * 8 * 8 * 8
         )
 
-    @parameterized.product(
-        dtype=["float32", "mixed_bfloat16"],
-    )
-    def test_contracting_head_by_head_has_the_gradients_of_the_whole(
-        self, dtype
-    ):
+    @parameterized.parameters("float32", "mixed_bfloat16")
+    def test_contraction_head_by_head_has_the_same_gradients(self, dtype):
         head_by_head = TPMultiHeadAttention(
             2, 3, binding="tensor", bias_initializer="ones", dtype=dtype
         )
@@ -141,7 +137,7 @@ class BindingsTest(LayerTestCase):
             inputs=[X, X],
             expected_output_shape=X.shape,
             expected_weight_count=3 * 54 + role_map + output_map + count,
-            # A softmax is the same whatever is added to all of its logits.
+            # A softmax ignores what is added to all of its logits.
             untrained_weights=["key/bias"],
         )
 

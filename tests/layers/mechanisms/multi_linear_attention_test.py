@@ -4,9 +4,10 @@ import pytest
 from absl.testing import parameterized
 from keras import ops
 
-from tests.layers.largest_tensor import largest_tensor
-from tests.layers.largest_tensor import needs_graph
-from tests.layers.mechanisms.mechanism_test_case import MechanismTestCase
+from tests.layer_test_case import LayerTestCase
+from tests.layers.helpers import largest_tensor
+from tests.layers.helpers import needs_tensorflow
+from tpt_keras.errors import UsageError
 from tpt_keras.layers import MultiLinearAttention
 from tpt_keras.layers import TPMultiHeadAttention
 
@@ -26,7 +27,7 @@ def built(max_length=8, **kwargs):
 
 
 def explicit(mechanism, queries, keys, values, is_causal=False, is_real=None):
-    """The tensor of order three, and its map."""
+    """Makes the whole tensor of order three and maps it."""
     cores, kernel = mechanism.get_weights()
     tensor = np.einsum(
         "hr,bihr,bjhr,bmhr->bhijm", cores.mean(0), queries, keys, values
@@ -42,7 +43,7 @@ def explicit(mechanism, queries, keys, values, is_causal=False, is_real=None):
 
 
 def bytes_held(function, length):
-    """By XLA, between what comes in and what goes out."""
+    """The memory of temporaries, as counted by XLA."""
     import jax
 
     x = jax.ShapeDtypeStruct((2, length, 3, 4), "float32")
@@ -50,7 +51,7 @@ def bytes_held(function, length):
     return program.memory_analysis().temp_size_in_bytes
 
 
-class MultiLinearAttentionTest(MechanismTestCase):
+class MultiLinearAttentionTest(LayerTestCase):
     @parameterized.product(lengths=[(5, 5), (3, 6), (1, 1)], num_cores=[1, 3])
     def test_equals_the_tensor_of_order_three(self, lengths, num_cores):
         mechanism = built(num_cores=num_cores)
@@ -60,23 +61,22 @@ class MultiLinearAttentionTest(MechanismTestCase):
         expected = explicit(mechanism, queries, keys, values)
         self.assert_all_close(filler, expected, 1e-4, 1e-4)
 
-    def test_sees_no_future(self):
+    @parameterized.parameters(False, True)
+    def test_causal_and_padding_masks(self, is_causal):
         mechanism = built()
-        arguments = heads(6), heads(6), heads(6)
-        filler, _ = mechanism(*arguments, use_causal_mask=True)
-        self.assert_all_close(
-            filler, explicit(mechanism, *arguments, is_causal=True), 1e-4, 1e-4
+        arguments = heads(5), heads(5), heads(5)
+        is_real = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]], bool)
+        filler, _ = mechanism(
+            *arguments,
+            attention_mask=is_real[:, None, None],
+            use_causal_mask=is_causal,
         )
-        changed = [x.copy() for x in arguments]
-        for x in changed:
-            x[:, 4:] += 1.0
-        other, _ = mechanism(*changed, use_causal_mask=True)
-        self.assert_all_equal(other[:, :4], filler[:, :4])
-        self.assertTrue(np.all(ops.convert_to_numpy(other != filler)[:, 4:]))
+        expected = explicit(mechanism, *arguments, is_causal, is_real)
+        self.assert_all_close(filler, expected, 1e-4, 1e-4)
 
     @parameterized.parameters(False, True)
-    @needs_graph
-    def test_holds_nothing_of_the_size_of_the_tensor(self, is_causal):
+    @needs_tensorflow
+    def test_whole_tensor_is_never_made(self, is_causal):
         mechanism = built(max_length=64)
         sizes = [
             largest_tensor(
@@ -91,9 +91,9 @@ class MultiLinearAttentionTest(MechanismTestCase):
 
     @parameterized.parameters(False, True)
     @pytest.mark.skipif(
-        keras.backend.backend() != "jax", reason="asks XLA how much it holds"
+        keras.backend.backend() != "jax", reason="reads XLA's memory analysis"
     )
-    def test_twice_the_length_takes_four_times_the_memory(self, is_causal):
+    def test_memory_grows_with_the_square_of_the_length(self, is_causal):
         def contracted(x):
             return mechanism(x, x, x, use_causal_mask=is_causal)[0]
 
@@ -112,7 +112,7 @@ class MultiLinearAttentionTest(MechanismTestCase):
         self.assertBetween(growth[1], 6.0, 8.0)
 
     @parameterized.parameters(False, True)
-    def test_as_the_output_map(self, is_causal):
+    def test_map_can_be_the_output_map(self, is_causal):
         layer = TPMultiHeadAttention(
             3,
             4,
@@ -129,7 +129,7 @@ class MultiLinearAttentionTest(MechanismTestCase):
         )
         expected = explicit(layer.attention, queries, keys, values, is_causal)
         self.assert_all_close(output, expected.sum(-2), 1e-4, 1e-4)
-        # Cached, it has the output's size too.
+        # The cache has the output's size too.
         cache = layer.attention.init_cache(2, 6)
         for index in range(6 if is_causal else 0):
             step = x[:, index : index + 1]
@@ -139,31 +139,9 @@ class MultiLinearAttentionTest(MechanismTestCase):
                 cached, output[:, index : index + 1], 1e-4, 1e-4
             )
 
-    @parameterized.parameters(False, True)
-    def test_sees_no_padding(self, is_causal):
-        mechanism = built()
-        arguments = heads(5), heads(5), heads(5)
-        is_real = np.array([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]], bool)
-        filler, _ = mechanism(
-            *arguments,
-            attention_mask=is_real[:, None, None],
-            use_causal_mask=is_causal,
-        )
-        expected = explicit(mechanism, *arguments, is_causal, is_real)
-        self.assert_all_close(filler, expected, 1e-4, 1e-4)
-        cache = mechanism.make_cache(*arguments[1:], padding_mask=is_real)
-        filler, _ = mechanism.attend(arguments[0], cache)
-        expected = explicit(mechanism, *arguments, False, is_real)
-        self.assert_all_close(filler, expected, 1e-4, 1e-4)
-
-    def test_cached_equals_uncached(self):
-        self.check_cached_equals_uncached(
-            built(), heads(5), heads(5), heads(5), tolerance=1e-4
-        )
-
-    def test_a_column_of_the_tensor_is_attention_without_softmax(self):
-        # The paper's corollary: one head's attention is in the tensor. With a
-        # map that reads off "j attends to m = j", and values that count.
+    def test_includes_attention_without_softmax(self):
+        # The paper's corollary: the tensor includes the attention of a head.
+        # This map reads the pairs "j = m", and the values are ones.
         mechanism = built(max_length=5)
         queries, keys = heads(5), heads(5)
         kernel = np.zeros((3, 5, 5, 4), "float32")
@@ -174,61 +152,27 @@ class MultiLinearAttentionTest(MechanismTestCase):
         products = np.einsum("bihr,bjhr->bihj", queries, keys)
         self.assert_all_close(filler, products[..., :4], 1e-5)
 
-    @pytest.mark.slow
-    def test_as_a_part_of_attention(self):
-        x = RNG.normal(size=(2, 4, 8)).astype("float32")
-        self.run_layer_test(
-            TPMultiHeadAttention,
-            {
-                "num_heads": 2,
-                "key_dim": 3,
-                "attention": "multi_linear",
-                "attention_options": {"max_length": 8, "num_cores": 2},
-            },
-            inputs=[x, x],
-            expected_output_shape=x.shape,
-            expected_weight_count=4 * 54 + 56 + 2 * 64 * 3 + 2 * 2 * 3,
-            takes_keras_masks=False,
-        )
-
-    def test_what_it_does_not_take(self):
-        for options in (
-            {"max_length": 0},
-            {"num_cores": 1.5},
-            {"output_dim": 0},
-            {"sliding_window": 3},
+    def test_invalid_shapes_and_masks_are_refused(self):
+        mechanism = built()
+        for call in (
+            lambda: MultiLinearAttention().build(
+                *2 * [(1, 2, 3, 4)], (1, 2, 3, 5)
+            ),
+            lambda: mechanism(heads(9), heads(9), heads(9)),
+            lambda: mechanism.init_cache(2, max_length=9),
+            lambda: mechanism(
+                *3 * [heads(5)], attention_mask=np.ones((2, 1, 5, 5), bool)
+            ),
         ):
             with self.assertRaises(ValueError):
-                MultiLinearAttention(**options)
-        with self.assertRaises(ValueError):
-            MultiLinearAttention().build(*2 * [(1, 2, 3, 4)], (1, 2, 3, 5))
-        options = {"max_length": 8, "output_dim": 5}
-        with self.assertRaises(ValueError):
-            TPMultiHeadAttention(
-                2, 3, attention="multi_linear", attention_options=options
-            )
-        with self.assertRaises(ValueError):
-            TPMultiHeadAttention(
-                2,
-                3,
-                binding="none",
-                attention="multi_linear",
-                attention_options=options,
-            ).build(*2 * [(1, 2, 6)])
-        mechanism = built()
-        with self.assertRaises(ValueError):
-            mechanism(heads(9), heads(9), heads(9))
-        with self.assertRaises(ValueError):
-            mechanism.init_cache(2, max_length=9)
-        with self.assertRaises(ValueError):
-            mechanism(
-                *3 * [heads(5)], attention_mask=np.ones((2, 1, 5, 5), bool)
-            )
+                call()
 
-    def test_takes_lengths_that_are_not_known(self):
-        layer = TPMultiHeadAttention(2, 3, attention="multi_linear")
-        inputs = keras.Input((None, 8))
-        model = keras.Model(inputs, layer(inputs, inputs, use_causal_mask=True))
-        for length in (2, 6):
-            x = RNG.normal(size=(2, length, 8)).astype("float32")
-            self.assert_all_close(model(x), layer(x, x, use_causal_mask=True))
+    def test_invalid_output_maps_are_refused(self):
+        options = {"max_length": 8, "output_dim": 5}
+        arguments = {"attention": "multi_linear", "attention_options": options}
+        with self.assertRaises(UsageError) as caught:
+            TPMultiHeadAttention(2, 3, **arguments)
+        self.assertEqual(caught.exception.field, "binding")
+        layer = TPMultiHeadAttention(2, 3, binding="none", **arguments)
+        with self.assertRaises(ValueError):
+            layer.build(*2 * [(1, 2, 6)])

@@ -1,113 +1,134 @@
+import keras
 import numpy as np
-import pytest
 from absl.testing import parameterized
+from keras import ops
 
-from tests.layers.mechanisms.mechanism_test_case import MechanismTestCase
+from tests.layer_test_case import LayerTestCase
+from tpt_keras.layers import QueryBiases
 from tpt_keras.layers import RelativeAttention
-from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers import make_mechanism
+from tpt_keras.layers import TransformerXLAttention
+from tpt_keras.layers.mechanisms.relative_attention import distances_to_keys
+from tpt_keras.layers.mechanisms.relative_attention import keys_to_distances
 
 RNG = np.random.default_rng(7)
+LENGTHS = [(6, 6, False), (6, 6, True), (1, 1, True), (3, 7, False)]
 
 
-def heads(length, dim, batch_size=2, num_heads=3):
-    shape = (batch_size, length, num_heads, dim)
+def normal(*shape):
     return RNG.normal(size=shape).astype("float32")
 
 
-def built(max_distance=2, key_dim=4, value_dim=5):
-    mechanism = RelativeAttention(max_distance=max_distance)
-    key_shape, value_shape = (
-        (None, None, 3, key_dim),
-        (None, None, 3, value_dim),
+def inputs_of_lengths(targets, sources):
+    """Queries, keys of size 4 and values of size 5 for 3 heads."""
+    return (
+        normal(2, targets, 3, 4),
+        normal(2, sources, 3, 4),
+        normal(2, sources, 3, 5),
     )
-    mechanism.build(key_shape, key_shape, value_shape)
-    mechanism.set_weights([RNG.normal(size=w.shape) for w in mechanism.weights])
+
+
+def built(mechanism):
+    keys = (None, None, 3, 4)
+    mechanism.build(keys, keys, (None, None, 3, 5))
+    mechanism.set_weights([normal(*w.shape) for w in mechanism.weights])
     return mechanism
 
 
-def brute_force(mechanism, queries, keys, values, is_causal, start_index=0):
-    """Shaw et al.'s equations 3 and 4, one query and key after the other."""
-    key_table, value_table = mechanism.get_weights()
-    k = mechanism.max_distance
-    filler = np.zeros((*queries.shape[:3], values.shape[-1]))
-    for b, i, h in np.ndindex(*queries.shape[:3]):
-        places = [
-            np.clip(j - i - start_index, -k, k) + k
-            for j in range(keys.shape[1])
+def attend(logits, is_causal):
+    """The weights of one query, with `logits` of `(distance, logit)`."""
+    logits = np.array(
+        [
+            -np.inf if is_causal and distance > 0 else logit
+            for distance, logit in logits
         ]
-        logits = np.array(
-            [
-                queries[b, i, h] @ (keys[b, j, h] + key_table[place])
-                if not (is_causal and j > i + start_index)
-                else -np.inf
-                for j, place in enumerate(places)
-            ]
-        ) / np.sqrt(queries.shape[-1])
-        weights = np.exp(logits - logits.max())
-        weights /= weights.sum()
-        for j, place in enumerate(places):
-            filler[b, i, h] += weights[j] * (
-                values[b, j, h] + value_table[place]
-            )
-    return filler
-
-
-class RelativeAttentionTest(MechanismTestCase):
-    @parameterized.parameters(
-        ((6, 6), False, 4),
-        ((6, 6), True, 1),
-        ((1, 1), True, 16),
-        ((3, 7), False, 16),
-        ((7, 3), True, 4),
     )
-    def test_equals_brute_force(self, lengths, is_causal, max_distance):
-        mechanism = built(max_distance)
-        arguments = (
-            heads(lengths[0], 4),
-            heads(lengths[1], 4),
-            heads(lengths[1], 5),
-        )
-        filler, _ = mechanism(*arguments, use_causal_mask=is_causal)
+    weights = np.exp(logits - logits.max())
+    return weights / weights.sum()
+
+
+class RelativeAttentionTest(LayerTestCase):
+    @parameterized.product(lengths=LENGTHS, max_distance=[1, 4, 16])
+    def test_equals_equations_3_and_4(self, lengths, max_distance):
+        *lengths, is_causal = lengths
+        mechanism = built(RelativeAttention(max_distance=max_distance))
+        key_table, value_table = mechanism.get_weights()
+        queries, keys, values = inputs_of_lengths(*lengths)
+        expected = np.zeros((*queries.shape[:3], 5), "float32")
+        for b, i, h in np.ndindex(*queries.shape[:3]):
+            distances = np.arange(lengths[1]) - i
+            places = np.clip(distances, -max_distance, max_distance)
+            places += max_distance
+            logits = (keys[b, :, h] + key_table[places]) @ queries[b, i, h] / 2
+            weights = attend(zip(distances, logits), is_causal)
+            expected[b, i, h] = weights @ (
+                values[b, :, h] + value_table[places]
+            )
+        filler, _ = mechanism(queries, keys, values, use_causal_mask=is_causal)
+        self.assert_all_close(filler, expected)
+
+
+class TransformerXLAttentionTest(LayerTestCase):
+    @parameterized.parameters(*LENGTHS)
+    def test_equals_section_3_3(self, targets, sources, is_causal):
+        mechanism = built(TransformerXLAttention())
+        kernel, u, v = mechanism.get_weights()
+        queries, keys, values = inputs_of_lengths(targets, sources)
+        frequencies = np.exp(-np.log(1e4) * np.arange(0, 12, 2) / 12)
+        expected = np.zeros((*queries.shape[:3], 5), "float32")
+        for b, i, h in np.ndindex(*queries.shape[:3]):
+            logits, q = [], queries[b, i, h]
+            for j in range(sources):
+                angles = (i - j) * frequencies
+                sinusoid = np.stack([np.sin(angles), np.cos(angles)], -1)
+                of_distance = (sinusoid.ravel() @ kernel).reshape(3, 4)[h]
+                logit = (q + u[h]) @ keys[b, j, h] + (q + v[h]) @ of_distance
+                logits.append((j - i, logit / 2))
+            expected[b, i, h] = attend(logits, is_causal) @ values[b, :, h]
+        filler, _ = mechanism(queries, keys, values, use_causal_mask=is_causal)
+        self.assert_all_close(filler, expected)
+
+    def test_biases_can_be_shared(self):
+        biases = QueryBiases()
+        one, other = (built(TransformerXLAttention(biases)) for _ in range(2))
+        self.assertIs(one.biases, other.biases)
+        weights = keras.tree.flatten([one.weights, other.weights])
+        self.assertLen({id(weight) for weight in weights}, 2 + 2)
+
+
+def gradient(function, x, upstream):
+    """The gradient of the inner product with `upstream`."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.grad(lambda x: ops.sum(function(x) * upstream))(x)
+    import tensorflow as tf
+
+    x = tf.convert_to_tensor(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        total = ops.sum(function(x) * upstream)
+    return tape.gradient(total, x)
+
+
+class DistancesTest(LayerTestCase):
+    @parameterized.parameters((3, 5), (4, 2), (1, 1))
+    def test_each_shift_is_the_gradient_of_the_other(self, targets, sources):
+        of_keys = normal(2, 3, targets, sources)
+        of_distances = normal(2, 3, targets, targets + sources)
+
+        def to_keys(x):
+            return distances_to_keys(x, sources)
+
+        # The gradient of a linear map is its transpose.
         self.assert_all_close(
-            filler, brute_force(mechanism, *arguments, is_causal), 1e-6, 1e-5
+            ops.sum(to_keys(of_distances) * of_keys),
+            ops.sum(of_distances * keys_to_distances(of_keys)),
         )
-
-    def test_zero_tables_are_dot_products(self):
-        mechanism, plain = built(), make_mechanism("dot_product")
-        mechanism.set_weights([0 * w for w in mechanism.get_weights()])
-        arguments = heads(5, 4), heads(5, 4), heads(5, 5)
-        plain.build(*(x.shape for x in arguments))
-        for actual, expected in zip(mechanism(*arguments), plain(*arguments)):
-            self.assert_all_close(actual, expected, 1e-6)
-
-    def test_cached_equals_uncached(self):
-        self.check_cached_equals_uncached(
-            built(), heads(5, 4), heads(5, 4), heads(5, 5)
+        self.assert_all_equal(
+            gradient(to_keys, of_distances, of_keys),
+            keys_to_distances(of_keys),
         )
-
-    def test_takes_lengths_that_are_not_known(self):
-        self.check_takes_lengths_that_are_not_known(built(), heads, (4, 4, 5))
-
-    @pytest.mark.slow
-    def test_as_a_part_of_attention(self):
-        x = RNG.normal(size=(2, 4, 8)).astype("float32")
-        self.run_layer_test(
-            TPMultiHeadAttention,
-            {
-                "num_heads": 2,
-                "key_dim": 3,
-                "attention": "relative",
-                "attention_options": {"max_distance": 3},
-            },
-            inputs=[x, x],
-            expected_output_shape=x.shape,
-            expected_weight_count=4 * 54 + 56 + 2 * 7 * 3,
-            # A softmax is the same whatever is added to all of its logits.
-            untrained_weights=["key/bias"],
+        self.assert_all_equal(
+            gradient(keys_to_distances, of_keys, of_distances),
+            to_keys(of_distances),
         )
-
-    @parameterized.parameters(0, -1, 2.5)
-    def test_what_makes_no_sense(self, max_distance):
-        with self.assertRaises(ValueError):
-            RelativeAttention(max_distance=max_distance)

@@ -1,0 +1,198 @@
+"""TP-attention without binding against `keras.layers.MultiHeadAttention`."""
+
+import keras
+import numpy as np
+from absl.testing import parameterized
+from keras import ops
+
+from tests.layer_test_case import LayerTestCase
+from tpt_keras.layers import TPMultiHeadAttention
+
+RNG = np.random.default_rng(5)
+
+
+def shaped(*dims, features=8):
+    """A batch of 3."""
+    return RNG.normal(size=(3, *dims, features)).astype("float32")
+
+
+def random_mask(*shape):
+    """A random mask that lets every query attend somewhere."""
+    mask = RNG.random(shape) < 0.5
+    mask[..., 0] = True
+    return mask
+
+
+QUERY, VALUE, KEY = shaped(4), shaped(5, features=6), shaped(5, features=7)
+MASKS = {
+    "attention_mask": random_mask(3, 4, 5),
+    "value_mask": np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1] * 5], "bool"),
+    "key_mask": np.array([[1, 1, 0, 1, 1], [1, 0, 1, 1, 1], [1] * 5], "bool"),
+    "use_causal_mask": True,
+}
+# Query's lengths, value's lengths, the attention mask's shape, arguments.
+AXES = [
+    ("mask2", (3, 4), (3, 2), (4, 2), {"attention_axes": 2}),
+    ("mask4", (3, 4), (3, 2), (3, 3, 4, 2), {"attention_axes": (2,)}),
+    ("two", (3, 4), (3, 2), (3, 3, 4, 3, 2), {"attention_axes": (1, 2)}),
+    (
+        "two_of_3",
+        (5, 3, 4),
+        (5, 3, 2),
+        (3, 4, 3, 2),
+        {"attention_axes": (2, 3)},
+    ),
+    ("all", (2, 3), (1, 5), None, {"output_shape": (3, 2)}),
+    ("first", (3, 4), (5, 4), (3, 4, 3, 5), {"attention_axes": 1}),
+    ("turned", (3, 4), (2, 5), None, {"attention_axes": (2, -3)}),
+    ("first_and_last", (2, 3, 4), (4, 3, 2), None, {"attention_axes": (1, 3)}),
+    ("heads", (3, 4), (3, 2), (3, 3, 2, 4, 2), {"attention_axes": 2}),
+]
+
+
+def keras_attention(**kwargs):
+    return keras.layers.MultiHeadAttention(
+        2, 3, bias_initializer="random_normal", **kwargs
+    )
+
+
+def like(keras_layer, *inputs, **kwargs):
+    """Our layer with the weights of a built Keras layer."""
+    layer = TPMultiHeadAttention(2, 3, binding="none", **kwargs)
+    layer.build(*(x.shape for x in inputs))
+    layer.set_weights(keras_layer.get_weights())
+    return layer
+
+
+class KerasAttentionTest(LayerTestCase):
+    def check(self, inputs, init_kwargs, tolerance=1e-5, **kwargs):
+        keras_layer = keras_attention(**init_kwargs)
+        expected = keras_layer(*inputs, return_attention_scores=True, **kwargs)
+        layer = like(keras_layer, *inputs, **init_kwargs)
+        outputs = layer(*inputs, return_attention_scores=True, **kwargs)
+        for actual, other in zip(outputs, expected, strict=True):
+            self.assertEqual(
+                keras.backend.standardize_dtype(actual.dtype),
+                keras.backend.standardize_dtype(other.dtype),
+            )
+            self.assert_all_close(
+                ops.cast(actual, "float32"),
+                ops.cast(other, "float32"),
+                tolerance,
+                tolerance,
+            )
+        return layer, keras_layer, expected
+
+    @parameterized.parameters(
+        [()],
+        *[[(name,)] for name in MASKS],
+        [tuple(MASKS)],
+    )
+    def test_masks(self, names):
+        masks = {name: MASKS[name] for name in names}
+        inputs = QUERY, VALUE, KEY
+        layer, keras_layer, _ = self.check(inputs, {}, **masks)
+        # Without attention weights, Keras computes in another way.
+        self.assert_all_close(
+            layer(*inputs, **masks), keras_layer(*inputs, **masks)
+        )
+
+    @parameterized.parameters(
+        {"value_dim": 5},
+        {"output_shape": 9},
+        {"output_shape": (2, 5)},
+        {"use_bias": False},
+        {"dropout": 0.3},
+    )
+    def test_arguments(self, **init_kwargs):
+        layer, _, expected = self.check((QUERY, VALUE), init_kwargs)
+        self.assertEqual(
+            layer.compute_output_shape(QUERY.shape, VALUE.shape),
+            tuple(expected[0].shape),
+        )
+
+    @parameterized.product(
+        sliding_window=[1, 2, 9], use_causal_mask=[False, True]
+    )
+    def test_sliding_window(self, sliding_window, use_causal_mask):
+        init_kwargs = {"sliding_window": sliding_window}
+        inputs = QUERY, VALUE
+        self.check(inputs, init_kwargs, use_causal_mask=use_causal_mask)
+
+    @parameterized.parameters(
+        ("float64", 1e-5), ("mixed_float16", 5e-3), ("bfloat16", 5e-2)
+    )
+    def test_dtype_policies(self, dtype, tolerance):
+        if dtype == "float64" and keras.backend.backend() == "jax":
+            self.skipTest("JAX has no float64 by default")
+        inputs = QUERY, VALUE
+        self.check(inputs, {"dtype": dtype}, tolerance, use_causal_mask=True)
+
+    @parameterized.named_parameters(AXES)
+    def test_attention_axes(self, targets, sources, mask_shape, init_kwargs):
+        inputs = (
+            shaped(*targets),
+            shaped(*sources, features=6),
+            shaped(*sources, features=7),
+        )
+        mask = None if mask_shape is None else random_mask(*mask_shape)
+        layer, _, expected = self.check(
+            inputs, init_kwargs, attention_mask=mask
+        )
+        # With lengths that are unknown before the call.
+        unknown = [None] * len(targets)
+        symbolic = [keras.Input((*unknown, x.shape[-1])) for x in inputs]
+        outputs = layer(
+            *symbolic, return_attention_scores=True, attention_mask=mask
+        )
+        outputs = keras.Model(symbolic, outputs).predict_on_batch(inputs)
+        for actual, other in zip(outputs, expected, strict=True):
+            self.assert_all_close(actual, other)
+
+    @parameterized.parameters(
+        ((4,), (5,), {}, False),
+        ((4,), (5,), {}, True),
+        ((2, 5), (2, 5), {"attention_axes": 2}, False),
+    )
+    def test_keras_masks(self, targets, sources, init_kwargs, use_causal_mask):
+        ids = []
+        for dims in (targets, sources):
+            ids.append(RNG.integers(1, 6, (3, *dims)))
+            ids[-1][0, ..., 1] = ids[-1][1, ..., -1] = 0
+        embedding = keras.layers.Embedding(
+            6, 8, embeddings_initializer="normal", mask_zero=True
+        )
+
+        def run(layer):
+            inputs = [keras.Input(x.shape[1:]) for x in ids]
+            outputs = layer(
+                *map(embedding, inputs), use_causal_mask=use_causal_mask
+            )
+            outputs = keras.Model(inputs, outputs)(ids)
+            return ops.convert_to_numpy(outputs)[ids[0] != 0]
+
+        keras_layer = keras_attention(**init_kwargs)
+        expected = run(keras_layer)
+        vectors = [ops.convert_to_numpy(embedding(x)) for x in ids]
+        layer = like(keras_layer, *vectors, **init_kwargs)
+        self.assert_all_close(run(layer), expected)
+        unmasked = layer(*vectors, use_causal_mask=use_causal_mask)
+        unmasked = ops.convert_to_numpy(unmasked)[ids[0] != 0]
+        self.assertGreater(np.max(np.abs(unmasked - expected)), 1e-4)
+
+    def test_config_of_a_keras_layer(self):
+        keras_layer = keras_attention(attention_axes=2, value_dim=5)
+        x = shaped(2, 4)
+        expected = keras_layer(x, x)
+        layer = TPMultiHeadAttention.from_config(
+            {**keras_layer.get_config(), "binding": "none"}
+        )
+        layer.build(x.shape, x.shape)
+        layer.set_weights(keras_layer.get_weights())
+        self.assert_all_close(layer(x, x), expected)
+
+    @parameterized.parameters("flash_attention", "use_gate")
+    def test_unsupported_arguments_are_refused(self, name):
+        with self.assertRaises(ValueError):
+            TPMultiHeadAttention(2, 3, **{name: True})
+        TPMultiHeadAttention(2, 3, **{name: False})

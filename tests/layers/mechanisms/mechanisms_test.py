@@ -1,0 +1,154 @@
+"""Checks that every attention mechanism has to pass. A new one is a row."""
+
+import keras
+import numpy as np
+import pytest
+from absl.testing import parameterized
+from keras import ops
+
+from tests.layer_test_case import LayerTestCase
+from tpt_keras.errors import UsageError
+from tpt_keras.layers import MECHANISMS
+from tpt_keras.layers import DotProductAttention
+from tpt_keras.layers import TPMultiHeadAttention
+from tpt_keras.layers import make_mechanism
+
+RNG = np.random.default_rng(5)
+OPTIONS = {
+    "dot_product": {},
+    "relative": {"max_distance": 2},
+    "transformer_xl": {},
+    "multi_linear": {"max_length": 8, "num_cores": 2},
+}
+# In an attention of 2 heads of size 3.
+WEIGHTS = {
+    "dot_product": 0,
+    "relative": 2 * 5 * 3,
+    "transformer_xl": 2 * 6 + 36,
+    "multi_linear": 2 * 64 * 3 + 2 * 2 * 3,
+}
+X = RNG.normal(size=(2, 4, 8)).astype("float32")
+
+
+def heads(length):
+    """Queries, keys and values of 3 heads of size 4."""
+    return RNG.normal(size=(3, 2, length, 3, 4)).astype("float32")
+
+
+def built(name, **kwargs):
+    mechanism = make_mechanism(name, OPTIONS[name], **kwargs)
+    mechanism.build(*3 * [(None, None, 3, 4)])
+    mechanism.set_weights([RNG.normal(size=w.shape) for w in mechanism.weights])
+    return mechanism
+
+
+class MechanismsTest(LayerTestCase):
+    @parameterized.parameters(*MECHANISMS)
+    @pytest.mark.slow
+    def test_layer(self, name):
+        self.run_layer_test(
+            TPMultiHeadAttention,
+            {
+                "num_heads": 2,
+                "key_dim": 3,
+                "attention": name,
+                "attention_options": OPTIONS[name],
+            },
+            inputs=[X, X],
+            expected_output_shape=X.shape,
+            expected_weight_count=4 * 54 + 56 + WEIGHTS[name],
+            # A softmax ignores what is added to all of its logits.
+            untrained_weights=["key/bias"] * (name != "multi_linear"),
+            takes_keras_masks=name != "multi_linear",
+        )
+
+    @parameterized.parameters(*MECHANISMS)
+    def test_cached_equals_uncached(self, name):
+        mechanism = built(name)
+        queries, keys, values = heads(5)
+        tolerance = 1e-4 if name == "multi_linear" else 1e-5
+        expected, _ = mechanism(queries, keys, values, use_causal_mask=True)
+        cache = mechanism.init_cache(2, 2)
+        for index in range(5):
+            step, room = slice(index, index + 1), 2 if index < 2 else 7
+            cache = mechanism.grow_cache(cache, room)
+            cache = mechanism.update_cache(
+                cache, keys[:, step], values[:, step], ops.array(index)
+            )
+            filler, weights = mechanism.attend(
+                queries[:, step], cache, index=ops.array(index)
+            )
+            if mechanism.has_weights:
+                self.assertEqual(weights.shape, (2, 3, 1, room))
+            self.assert_all_close(
+                filler, expected[:, step], tolerance, tolerance
+            )
+
+    @parameterized.parameters(*MECHANISMS)
+    def test_whole_cache_equals_a_call(self, name):
+        mechanism = built(name)
+        queries, keys, values = heads(5)
+        is_real = np.array([[1, 1, 1, 0, 1], [1, 0, 0, 0, 0]], "bool")
+        mask = is_real[:, None, None]
+        expected, _ = mechanism(queries, keys, values, attention_mask=mask)
+        cache = mechanism.make_cache(keys, values, padding_mask=is_real)
+        filler, _ = mechanism.attend(queries, cache, attention_mask=mask)
+        self.assert_all_close(filler, expected)
+
+    @parameterized.parameters(*MECHANISMS)
+    def test_unknown_lengths(self, name):
+        layer = TPMultiHeadAttention(3, 4, attention=built(name))
+        inputs = keras.Input((None, 8))
+        model = keras.Model(inputs, layer(inputs, inputs, use_causal_mask=True))
+        for length in (2, 6):
+            x = RNG.normal(size=(2, length, 8)).astype("float32")
+            self.assert_all_close(model(x), layer(x, x, use_causal_mask=True))
+
+    @parameterized.parameters(*MECHANISMS)
+    def test_no_query_sees_the_future(self, name):
+        mechanism = built(name)
+        inputs = heads(6)
+        changed = np.concatenate([inputs[:, :, :4], heads(2)], axis=2)
+        one, other = (
+            ops.convert_to_numpy(mechanism(*x, use_causal_mask=True)[0])
+            for x in (inputs, changed)
+        )
+        self.assert_all_close(one[:, :4], other[:, :4])
+        self.assertGreater(np.abs(one[:, 4:] - other[:, 4:]).max(), 0.01)
+
+    @parameterized.parameters(*MECHANISMS)
+    def test_config(self, name):
+        mechanism = make_mechanism(name, OPTIONS[name], dropout=0.5, seed=3)
+        revived = type(mechanism).from_config(mechanism.get_config())
+        self.assertEqual(revived.get_config(), mechanism.get_config())
+
+    @parameterized.parameters(None, 2)
+    def test_queries_after_a_memory(self, sliding_window):
+        mechanism = built("dot_product", sliding_window=sliding_window)
+        queries, keys, values = heads(5)
+        expected = mechanism(queries, keys, values, use_causal_mask=True)
+        filler, weights = mechanism(
+            queries[:, 2:], keys, values, use_causal_mask=True, start_index=2
+        )
+        self.assert_all_close(filler, expected[0][:, 2:])
+        self.assert_all_close(weights, expected[1][:, :, 2:])
+
+    def test_registered_names(self):
+        mechanism = make_mechanism("tpt_keras>DotProductAttention")
+        self.assertIsInstance(mechanism, DotProductAttention)
+
+    @parameterized.parameters(
+        ("dot", None, "attention"),
+        ("tpt_keras>EncoderCell", None, "attention"),
+        ("elsewhere>Attention", None, "attention"),
+        ("dot_product", {"rank": 2}, "attention_options"),
+        ("relative", {"max_distance": 0}, "attention_options"),
+        ("multi_linear", {"max_length": 0}, "attention_options"),
+        ("multi_linear", {"num_cores": 1.5}, "attention_options"),
+        ("multi_linear", {"output_dim": 0}, "attention_options"),
+        ("multi_linear", {"sliding_window": 3}, "attention_options"),
+    )
+    def test_errors_name_the_field(self, name, options, field):
+        with self.assertRaises(UsageError) as caught:
+            make_mechanism(name, options)
+        self.assertEqual(caught.exception.field, field)
