@@ -1,16 +1,15 @@
 """Runs a SavedModel through TensorFlow's C API, as a server in C++ does.
 
-There is no TensorFlow in this process but its shared libraries: no Python of
-its, no Keras. As in TF Serving, XLA compiles nothing.
+The process loads TensorFlow's shared libraries, but neither its Python nor
+Keras. As in TF Serving, XLA compiles nothing.
 
     python -I tests/serving/c_api_runner.py < job.json
 
-The job: `saved_model`, a path; `has_xla`, to have it all the same; `runs`, a
+The job has `saved_model`, a path; `has_xla`, which enables XLA; and `runs`, a
 list of dicts of `inputs` (tensor names to dicts of `dtype`, `shape` and the
-flat `values`) and `outputs` (any keys to tensor names). The result, on standard
-output: `results`, for each run the outputs in the form of the inputs, or
-`{"error": [where, code, message]}`. Strings are in base64, for JSON has no
-bytes.
+flat `values`) and `outputs` (any keys to tensor names). Standard output has
+`results`: the outputs of each run in the form of the inputs, or
+`{"error": [where, code, message]}`. Strings are in base64.
 """
 
 import base64
@@ -36,11 +35,11 @@ class Output(ctypes.Structure):
 
 
 class Error(Exception):
-    """What TensorFlow said: where, a code, a message."""
+    """An error of TensorFlow: the place, a code and a message."""
 
 
 class Library:
-    """The functions of the shared libraries that lie in the pip package."""
+    """The functions of the shared libraries in the pip package."""
 
     def __init__(self):
         # Finds the package without importing it.
@@ -56,7 +55,7 @@ class Library:
         self.status = self("TF_NewStatus", ctypes.c_void_p)()
 
     def __call__(self, name, result=None):
-        """A function of either library, with pointers as it takes them."""
+        """Returns a function of either library."""
         for library in self._libraries:
             try:
                 function = library[name]
@@ -79,7 +78,7 @@ def main():
     tf = Library()
     job = json.load(sys.stdin)
     if not job["has_xla"]:
-        # tensorflow::DisableXlaCompilation(), which has no name in C.
+        # tensorflow::DisableXlaCompilation(), which is not in the C API.
         tf("_ZN10tensorflow21DisableXlaCompilationEv")()
     try:
         graph, session = load(tf, job["saved_model"])
@@ -96,7 +95,7 @@ def main():
     assert not imported, imported
     json.dump({"results": results}, sys.stdout)
     sys.stdout.flush()
-    # TensorFlow's threads need not be taken down in order.
+    # Without waiting for TensorFlow's threads.
     os._exit(0)
 
 

@@ -15,6 +15,7 @@ from tests.serving.tf_serving import TFServing
 from tests.serving.tf_serving import echo
 from tests.serving.tf_serving import free_port
 from tests.serving.tf_serving import http_server
+from tpt_keras import serving
 from tpt_keras.answer import Answer
 from tpt_keras.errors import UsageError
 from tpt_keras.serving import GrpcClient
@@ -254,6 +255,13 @@ def test_invalid_arguments_are_refused(protocol, arguments):
 def test_grpc_refuses_a_url():
     with pytest.raises(UsageError):
         GrpcClient("http://localhost:8501")
+
+
+def test_public_names_are_imported_on_first_use():
+    for name in serving.__all__:
+        assert getattr(serving, name).__name__ == name
+    with pytest.raises(AttributeError):
+        serving.Client  # noqa: B018
 
 
 def test_rest_imports_neither_tensorflow_nor_keras():

@@ -432,13 +432,6 @@ def test_only_one_process_exports_to_a_folder(tmp_path, model, quick):
     assert export(model, tmp_path) == tmp_path / "1"
 
 
-def test_a_number_after_the_last_is_refused(tmp_path, model, quick):
-    (tmp_path / str(2**63 - 1)).mkdir()
-    with pytest.raises(UsageError) as caught:
-        export(model, tmp_path)
-    assert caught.value.path == str(tmp_path)
-
-
 @contextlib.contextmanager
 def full_disk(num_bytes):
     """A limit on the size of files, which has the effect of a full disk."""

@@ -23,7 +23,6 @@ from tpt_keras.serving.export_graph import check_graph
 from tpt_keras.serving.export_weights import ConstantWeights
 from tpt_keras.serving.export_weights import Int8Weights
 from tpt_keras.serving.exported_files import CONFIG_ASSET
-from tpt_keras.serving.exported_files import LAST_VERSION
 from tpt_keras.serving.exported_files import WARMUP_ASSET
 from tpt_keras.serving.exported_files import version_paths
 from tpt_keras.serving.exported_files import write_checksums
@@ -109,12 +108,6 @@ def export(
 
 def _write_version(model, graph, weights, export_dir):
     number = max(version_paths(export_dir), default=0) + 1
-    if number > LAST_VERSION:
-        raise UsageError(
-            f"No version can follow {number - 1} in {str(export_dir)!r}. "
-            "Remove its folder, or export to another.",
-            path=export_dir,
-        )
     version = export_dir / str(number)
     with whole_folder(version) as partial:
         _write_graph(model, graph, weights, partial)

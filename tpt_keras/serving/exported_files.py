@@ -14,15 +14,9 @@ WARMUP_ASSET = "assets.extra/tf_serving_warmup_requests"
 # In the format of sha256sum.
 CHECKSUMS_ASSET = "assets.extra/SHA256SUMS"
 
-# TF Serving ignores numbers of more than 64 bits.
-LAST_VERSION = 2**63 - 1
-
 
 def version_paths(export_dir):
-    """Finds the versions in a folder as TF Serving does.
-
-    Leading zeros are ignored. Of several folders with the same number, the
-    one with the fewest zeros is used.
+    """Finds the versions in a folder.
 
     Args:
         export_dir: Folder of a model's versions.
@@ -30,17 +24,11 @@ def version_paths(export_dir):
     Returns:
         Dict of numbers to paths.
     """
-    paths = sorted(
-        (
-            path
-            for path in pathlib.Path(export_dir).glob("*")
-            if re.fullmatch("[0-9]+", path.name)
-            and int(path.name) <= LAST_VERSION
-            and path.is_dir()
-        ),
-        key=lambda path: -len(path.name),
-    )
-    return {int(path.name): path for path in paths}
+    return {
+        int(path.name): path
+        for path in pathlib.Path(export_dir).glob("*")
+        if re.fullmatch("[0-9]+", path.name) and path.is_dir()
+    }
 
 
 def find_saved_model(path):
