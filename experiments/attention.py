@@ -45,8 +45,12 @@ flags.DEFINE_integer("head", 1, "Its head, from 1.")
 MAX_QUESTIONS = 50
 
 
-def main():
+def check():
     _look_inside.require_analysis("matplotlib")
+    read_questions()
+
+
+def main():
     questions = read_questions()
     import numpy as np
 
@@ -106,4 +110,4 @@ def read_questions():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

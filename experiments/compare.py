@@ -23,8 +23,11 @@ flags.DEFINE_string("metric", "val_sequence_accuracy", "Metric to draw.")
 flags.DEFINE_string("output", "comparison.png", "PNG file to write.")
 
 
-def main():
+def check():
     _look_inside.require_analysis("matplotlib")
+
+
+def main():
     from tpt_keras.files import named_in_errors
     from tpt_keras.training import model_folder
     from tpt_keras.training.metrics_log import METRICS_FILE
@@ -57,4 +60,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

@@ -1,4 +1,4 @@
-r"""Compresses a trained model to a quarter of its size.
+r"""Compresses a trained model to a quarter.
 
 Its weights become int8 with a scale for each output column.
 
@@ -26,8 +26,11 @@ flags.DEFINE_string(
 )
 
 
-def main():
+def check():
     _cli.needed("model_dir", "compressed_dir")
+
+
+def main():
     from tpt_keras.files import whole_file
     from tpt_keras.models.compressed_model import COMPRESSED_FILE
     from tpt_keras.models.compressed_model import CompressedModel
@@ -55,4 +58,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

@@ -11,8 +11,6 @@ import sys
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
-
 from . import _cli
 
 FLAGS = flags.FLAGS
@@ -27,11 +25,11 @@ flags.DEFINE_float(
 flags.DEFINE_integer("seed", 0, "Seed of the choices.")
 
 
+def check():
+    _cli.needed("model_dir", "prompt")
+
+
 def main():
-    if not FLAGS.model_dir:
-        raise UsageError("--model_dir is missing: name a model's folder.")
-    if not FLAGS.prompt:
-        raise UsageError("--prompt is missing: give the start of a text.")
     from tpt_keras.language_model import load_language_model
 
     model = load_language_model(FLAGS.model_dir, FLAGS.best)
@@ -44,4 +42,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

@@ -27,9 +27,12 @@ flags.DEFINE_integer(
 flags.DEFINE_string("model_dir", None, "Folder for the model.")
 
 
-def main():
+def check():
     _cli.needed("checkpoint", "model_dir")
     require("torch", "torch")
+
+
+def main():
     from tpt_keras.checkpoints import from_reference
     from tpt_keras.models.configs import to_stored
     from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
@@ -54,4 +57,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

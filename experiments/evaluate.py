@@ -7,6 +7,7 @@ r"""Evaluates a model on what it was not trained on.
 from absl import flags
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_positive_integer
 
 from . import _cli
 
@@ -37,11 +38,13 @@ flags.DEFINE_string(
 )
 
 
+def check():
+    _cli.needed("model_dir")
+    if FLAGS.batch_size is not None:
+        check_positive_integer("batch_size", FLAGS.batch_size)
+
+
 def main():
-    if not FLAGS.model_dir:
-        raise UsageError("--model_dir is missing: which model?")
-    if FLAGS.batch_size is not None and FLAGS.batch_size <= 0:
-        raise UsageError("--batch_size must be positive.")
     from tpt_keras.training import model_folder
 
     model_folder.read_config(FLAGS.model_dir)  # refuses other folders
@@ -152,4 +155,4 @@ def evaluate_modules(training):
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

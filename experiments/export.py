@@ -1,4 +1,4 @@
-r"""Exports a model as a SavedModel with strings in and out.
+r"""Exports a model as a SavedModel.
 
     python -m experiments.export --model_dir=models/demo \
         --export_dir=saved_models/demo
@@ -34,9 +34,12 @@ flags.DEFINE_string(
 )
 
 
-def main():
+def check():
     _cli.needed("model_dir", "export_dir")
     require("tensorflow_serving", "serving")
+
+
+def main():
     from tpt_keras.decoding import BeamSampler
     from tpt_keras.models.load_model import load_model
     from tpt_keras.serving.export import export
@@ -54,4 +57,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

@@ -41,8 +41,11 @@ PANELS = {
 }
 
 
-def main():
+def check():
     _look_inside.require_analysis("matplotlib", "sklearn")
+
+
+def main():
     questions, _ = _look_inside.read_problems()
     from tpt_keras.analysis.attention import collect_vectors
     from tpt_keras.analysis.representations import kept_variance
@@ -82,4 +85,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

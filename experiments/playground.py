@@ -41,13 +41,16 @@ SETTINGS = {
 }
 
 
-def main():
+def check():
     for package in ("matplotlib", "sklearn", "streamlit"):
         require(package, "playground")
     try:
         socket.create_server(("localhost", FLAGS.port)).close()
     except OSError as error:
         raise port_taken(FLAGS.port, "port") from error
+
+
+def main():
     from tpt_keras import playground
     from tpt_keras.models.load_model import load_model
 
@@ -62,4 +65,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

@@ -55,17 +55,21 @@ flags.DEFINE_string(
 logger = logging.getLogger(__name__)
 
 
+def check():
+    _cli.needed("modules")
+    check_choice("source", FLAGS.source, ("generated", "official"))
+    for name in ("train_examples", "evaluation_examples", "num_workers"):
+        check_positive_integer(name, FLAGS[name].value)
+    if FLAGS.beam_pipeline_options is not None:
+        require("apache_beam", "beam")
+
+
 def main():
     from tpt_keras.data_generators.mathematics.modules import select_modules
     from tpt_keras.data_generators.mathematics.task import DATASETS
 
-    if not FLAGS.modules:
-        raise UsageError("`modules` is missing. Name some, or say all.")
     modules = select_modules(FLAGS.modules)
-    check_choice("source", FLAGS.source, ("generated", "official"))
     check_choice("dataset", FLAGS.dataset, DATASETS)
-    for name in ("train_examples", "evaluation_examples", "num_workers"):
-        check_positive_integer(name, FLAGS[name].value)
     beam_options = _beam_options()
     prepare(modules, beam_options)
 
@@ -171,7 +175,6 @@ def check_settings(builder):
 def _beam_options():
     if FLAGS.beam_pipeline_options is None:
         return None
-    require("apache_beam", "beam")
     from apache_beam.options.pipeline_options import PipelineOptions
 
     return PipelineOptions(
@@ -180,4 +183,4 @@ def _beam_options():
 
 
 if __name__ == "__main__":
-    _cli.run(main, resumes=True)
+    _cli.run(main, check, resumes=True)

@@ -21,6 +21,10 @@ _flags.define(Problems)
 flags.DEFINE_integer("count", 10, "Problems of each module.")
 
 
+def check():
+    ModelFlags(**_flags.values(ModelFlags))
+
+
 def main():
     model_flags = ModelFlags(**_flags.values(ModelFlags))
     problems = Problems(**_flags.values(Problems)).read(FLAGS.count)
@@ -40,4 +44,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

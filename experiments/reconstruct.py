@@ -45,8 +45,11 @@ flags.register_validator(
 )
 
 
-def main():
+def check():
     _look_inside.require_analysis("matplotlib", "sklearn")
+
+
+def main():
     sizes = [int(text) for text in FLAGS.train_characters]
     questions, _ = _look_inside.read_problems()
     from tpt_keras.analysis.attention import collect_vectors
@@ -91,4 +94,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

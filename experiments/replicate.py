@@ -14,7 +14,6 @@ import pathlib
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
@@ -57,7 +56,6 @@ _flags.define_devices(
 
 
 def main():
-    check_flags()
     strategy = _flags.strategy()
     from tpt_keras.data_generators import select_groups
 
@@ -83,13 +81,10 @@ def main():
     print(folder / "replication.md")
 
 
-def check_flags():
+def check():
     """Refuses invalid flags before anything is loaded."""
     require("matplotlib", "analysis")
-    if not FLAGS.replication_dir:
-        raise UsageError(
-            "--replication_dir is missing: name a folder for results."
-        )
+    _cli.needed("replication_dir")
     if FLAGS.distribution:
         check_choice("distribution", FLAGS.distribution, ("none", "mirrored"))
     for name in ("seeds", "examples", "num_layers", "num_heads"):
@@ -172,4 +167,4 @@ def write_tables(folder, names, seeds, training):
 
 
 if __name__ == "__main__":
-    _cli.run(main, resumes=True)
+    _cli.run(main, check, resumes=True)

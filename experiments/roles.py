@@ -49,8 +49,11 @@ CLASSES = {
 }
 
 
-def main():
+def check():
     _look_inside.require_analysis("matplotlib", "sklearn")
+
+
+def main():
     questions, answers = _look_inside.read_problems()
     from tpt_keras.analysis.attention import collect_vectors
     from tpt_keras.analysis.roles import cluster
@@ -123,4 +126,4 @@ def summarize(name, information):
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

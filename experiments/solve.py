@@ -19,8 +19,6 @@ import os
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
-
 from . import _cli
 from . import _flags
 from ._answers import print_answers
@@ -32,9 +30,12 @@ _flags.define(ModelFlags)
 flags.DEFINE_multi_string("question", [], "A question; may be given again.")
 
 
+def check():
+    _cli.needed("question")
+    ModelFlags(**_flags.values(ModelFlags))
+
+
 def main():
-    if not FLAGS.question:
-        raise UsageError("--question is needed, one or more of them.")
     model, config = ModelFlags(**_flags.values(ModelFlags)).load()
     # As bytes: the shell may have passed invalid text.
     answers = model.answer(list(map(os.fsencode, FLAGS.question)))
@@ -42,4 +43,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

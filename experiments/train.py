@@ -13,7 +13,6 @@ import pathlib
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.training.config import TrainingConfig
 
@@ -39,9 +38,11 @@ _flags.define_devices(
 )
 
 
+def check():
+    _cli.needed("model_dir")
+
+
 def main():
-    if not FLAGS.model_dir:
-        raise UsageError("--model_dir is missing: where shall the model go?")
     strategy = _flags.strategy(workers=True)
     from tpt_keras.data_generators import select_groups
     from tpt_keras.language_model import XL_PRESETS
@@ -72,18 +73,22 @@ def main():
 def draw_curves():
     """Draws the learning curves if matplotlib is installed."""
     from tpt_keras.files import whole_file
+    from tpt_keras.training.metrics_log import METRICS_FILE
     from tpt_keras.training.metrics_log import read_metrics
     from tpt_keras.training.model_folder import LEARNING_CURVES_FILE
 
-    rows = read_metrics(FLAGS.model_dir)
-    if not rows or importlib.util.find_spec("matplotlib") is None:
+    path = pathlib.Path(FLAGS.model_dir, LEARNING_CURVES_FILE)
+    metrics = path.with_name(METRICS_FILE)
+    if not metrics.exists() or importlib.util.find_spec("matplotlib") is None:
+        return
+    # A finished training may be in a read-only folder.
+    if path.exists() and path.stat().st_mtime >= metrics.stat().st_mtime:
         return
     from tpt_keras.visualization.curves import draw_learning_curves
 
-    path = pathlib.Path(FLAGS.model_dir, LEARNING_CURVES_FILE)
     with whole_file(path) as partial:
-        draw_learning_curves(rows, partial)
+        draw_learning_curves(read_metrics(FLAGS.model_dir), partial)
 
 
 if __name__ == "__main__":
-    _cli.run(main, resumes=True)
+    _cli.run(main, check, resumes=True)

@@ -8,7 +8,6 @@ A flag after a flagfile overrides it. The same command resumes a search.
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.search_space import SEARCHED
 from tpt_keras.tuning.search_space import SearchSpace
@@ -52,9 +51,11 @@ _flags.define_devices(
 )
 
 
+def check():
+    _cli.needed("tuning_dir")
+
+
 def main():
-    if not FLAGS.tuning_dir:
-        raise UsageError("--tuning_dir is missing: name a folder for results.")
     strategy = _flags.strategy()
     from tpt_keras.data_generators import select_groups
     from tpt_keras.tuning.tune import tune
@@ -78,4 +79,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main, resumes=True)
+    _cli.run(main, check, resumes=True)

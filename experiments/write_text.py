@@ -11,8 +11,6 @@ import itertools
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
-
 from . import _cli
 
 FLAGS = flags.FLAGS
@@ -30,9 +28,11 @@ flags.DEFINE_string("output", None, "Text file to write.")
 CHUNK = 8192
 
 
+def check():
+    _cli.needed("output")
+
+
 def main():
-    if not FLAGS.output:
-        raise UsageError("--output is missing: name a file for the text.")
     import numpy as np
     import tqdm
 
@@ -64,4 +64,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

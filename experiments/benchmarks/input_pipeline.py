@@ -1,4 +1,4 @@
-r"""Measures the input pipeline: padding, speed, and time that a device waits.
+r"""Measures the input pipeline.
 
     python -m experiments.prepare_data --modules=all --data_dir=data \
         --train_examples=2000 --evaluation_examples=100

@@ -271,7 +271,7 @@ def test_full_disk_while_texts_are_written(prepare, data_dir, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--modules="], ["--modules", "all"]),
+        (["--modules="], ["--modules"]),
         (["--modules=numbers__x*"], ["'numbers__x*'", MODULE]),
         (["--source=released"], ["'released'", "generated, official"]),
         (["--dataset=math"], ["'math'", "math_dataset"]),
