@@ -64,7 +64,6 @@ LONGEST = (
 SLOW_ON_JAX = (
     "analysis/",
     "checkpoints/",
-    "layers/rematerialized_cell_test.py",
     "models/lstm_test.py",
     "models/transformer_test.py",
 )
