@@ -1,4 +1,4 @@
-"""A model without weights, and plain Python searches to compare with."""
+"""A model without weights, with plain Python searches as references."""
 
 import itertools
 
@@ -142,7 +142,7 @@ class ToyLanguage:
         return sequence
 
     def beam_sequences(self, row, beam_width, length_penalty=0.0):
-        """What a beam finds, the best first, and the number of its steps."""
+        """Runs beam search; returns the beams, best first, and its steps."""
         beams = [((), 0.0)]
         for num_steps in range(self.max_length + 1):
             going_on = [b for b in beams if self.end_id not in b[0]]
@@ -160,7 +160,7 @@ class ToyLanguage:
 
 
 def score(sequence, log_prob, length_penalty):
-    """What sequences are ranked by, as tensor2tensor has it."""
+    """Computes the score of a sequence as tensor2tensor does."""
     return log_prob / ((5.0 + len(sequence)) / 6.0) ** length_penalty
 
 

@@ -1,16 +1,12 @@
 """Adapters, quantized weights and saved models of a whole Transformer."""
 
-import pathlib
-
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from tpt_keras.layers import Projection
 from tpt_keras.models import Transformer
 
-GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 QUESTIONS = ["What is 1 + 1?", "Solve 2*x = 4 for x."]
 ATTENTION_MAPS = {"query", "key", "value", "role", "attention_output"}
 MAPS = (
@@ -175,12 +171,3 @@ def test_answers_follow_the_layers(model):
     layer.enable_lora(1, a_initializer="ones")
     layer.lora_kernel_b.assign(seven[None])
     assert answers_sevens()
-
-
-def test_loads_a_model_of_version_0_2_0():
-    with np.load(GOLDEN / "saved_by_0_2_0_io.npz") as arrays:
-        golden = dict(arrays)
-    expected = golden.pop("logits")
-    model = keras.saving.load_model(GOLDEN / "saved_by_0_2_0.keras")
-    np.testing.assert_allclose(logits(model, golden), expected, atol=1e-5)
-    assert all(type(layer) is Projection for layer in maps(model).values())

@@ -16,7 +16,6 @@ from tests.models.transformer_test import uncached_greedy
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
 from tpt_keras.models import PRESETS
-from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import build_model
 from tpt_keras.models.weights import copy_model
 
@@ -31,7 +30,7 @@ TINY = {
 CONFIGS = (
     PRESETS["lstm"].replace(**TINY, thinking_steps=3),
     PRESETS["lstm_attention"].replace(**TINY),
-    # What neither row has.
+    # Symbols of neither row.
     PRESETS["lstm"].replace(**TINY, thinking_steps=0),
     PRESETS["lstm_attention"].replace(**TINY, thinking_steps=2),
 )
@@ -174,16 +173,6 @@ class LSTMTest(LayerTestCase):
             found["log_probs"], expected["log_probs"], atol=1e-4
         )
 
-    def test_answers_strings(self):
-        model = make_model(CONFIGS[1])
-        ids = model.tokenizer.encode_questions(QUESTIONS)
-        answers = model.solve(QUESTIONS)
-        self.assertEqual(
-            answers,
-            [model.tokenizer.decode(row) for row in model.generate(ids)],
-        )
-        self.assertEqual(model.solve(QUESTIONS[2:], 1), answers[2:])
-
     @BOTH
     def test_learns(self, config):
         model = make_model(config, dropout=0.2)
@@ -256,15 +245,6 @@ class LSTMTest(LayerTestCase):
             model.save(f"{folder}/model.keras")
             loaded = keras.saving.load_model(f"{folder}/model.keras")
         self.assertEqual(loaded.solve(QUESTIONS), answers)
-
-    @parameterized.parameters("lstm", "lstm_attention")
-    def test_a_preset_is_made_by_its_name(self, preset):
-        model = SequenceToSequence.from_preset(
-            preset, hidden_dim=8, encoder_dim=4, attention_dim=4
-        )
-        self.assertEqual(model.config.vocabulary_size, 72)
-        again = type(model).from_preset(preset, hidden_dim=4)
-        self.assertIs(type(again), type(model))
 
 
 @pytest.mark.skipif(

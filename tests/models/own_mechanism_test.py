@@ -1,7 +1,6 @@
-"""A user's own mechanism, and all that is done with a model.
+"""An attention mechanism of a user's own, through everything a model does.
 
-It has a weight, another cache and no attention weights, and is defined here
-alone.
+It has a weight, another cache, and no attention weights.
 """
 
 import tempfile
@@ -17,7 +16,6 @@ from tpt_keras import Transformer
 from tpt_keras import TransformerConfig
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
-from tpt_keras.errors import UsageError
 from tpt_keras.layers import AttentionMechanism
 from tpt_keras.layers import TPMultiHeadAttention
 
@@ -181,12 +179,6 @@ class OwnMechanismTest(LayerTestCase):
             expected_weight_count=4 * 54 + 56 + 2,
             takes_keras_masks=False,
         )
-
-    def test_unknown_names(self):
-        with self.assertRaises(UsageError):
-            CONFIG.replace(attention="linear")
-        with self.assertRaises(UsageError):
-            CONFIG.replace(positions="learned")
 
 
 @pytest.mark.slow

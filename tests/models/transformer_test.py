@@ -1,7 +1,6 @@
 import math
 import pathlib
 import tempfile
-import unittest
 from unittest import mock
 
 import keras
@@ -10,7 +9,6 @@ import pytest
 from absl.testing import parameterized
 from keras import ops
 
-from tests.decoding.compiled import compiled
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
@@ -114,7 +112,7 @@ def uncached_beams(model, encoder_token_ids, max_length, sampler):
 
 
 def is_up_to_the_end(token_ids, end_id):
-    """Where answers `(..., length)` have not ended yet, the end included."""
+    """Masks the tokens of answers `(..., length)` up to the end symbol."""
     is_end = token_ids == end_id
     return np.cumsum(is_end, axis=-1) - is_end == 0
 
@@ -189,13 +187,6 @@ class TransformerTest(LayerTestCase):
             model.solve(QUESTIONS), list(map(model.tokenizer.decode, expected))
         )
 
-    def test_generate_stops_at_max_length(self):
-        model = make_model()
-        token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        whole = ops.convert_to_numpy(model.generate(token_ids))
-        self.assertEqual(whole.shape, (8, 6))
-        self.assert_all_equal(model.generate(token_ids, 3), whole[:, :3])
-
     @parameterized.parameters(*BINDINGS)
     def test_decode_step_gives_the_models_logits(self, binding):
         model = make_model(binding=binding, num_layers=2)
@@ -212,21 +203,6 @@ class TransformerTest(LayerTestCase):
                 ops.convert_to_numpy(step_logits)[is_real],
                 expected[is_real, index],
             )
-
-    def test_encode(self):
-        model = make_model()
-        token_ids = INPUTS["encoder_token_ids"]
-        encoded = ops.convert_to_numpy(model.encode(token_ids))
-        self.assertEqual(encoded.shape, (2, 6, 16))
-        x = model.embedding(token_ids)
-        for cell in model.encoder_cells:
-            x = cell(x, padding_mask=token_ids != 0)
-        self.assert_all_close(encoded, x)
-        # No word order, no sum.
-        swapped = model.encode(token_ids[:, [0, 3, 2, 1, 4, 5]])
-        self.assertGreater(
-            np.max(np.abs(ops.convert_to_numpy(swapped) - encoded)), 0.01
-        )
 
     @parameterized.parameters(*BINDINGS)
     def test_padding_has_no_influence(self, binding):
@@ -273,30 +249,6 @@ class TransformerTest(LayerTestCase):
         self.assertEqual(loaded.tokenizer.vocabulary, model.config.vocabulary)
         self.assert_all_equal(logits(loaded, INPUTS), logits(model, INPUTS))
         self.assertEqual(loaded.solve(["x+y="]), model.solve(["x+y="]))
-
-    def test_config_round_trip(self):
-        model = make_model(dtype="mixed_bfloat16", binding="tensor")
-        revived = Transformer.from_config(model.get_config())
-        self.assertEqual(revived.get_config(), model.get_config())
-        self.assertEqual(revived.config, model.config)
-
-    @pytest.mark.slow
-    def test_saving_after_solving(self):
-        # What compiles the decoding must not become a part of the model.
-        model = make_model()
-        count = len(model.weights)
-        answers = model.solve(QUESTIONS)
-        self.assertLen(model.weights, count)
-        self.assertEqual(save_and_load(model).solve(QUESTIONS), answers)
-
-    @pytest.mark.slow
-    def test_solve_sees_new_weights(self):
-        model = make_model(seed=0)
-        other = make_model(seed=1)
-        expected = other.solve(QUESTIONS)
-        self.assertNotEqual(model.solve(QUESTIONS), expected)
-        model.set_weights(other.get_weights())
-        self.assertEqual(model.solve(QUESTIONS), expected)
 
     def test_mixed_precision(self):
         model = make_model(dtype="mixed_bfloat16")
@@ -350,19 +302,6 @@ class TransformerTest(LayerTestCase):
             generator.generate_on_batch(ids)["scores"],
         )
 
-    @pytest.mark.slow
-    def test_trains(self):
-        model = Transformer(CONFIG)
-        model.compile(
-            keras.optimizers.Adam(0.01),
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        )
-        targets = np.roll(INPUTS["decoder_token_ids"], -1, axis=1)
-        history = model.fit(
-            INPUTS, targets, epochs=12, batch_size=2, verbose=0
-        ).history["loss"]
-        self.assertLess(history[-1], 0.5 * history[0])
-
     def test_dropout_only_when_training(self):
         model = make_model(dropout=0.5)
         expected = logits(make_model(), INPUTS)
@@ -389,7 +328,7 @@ class GenerateTest(LayerTestCase):
         for name in ("log_probs", "scores"):
             self.assert_all_close(found[name], expected[name], rtol=1e-4)
 
-    def test_a_width_of_1_is_what_generate_answers(self):
+    def test_generate_is_greedy(self):
         model = make_answering_model()
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
         found = generate(model, token_ids)
@@ -425,7 +364,7 @@ class GenerateTest(LayerTestCase):
             self.assertLen(np.unique(row, axis=0), beam_width)
 
     @pytest.mark.slow
-    def test_a_likely_pad_symbol_is_no_answer(self):
+    def test_padding_is_never_an_answer(self):
         # Read again, padding would be masked, and in the cache it is not.
         model = make_model(seed=3)
         set_logit(model, model.tokenizer.pad_id, 9.0)
@@ -456,7 +395,7 @@ class GenerateTest(LayerTestCase):
             )
 
     @parameterized.parameters(1, 3)
-    def test_an_answer_without_end_has_max_answer_length(self, beam_width):
+    def test_answers_without_end_have_the_longest_length(self, beam_width):
         model = make_model()
         set_logit(model, model.tokenizer.end_id, -100.0)
         set_logit(model, model.tokenizer.start_id, -100.0)
@@ -465,21 +404,11 @@ class GenerateTest(LayerTestCase):
         self.assertEqual(found["token_ids"].shape, (8, beam_width, 6))
         for row in found["token_ids"].reshape(-1, 6):
             self.assertLen(model.tokenizer.decode(row), 6)
-        # What they cost is what their characters cost.
         self.assert_all_close(
             found["log_probs"],
             log_probs_of(model, token_ids, found["token_ids"]),
             rtol=1e-4,
         )
-
-    def test_a_beam_finds_likelier_answers_than_greedy_search(self):
-        # Not a law, but so for these questions, as for most.
-        model = make_answering_model()
-        token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        greedy = generate(model, token_ids)["log_probs"][:, 0]
-        beam = generate(model, token_ids, BeamSampler(4))["log_probs"][:, 0]
-        self.assertTrue(np.all(beam >= greedy - 1e-5))
-        self.assertTrue(np.any(beam > greedy + 1e-2))
 
     @parameterized.parameters(*BINDINGS)
     @pytest.mark.slow
@@ -494,8 +423,8 @@ class GenerateTest(LayerTestCase):
         self.assertTrue(np.any(is_ended))
         self.assertFalse(np.all(is_ended))
 
-    @parameterized.product(beam_width=[1, 3], max_length=[2, 5])
-    def test_reads_a_question_once(self, beam_width, max_length):
+    @parameterized.product(beam_width=[1, 3], max_length=[5])
+    def test_encodes_each_question_once(self, beam_width, max_length):
         model = make_answering_model()
         token_ids = model.tokenizer.encode_questions(QUESTIONS)
         with mock.patch.object(
@@ -533,47 +462,8 @@ class GenerateTest(LayerTestCase):
             {name: values[:1] for name, values in found.items()},
         )
 
-    @parameterized.parameters(1, 3)
-    @pytest.mark.slow
-    def test_compiles_for_batches_of_any_size(self, beam_width):
-        model = make_answering_model()
-        generator = Generator(model, BeamSampler(beam_width), 4)
-        traced = []
 
-        def search_traced(token_ids):
-            traced.append(token_ids.shape)
-            return generator.generate(token_ids)
-
-        compiled_search = compiled(search_traced, [None, None])
-        expected = generate(
-            model,
-            model.tokenizer.encode_questions(QUESTIONS),
-            BeamSampler(beam_width),
-            4,
-        )
-        for size in (1, 2, 7):
-            token_ids = model.tokenizer.encode_questions(QUESTIONS[:size])
-            self.assert_found_equal(
-                compiled_search(token_ids),
-                {name: values[:size] for name, values in expected.items()},
-            )
-        if keras.backend.backend() == "tensorflow":
-            self.assertLen(traced, 1)
-
-    @pytest.mark.slow
-    def test_mixed_precision(self):
-        model = make_answering_model(dtype="mixed_bfloat16")
-        token_ids = model.tokenizer.encode_questions(QUESTIONS)
-        found = generate(model, token_ids, BeamSampler(3))
-        self.assertEqual(
-            [found[name].dtype.name for name in sorted(found)],
-            ["float32", "float32", "int32"],
-        )
-        expected = log_probs_of(model, token_ids, found["token_ids"])
-        self.assert_all_close(found["log_probs"], expected, atol=0.1, rtol=0.05)
-
-
-# Keras sets what JAX will do away with.
+# Keras uses an option that JAX deprecates.
 @pytest.mark.filterwarnings("ignore:.*`native_serialization`")
 class ExportTest(LayerTestCase):
     @pytest.mark.slow
@@ -596,31 +486,6 @@ class ExportTest(LayerTestCase):
                 self.assert_all_close(
                     loaded.serve(inputs), logits(model, inputs)
                 )
-
-    @pytest.mark.slow
-    @unittest.skipIf(
-        keras.backend.backend() != "tensorflow", "Keras's work elsewhere, too."
-    )
-    def test_a_signature_of_ones_own(self):
-        import tensorflow as tf
-
-        model = make_model()
-        specs = {
-            name: keras.InputSpec("int32", ids.shape, name=name)
-            for name, ids in INPUTS.items()
-        }
-        with tempfile.TemporaryDirectory() as folder:
-            model.export(
-                folder, "tf_saved_model", False, input_signature=[specs]
-            )
-            loaded = tf.saved_model.load(folder)
-            self.assert_all_close(loaded.serve(INPUTS), logits(model, INPUTS))
-            signature = loaded.signatures["serving_default"]
-            _, taken = signature.structured_input_signature
-            self.assertEqual(
-                {name: tuple(spec.shape) for name, spec in taken.items()},
-                {name: ids.shape for name, ids in INPUTS.items()},
-            )
 
 
 class InitializationTest(LayerTestCase):

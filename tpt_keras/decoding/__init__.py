@@ -4,7 +4,6 @@
 - `samplers.py`: the decoding loop and how each sampler chooses tokens.
 - `early_exit.py`: the loop that finished answers leave.
 - `compilation.py`: compiled functions of token ids, for each backend.
-- `random_numbers.py`: noise that depends on its row alone.
 """
 
 from tpt_keras.answer import Answer

@@ -8,9 +8,9 @@ from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.decoding.compilation import compiled
 from tpt_keras.decoding.early_exit import EarlyExit
-from tpt_keras.decoding.random_numbers import row_keys
 from tpt_keras.decoding.samplers import IMPOSSIBLE
 from tpt_keras.decoding.samplers import get_sampler
+from tpt_keras.decoding.samplers import row_keys
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 
@@ -92,7 +92,7 @@ class Generator:
             List of as many `Answer`s.
 
         Raises:
-            UsageError: If a question is no string, or `batch_size` is no
+            UsageError: If a question is not a string, or `batch_size` is not a
                 positive integer.
         """
         batch_size = self.batch_size if batch_size is None else batch_size

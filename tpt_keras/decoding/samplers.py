@@ -9,13 +9,16 @@ import math
 from keras import ops
 from keras import tree
 
-from tpt_keras.decoding.random_numbers import gumbel_noise
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_names
 from tpt_keras.errors import check_positive_integer
 
 # The log-probability of the impossible. Minus infinity would lead to NaNs.
 IMPOSSIBLE = -1e9
+# The multipliers of a 32-bit mixing function (C. Wellons, "Prospecting for
+# hash functions", lowbias32), as signed integers.
+_MULTIPLIERS = (0x7FEB352D, 0x846CA68B - 2**32)
+_SHIFTS = (16, 15, 16)
 
 
 class Sampler:
@@ -104,7 +107,7 @@ class Sampler:
             log-probability of -1e9 or less was not found.
 
         Raises:
-            UsageError: If `max_length` is no positive integer.
+            UsageError: If `max_length` is not a positive integer.
         """
         check_positive_integer("max_length", max_length)
         if row_keys is None:
@@ -232,7 +235,7 @@ class TopKSampler(Sampler):
         k = min(self.k, logits.shape[-1])
         smallest = ops.top_k(logits, k)[0][:, -1:]
         # The largest sum of logit and Gumbel noise is a draw by probability.
-        noise = gumbel_noise(
+        noise = _gumbel_noise(
             self.seed,
             state["sampler"]["row_keys"],
             state["index"],
@@ -258,7 +261,7 @@ class BeamSampler(Sampler):
             14). Defaults to `0.0`, by log-probability alone.
 
     Raises:
-        UsageError: If `width` is no positive integer, or `length_penalty` no
+        UsageError: If `width` is not a positive integer, or `length_penalty` no
             finite number.
     """
 
@@ -340,3 +343,47 @@ def _extended(next_ids, log_probs, state):
 
 def _penalty_divisor(lengths, length_penalty):
     return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
+
+
+def row_keys(token_ids, pad_id):
+    """Hashes rows of tokens, whatever padding is behind them.
+
+    Args:
+        token_ids: Integer tensor `(batch, length)`.
+        pad_id: Token of the padding.
+
+    Returns:
+        int32 tensor `(batch,)`.
+    """
+    token_ids = ops.cast(token_ids, "int32")
+    places = ops.arange(ops.shape(token_ids)[1], dtype="int32")
+    hashed = _mixed(_mixed(token_ids) + places)
+    is_real = ops.cast(ops.not_equal(token_ids, pad_id), "int32")
+    return ops.sum(hashed * is_real, axis=-1)
+
+
+def _gumbel_noise(seed, keys, index, count):
+    """Draws `count` numbers for each key, by the standard Gumbel distribution.
+
+    Keras's own draws depend on the place in a batch, which rows leave when
+    they have ended. These depend on the row alone, on every backend.
+    """
+    seed = (seed + 2**31) % 2**32 - 2**31
+    keys = _mixed(_mixed(keys + seed) + ops.cast(index, "int32"))
+    numbers = ops.arange(count, dtype="int32")
+    bits = _mixed(ops.expand_dims(keys, -1) + _mixed(numbers + 1))
+    # The middles of 2 ** 23 intervals of (0, 1), all of them exact.
+    uniform = ops.cast(ops.bitwise_and(bits, 2**23 - 1), "float32")
+    uniform = (uniform + 0.5) / 2.0**23
+    return -ops.log(-ops.log(uniform))
+
+
+def _mixed(bits):
+    """Mixes the bits of int32 numbers."""
+    for shift, multiplier in zip(_SHIFTS, (*_MULTIPLIERS, 1)):
+        # Signed shifts copy the sign, which the mask removes.
+        shifted = ops.bitwise_and(
+            ops.right_shift(bits, shift), 2 ** (32 - shift) - 1
+        )
+        bits = ops.bitwise_xor(bits, shifted) * multiplier
+    return bits

@@ -310,7 +310,7 @@ class SequenceToSequence(keras.Model):
             int32 tensor `(batch, max_length)`, padded behind the end symbol.
 
         Raises:
-            UsageError: If `max_length` is no positive integer.
+            UsageError: If `max_length` is not a positive integer.
         """
         refuse_strings(encoder_token_ids)
         generator = Generator(self, max_length=max_length)
@@ -332,7 +332,7 @@ class SequenceToSequence(keras.Model):
             List of as many strings.
 
         Raises:
-            UsageError: If a question is no string, or `batch_size` is no
+            UsageError: If a question is not a string, or `batch_size` is not a
                 positive integer.
         """
         answers = self._generator.answer(questions, batch_size=batch_size)

@@ -12,10 +12,10 @@ from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class Transformer(SequenceToSequence):
-    """The sequence-to-sequence model: a question's tokens to an answer's.
+    """The Transformer and the TP-Transformer, from a question to an answer.
 
-    One embedding for questions and answers, tied to the output layer; encoder
-    cells over the question; decoder cells over the answer so far.
+    It has one embedding for questions and answers, tied to the output layer,
+    encoder cells over the question, and decoder cells over the answer so far.
 
     Args:
         config: A `TransformerConfig`.
@@ -30,10 +30,11 @@ class Transformer(SequenceToSequence):
 
     Returns:
         float32 logits `(batch, target_length, vocabulary_size)`: at every
-        position those of the token that follows it.
+        position those of the next token.
 
     Raises:
-        UsageError: If `config` is something else, or its vocabulary is none.
+        UsageError: If `config` is of another kind, or its vocabulary is
+            invalid.
 
     Example:
 
@@ -102,8 +103,8 @@ class Transformer(SequenceToSequence):
         return "glorot_uniform"
 
     def build(self, input_shape=None):
-        # No weight depends on the input's shape, so a model is built when it
-        # is made, and weights can be loaded at once.
+        # No weight depends on the shape of the inputs, so that a new model is
+        # built and can load weights at once.
         shape = (None, None, self.config.hidden_dim)
         self.embedding.build()
         for cell in self.encoder_cells:
@@ -129,7 +130,7 @@ class Transformer(SequenceToSequence):
         return self.embedding(x, reverse=True)
 
     def encode(self, encoder_token_ids, training=None):
-        """The encoder's output.
+        """Computes the encoder's output.
 
         Args:
             encoder_token_ids: Tensor `(batch, source_length)`.
@@ -157,7 +158,7 @@ class Transformer(SequenceToSequence):
             `cross_attention` and its `self_attention`, tensors `(batch, ...)`.
 
         Raises:
-            UsageError: If `max_length` is no positive integer.
+            UsageError: If `max_length` is not a positive integer.
         """
         check_positive_integer("max_length", max_length)
         encoder_output = self.encode(encoder_token_ids)
@@ -187,11 +188,11 @@ class Transformer(SequenceToSequence):
         return {**cache, "self_attention": self_attention}
 
     def decode_step(self, token_ids, cache, cache_update_index):
-        """One step of decoding: the logits of the next token.
+        """Decodes one step: computes the logits of the next token.
 
         Args:
             token_ids: The last tokens `(batch,)`.
-            cache: What `init_cache` or the last step returned.
+            cache: The cache of `init_cache` or of the last step.
             cache_update_index: Position of `token_ids`, a scalar.
 
         Returns:

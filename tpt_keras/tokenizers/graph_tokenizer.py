@@ -11,15 +11,13 @@ _UNKNOWN_ID = -1
 
 
 class GraphTokenizer(tf.Module):
-    """A `CharacterTokenizer` of string tensors, for an exported model.
+    """A `CharacterTokenizer` in TensorFlow's graph, for exported models.
 
-    It raises nothing: every question has a status that says whether, and if
-    not, why not, it can be encoded.
+    It raises no errors. Every question has a status instead, as an `Answer`.
 
     Args:
         tokenizer: The `CharacterTokenizer`.
-        vocabulary_size: Number of ids that `decode` takes, those without a
-            symbol included.
+        vocabulary_size: Number of token ids, including those without a symbol.
     """
 
     def __init__(self, tokenizer, vocabulary_size):
@@ -37,7 +35,7 @@ class GraphTokenizer(tf.Module):
             ),
             default_value=_UNKNOWN_ID,
         )
-        # As the tokenizer decodes: special symbols are nothing.
+        # Special symbols are decoded to nothing.
         symbols = [
             symbol if symbol in characters else ""
             for symbol in tokenizer.vocabulary
@@ -48,16 +46,16 @@ class GraphTokenizer(tf.Module):
         self._symbols = tf.constant(symbols)
 
     def encode_questions(self, questions, max_length):
-        """Questions as one padded batch.
+        """Encodes questions as one padded batch.
 
         Args:
             questions: String tensor `(batch,)`.
-            max_length: Most characters that a question may have.
+            max_length: Most characters of a question.
 
         Returns:
-            Token ids `(batch, longest question + 2)`, int32, of an empty
-            question where it cannot be encoded; and the strings `status`,
-            `(batch,)`.
+            Token ids, int32 `(batch, longest question + 2)`, and statuses,
+            strings `(batch,)`. A question that cannot be encoded becomes an
+            empty one.
         """
         is_valid = tf.equal(
             questions,
@@ -65,7 +63,7 @@ class GraphTokenizer(tf.Module):
                 questions, "UTF-8", "UTF-8", errors="ignore"
             ),
         )
-        # What cannot be answered is replaced before anything is computed.
+        # Replaced before anything is computed from them.
         lengths = tf.strings.length(
             tf.where(is_valid, questions, ""), unit="UTF8_CHAR"
         )
@@ -96,7 +94,7 @@ class GraphTokenizer(tf.Module):
         return ids.to_tensor(self._tokenizer.pad_id), status
 
     def decode(self, token_ids):
-        """The strings of answers that are padded behind their end symbol.
+        """Decodes answers that are padded behind their end symbol.
 
         Args:
             token_ids: int32 tensor `(..., length)`.
