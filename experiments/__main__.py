@@ -11,7 +11,7 @@ import pathlib
 import runpy
 import sys
 
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choice
 
 from . import _cli
 from ._faults import command
@@ -25,7 +25,7 @@ def main():
         if not arguments or arguments[0] in ("-h", "--help"):
             print(_list())
             return
-        check_names("command", arguments[:1], _commands())
+        check_choice("command", arguments[0], _commands())
     del sys.argv[0]
     # As `python -m` would, so that it makes no difference to the command.
     runpy.run_module(

@@ -16,7 +16,6 @@ from absl import flags
 from absl import logging as absl_logging
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_choice
 
 from ._faults import command
 from ._faults import line_of
@@ -332,41 +331,3 @@ def needed(*names):
     for name in names:
         if not flags.FLAGS[name].value:
             raise UsageError(f"`{name}` is needed.", field=name)
-
-
-def in_range(name, low, high=float("inf")):
-    """Raises an error if a flag's number is out of its range.
-
-    Args:
-        name: Name of the flag.
-        low: The least number.
-        high: The largest number.
-
-    Raises:
-        UsageError: With `field=name`.
-    """
-    value = flags.FLAGS[name].value
-    if value is not None and not low <= value <= high:
-        limits = (
-            f"from {low} to {high}"
-            if high < float("inf")
-            else (f"at least {low}")
-        )
-        raise UsageError(
-            f"`{name}` must be {limits}. Received: {value}.", field=name
-        )
-
-
-def one_of(name, known):
-    """Raises an error if a flag's value, or one of its list, is unknown.
-
-    Args:
-        name: Name of the flag.
-        known: The known values.
-
-    Raises:
-        UsageError: With `field=name`.
-    """
-    value = flags.FLAGS[name].value
-    for each in value if isinstance(value, list) else [value]:
-        check_choice(name, each, known)

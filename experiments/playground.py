@@ -15,7 +15,7 @@ import sys
 
 from absl import flags
 
-from tpt_keras.errors import port_taken
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 
 from . import _cli
@@ -47,7 +47,11 @@ def check():
     try:
         socket.create_server(("localhost", FLAGS.port)).close()
     except OSError as error:
-        raise port_taken(FLAGS.port, "port") from error
+        raise UsageError(
+            f"The port {FLAGS.port} cannot be used; another program may have "
+            "it. Choose another `port`.",
+            field="port",
+        ) from error
 
 
 def main():

@@ -15,7 +15,7 @@ import pathlib
 from absl import flags
 
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choices
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
 from tpt_keras.training.config import TrainingConfig
@@ -97,7 +97,7 @@ def scaled_configs():
     from tpt_keras.analysis.replication import scaled_config
 
     names = FLAGS.variants or ROWS
-    check_names("variant", names, ROWS)
+    check_choices("variant", names, ROWS)
     return {
         name: scaled_config(
             name, FLAGS.scale, FLAGS.num_layers, FLAGS.num_heads

@@ -18,7 +18,7 @@ from absl import flags
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choices
 
 from . import _cli
 
@@ -86,7 +86,7 @@ def choose_problems():
     dataset = of_trainings("dataset", FLAGS.dataset, "mathematics_dataset")
     check_choice("dataset", dataset, TASKS)
     splits = list(dict.fromkeys(FLAGS.splits or TASKS[dataset].splits))
-    check_names("split", splits, TASKS[dataset].known_splits)
+    check_choices("split", splits, TASKS[dataset].known_splits)
     modules = of_trainings("modules", FLAGS.modules)
     data_dir = of_trainings("data_dir", FLAGS.data_dir)
     return {

@@ -13,7 +13,7 @@ import pathlib
 
 from absl import flags
 
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choice
 from tpt_keras.training.config import TrainingConfig
 
 from . import _cli
@@ -52,7 +52,7 @@ def main():
     from tpt_keras.training.train import train
 
     presets = PRESETS | XL_PRESETS
-    check_names("preset", [FLAGS.preset], presets)
+    check_choice("preset", FLAGS.preset, presets)
     preset = presets[FLAGS.preset]
     training = _flags.values(TrainingConfig)
     if not FLAGS.text_file:

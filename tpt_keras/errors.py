@@ -135,10 +135,22 @@ def check_choice(name, value, known):
         )
 
 
-def check_names(kind, names, known):
-    """`check_choice` of several values."""
-    for name in names:
-        check_choice(kind, name, known)
+def check_choices(name, values, known):
+    """Raises an error if any of several values is not a known one.
+
+    Args:
+        name: Name of the field, in the singular: `"split"`.
+        values: The values.
+        known: The known values.
+
+    Raises:
+        UsageError: See `check_choice`.
+    """
+    for value in values:
+        check_choice(name, value, known)
+
+
+check_names = check_choices
 
 
 def check_positive_integer(name, value):
@@ -180,23 +192,6 @@ def set_types(config):
                 field=field.name,
             )
         object.__setattr__(config, field.name, field.type(value))
-
-
-def port_taken(port, field):
-    """Returns the error of a server whose port is in use.
-
-    Args:
-        port: The port's number.
-        field: Name of the field that holds it: `"port"`.
-
-    Returns:
-        A `UsageError`, to be raised.
-    """
-    return UsageError(
-        f"The port {port} cannot be used; another program may have it. Choose "
-        f"another `{field}`, or 0 for any free one.",
-        field=field,
-    )
 
 
 def disk_fault(error):

@@ -11,7 +11,7 @@ from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choices
 from tpt_keras.files import reading
 from tpt_keras.tokenizers.vocabulary import END
 from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
@@ -71,7 +71,7 @@ class TextPairsTask(Task):
                 field="test_share",
             )
         files = _files(data_dir)
-        check_names("module", groups, files)
+        check_choices("module", groups, files)
         self.groups = tuple(groups) or tuple(files)
         pairs = {group: read_pairs(path) for group, path in files.items()}
         held_out = _held_out(pairs, test_share, split_seed)

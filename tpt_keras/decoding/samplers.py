@@ -10,7 +10,7 @@ from keras import ops
 from keras import tree
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 
 # The log-probability of the impossible. Minus infinity would lead to NaNs.
@@ -314,7 +314,7 @@ def get_sampler(sampler):
     """
     if isinstance(sampler, Sampler):
         return sampler
-    check_names("sampler", [sampler], SAMPLERS)
+    check_choice("sampler", sampler, SAMPLERS)
     return SAMPLERS[sampler]()
 
 

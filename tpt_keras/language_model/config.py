@@ -2,7 +2,7 @@ import dataclasses
 import typing
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choice
 from tpt_keras.layers import POSITIONS
 from tpt_keras.layers import make_mechanism
 from tpt_keras.models.configs import ModelConfig
@@ -79,7 +79,7 @@ class TransformerXLConfig(ModelConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        check_names("positions", [self.positions], POSITIONS)
+        check_choice("positions", self.positions, POSITIONS)
         for name in ("memory_length", "key_dim"):
             if getattr(self, name) < 0:
                 raise UsageError(

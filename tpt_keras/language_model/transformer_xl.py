@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.language_model.config import XL_PRESETS
 from tpt_keras.language_model.config import TransformerXLConfig
@@ -114,7 +114,7 @@ class TransformerXL(keras.Model):
             UsageError: If the preset or a field is unknown, or if a value is
                 invalid.
         """
-        check_names("preset", [preset], XL_PRESETS)
+        check_choice("preset", preset, XL_PRESETS)
         config = XL_PRESETS[preset].replace(**overrides)
         return cls(config, batch_size, dtype=dtype)
 

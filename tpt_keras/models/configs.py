@@ -7,7 +7,7 @@ import typing
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choices
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import set_types
 from tpt_keras.layers import POSITIONS
@@ -87,7 +87,7 @@ class ModelConfig:
             UsageError: If a name is unknown, or a value is invalid.
         """
         known = [field.name for field in dataclasses.fields(self)]
-        check_names("hyperparameter", overrides, known)
+        check_choices("hyperparameter", overrides, known)
         if "vocabulary" in overrides and "vocabulary_size" not in overrides:
             overrides["vocabulary_size"] = 0
         return dataclasses.replace(self, **overrides)

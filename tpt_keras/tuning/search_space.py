@@ -5,7 +5,7 @@ import itertools
 import math
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choices
 from tpt_keras.training.optimizers import OPTIMIZERS
 from tpt_keras.training.optimizers import SCHEDULES
 
@@ -80,9 +80,9 @@ class SearchSpace:
         from tpt_keras.models.presets import PRESETS
 
         self._set_types()
-        check_names("variant", self.variants, PRESETS)
-        check_names("optimizer", self.optimizers, _OPTIMIZERS)
-        check_names("schedule", self.schedules, SCHEDULES)
+        check_choices("variant", self.variants, PRESETS)
+        check_choices("optimizer", self.optimizers, _OPTIMIZERS)
+        check_choices("schedule", self.schedules, SCHEDULES)
         for name in ("num_layers", "num_heads", "filter_ratios"):
             if not all(0 < value < math.inf for value in getattr(self, name)):
                 raise UsageError(f"`{name}` must be positive.", field=name)

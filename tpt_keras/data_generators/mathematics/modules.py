@@ -22,7 +22,7 @@ import types
 
 import numpy as np
 
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choice
 
 # Difficulties are thirds of a module's range of entropy.
 TRAIN_SPLITS = ("train_easy", "train_medium", "train_hard")
@@ -244,7 +244,7 @@ def select_modules(patterns):
     for pattern in patterns:
         fitting = fnmatch.filter(MODULES, "*" if pattern == "all" else pattern)
         if not fitting:
-            check_names("module", [pattern], MODULES)
+            check_choice("module", pattern, MODULES)
         selected.update(fitting)
     return tuple(sorted(selected))
 

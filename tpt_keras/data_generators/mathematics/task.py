@@ -13,7 +13,7 @@ from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.token_cache import open_cache
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choices
 from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
 
 # Each dataset's own names of the splits. The stock one joins the difficulties
@@ -50,7 +50,7 @@ class MathematicsTask(Task):
     vocabulary = MATHEMATICS_VOCABULARY
 
     def __init__(self, data_dir, groups):
-        check_names("module", groups, MODULES)
+        check_choices("module", groups, MODULES)
         self.groups = tuple(groups)
         if not pathlib.Path(data_dir).is_dir():
             raise UsageError(
