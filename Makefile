@@ -11,7 +11,7 @@ SOLVER := saved_models/tp_transformer_mathematics
 SOLVER_MODULES := algebra__linear_1d,arithmetic__mul,calculus__differentiate,comparison__closest,measurement__conversion,numbers__gcd
 # All tests of a file run in one process, which makes its fixtures once.
 PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
-PURE_TESTS := tests/layers tests/analysis tests/models tests/decoding tests/checkpoints
+PURE_TESTS := tests/layers tests/analysis tests/models tests/decoding tests/checkpoints tests/language_model
 # Training on JAX as on TensorFlow.
 JAX_TRAINING_TESTS := $(addprefix tests/training/,kill_test.py \
 	backends/jax_compilation_test.py backends/jax_devices_test.py \

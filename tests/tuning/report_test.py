@@ -108,9 +108,6 @@ def test_tables_have_a_row_for_every_trial(folder):
     table = [line for line in everything.splitlines() if line[:1] == "|"]
     assert len(table) == 2 + 4
     assert len({line.count("|") for line in table}) == 1
-    page = (folder / "report.html").read_text()
-    assert "The loss &lt;of&gt; 3 | is NaN." in page
-    assert page.count("<tr>") == 2 + 1 + 4
 
 
 def test_pictures_are_drawn(folder):

@@ -1,6 +1,6 @@
 """The report of a search: tables, pictures and the best trial's flagfile."""
 
-import html
+import importlib.util
 import json
 import pathlib
 
@@ -13,30 +13,14 @@ from tpt_keras.tuning.trials import execution_folder
 from tpt_keras.tuning.trials import ranked
 from tpt_keras.tuning.trials import read_search
 from tpt_keras.tuning.trials import search_results
-from tpt_keras.visualization.search import draw_choices
-from tpt_keras.visualization.search import draw_parallel_coordinates
-
-PICTURES = {
-    "choices.png": draw_choices,
-    "parallel_coordinates.png": draw_parallel_coordinates,
-}
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Search</title><style>
-body {{ font-family: sans-serif; margin: 2em; }}
-table {{ border-collapse: collapse; }}
-td, th {{ border: 1px solid #ccc; padding: 0.2em 0.6em; text-align: left; }}
-img {{ max-width: 100%; }}
-</style></head><body>
-{body}
-</body></html>
-"""
 
 
 def write_report(folder):
     """Writes the results of a search, finished or not, into its folder.
 
-    `report.json`, `report.md` and `report.html` hold the trials. If any is
-    completed, there are pictures too, and `best.cfg`, the flagfile of the best.
+    `report.json` and `report.md` hold the trials. If any is completed,
+    `best.cfg` is the flagfile of the best, and there are pictures if matplotlib
+    is installed.
 
     Args:
         folder: The search's folder.
@@ -57,16 +41,28 @@ def write_report(folder):
         "The best of each variant": _table(_best_of_variants(best)),
         "All trials": _table(results),
     }
-    pictures = PICTURES if best else {}
-    for name, draw in pictures.items():
-        with whole_file(folder / name) as partial:
-            draw(best, search["objective"], partial)
+    pictures = _draw(folder, best, search["objective"]) if best else []
     _write(folder / "report.md", _markdown(text, tables, pictures))
-    _write(folder / "report.html", _html(text, tables, pictures))
     if best:
         model_dir = execution_folder(folder / best[0]["folder"], 0)
         _write(folder / "best.cfg", flagfile(read_config(model_dir)))
     return results
+
+
+def _draw(folder, best, objective):
+    """Draws the pictures and returns their names."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return []
+    from tpt_keras.visualization import search
+
+    drawn = {
+        "choices.png": search.draw_choices,
+        "parallel_coordinates.png": search.draw_parallel_coordinates,
+    }
+    for name, draw in drawn.items():
+        with whole_file(folder / name) as partial:
+            draw(best, objective, partial)
+    return list(drawn)
 
 
 def flagfile(config):
@@ -200,18 +196,3 @@ def _markdown(text, tables, pictures):
         ]
     parts += [f"![{name}]({name})" for name in pictures]
     return "\n\n".join(parts) + "\n"
-
-
-def _html(text, tables, pictures):
-    parts = ["<h1>Search</h1>", f"<p>{html.escape(text)}</p>"]
-    for title, (header, *rows) in tables.items():
-        lines = [_html_row("th", header)]
-        lines += [_html_row("td", row) for row in rows]
-        parts += [f"<h2>{title}</h2>", f"<table>{''.join(lines)}</table>"]
-    parts += [f'<img src="{name}" alt="{name}">' for name in pictures]
-    return _PAGE.format(body="\n".join(parts))
-
-
-def _html_row(tag, cells):
-    cells = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
-    return f"<tr>{cells}</tr>\n"

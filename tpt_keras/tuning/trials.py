@@ -3,7 +3,7 @@
 search.json                   the resolved search
 trials/NAME/trial.json        a trial: hyperparameters, status, scores
 trials/NAME/execution0/       one of its trainings, a model's folder
-report.{md,html,json}         the results
+report.{md,json}              the results
 choices.png, parallel_coordinates.png
 best.cfg                      the best trial, for experiments.train
 .lock                         held by the searching process
