@@ -200,7 +200,7 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize("count", [*EDGES, 4**10 + 1, 4**11 + 1])
+@pytest.mark.parametrize("count", [*EDGES, 4**10 + 1])
 def test_permutation_is_a_bijection_at_the_edges(count):
     assert np.all(np.bincount(whole(count, (0, 0)), minlength=count) == 1)
 

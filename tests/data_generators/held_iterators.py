@@ -3,7 +3,7 @@
 TensorFlow is imported once and forked: a process of its own for each ending
 would take seconds more.
 
-    python -m tests.data_generators.held_iterators COUNT NAME...
+    python -m tests.data_generators.held_iterators NAME...
 """
 
 import os
@@ -46,22 +46,9 @@ def batches():
     return ProblemBatches(SlowExamples([examples]), CharacterTokenizer(), 1)
 
 
-def one():
-    hold(batches().dataset())
-
-
 def several():
     for _ in range(4):
         hold(batches().dataset())
-
-
-def repeated():
-    hold(batches().dataset(num_epochs=1).repeat().prefetch(50))
-
-
-def exits():
-    one()
-    sys.exit(0)
 
 
 def distributed():
@@ -100,14 +87,12 @@ def interrupted_fit():
 
 
 def main():
-    count, *names = sys.argv[1:]
-    for name in names:
-        for _ in range(int(count)):
-            process = os.fork()
-            if not process:
-                globals()[name]()
-                return
-            print(name, ending(process), flush=True)
+    for name in sys.argv[1:]:
+        process = os.fork()
+        if not process:
+            globals()[name]()
+            return
+        print(name, ending(process), flush=True)
 
 
 def ending(process):

@@ -78,23 +78,10 @@ def test_error_is_raised_and_nothing_stays_locked():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "count", [1, pytest.param(9, marks=pytest.mark.exhaustive)]
-)
-def test_process_ends_with_live_iterators(count):
-    names = [
-        "one",
-        "several",
-        "repeated",
-        "exits",
-        "distributed",
-        "interrupted_fit",
-    ]
-    result = run_python(
-        "-m", "tests.data_generators.held_iterators", count, *names
-    )
+def test_process_ends_with_live_iterators():
+    """Without the gate, some of them hang."""
+    names = ["several", "distributed", "interrupted_fit"]
+    result = run_python("-m", "tests.data_generators.held_iterators", *names)
     assert result.status == 0, result
-    expected = [f"{name} 0" for name in names for _ in range(count)]
-    assert result.stdout.splitlines() == expected
-    assert "Python" not in result.stderr
+    assert result.stdout.splitlines() == [f"{name} 0" for name in names]
     assert "PyFunc" not in result.stderr

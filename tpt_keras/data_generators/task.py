@@ -162,9 +162,9 @@ def training_batches(task, model_config, config):
         count = len(groups.get(group, ()))
         if count <= apart:
             raise UsageError(
-                f"{group} has {count} training problems, of which {apart} are "
-                "set apart for validation. Lower `validation_examples`, or "
-                "prepare more problems.",
+                f"{group} has {count} training problems, and {apart} are "
+                "set apart for validation. Prepare more problems, or lower "
+                "`validation_examples`.",
                 field="validation_examples",
             )
     limits = {

@@ -129,33 +129,6 @@ def test_other_file_is_refused(tmp_path):
         assert archive_module.URL in message
 
 
-@pytest.mark.parametrize("kept", [0.1, 0.3, 0.6, 0.9])
-def test_archive_that_is_cut_off_is_refused(archive, text_dir, tmp_path, kept):
-    whole = archive.read_bytes()
-    path = tmp_path / "cut.tar.gz"
-    path.write_bytes(whole[: int(kept * len(whole))])
-    message = refusal(tmp_path / "data", MODULES, path)
-    assert str(path) in message
-    # Nothing under a final name is cut off, and the next run works.
-    for name, content in tree(tmp_path).items():
-        if name.endswith(".txt"):
-            name = name.partition(f"{FOLDER}/")[2]
-            assert content == texts(text_dir)[name]
-    folder = fetch_official_text(tmp_path / "data", MODULES, archive)
-    assert texts(folder) == texts(text_dir)
-
-
-@pytest.mark.parametrize("place", [0.05, 0.35, 0.65, 0.95])
-def test_zeroed_archive_is_refused(archive, tmp_path, place):
-    content = bytearray(archive.read_bytes())
-    start = int(place * len(content))
-    content[start : start + 40] = bytes(40)
-    path = tmp_path / "damaged.tar.gz"
-    path.write_bytes(content)
-    message = refusal(tmp_path / "data", MODULES, path)
-    assert str(path) in message
-
-
 def without_time(member):
     """Has an archive the same length whenever it is made."""
     member.mtime = 0

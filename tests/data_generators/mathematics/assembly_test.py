@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tpt_keras.data_generators.mathematics import generator
@@ -67,7 +68,7 @@ def problems_of(assembly):
     }
 
 
-@pytest.mark.slow
+@settings(max_examples=20)
 @given(COUNTS, st.integers(5, 80))
 def test_assembly_holds_unique_problems(counts, universe):
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +97,7 @@ def test_assembly_holds_unique_problems(counts, universe):
     assert 0 <= unused <= SHARD_SIZE * len(SPLITS)
 
 
-@pytest.mark.slow
+@settings(max_examples=20)
 @given(
     COUNTS,
     st.integers(5, 80),
@@ -116,7 +117,7 @@ def test_order_of_arrival_does_not_matter(counts, universe, in_flight, rng):
     assert shuffled.raised == one_by_one.raised
 
 
-@pytest.mark.slow
+@settings(max_examples=20)
 @given(COUNTS, st.integers(5, 80), st.data())
 def test_resumes_from_the_shards_that_are_there(counts, universe, data):
     with tempfile.TemporaryDirectory() as folder:

@@ -45,28 +45,13 @@ _EXTRAPOLATION_OF = {
 def split_module(split, module):
     """Name of the module that holds a training module's problems of a split.
 
-    Args:
-        split: One of `modules.SPLITS`.
-        module: Name of a training module.
-
-    Returns:
-        The name, or `None` if the module lacks the split. Most have no
-        extrapolation.
+    It is `None` if the module lacks the split. Most have no extrapolation.
     """
     return _EXTRAPOLATION_OF.get(module) if split == "extrapolate" else module
 
 
 def text_path(root, split, module):
-    """File of a training module's problems of a split.
-
-    Args:
-        root: The folder `mathematics_dataset-v1.0`.
-        split: One of `modules.SPLITS`.
-        module: Name of a training module.
-
-    Returns:
-        A path, or `None` as in `split_module`.
-    """
+    """File of a training module's problems of a split, or `None`."""
     name = split_module(split, module)
     if name is None:
         return None
@@ -74,12 +59,7 @@ def text_path(root, split, module):
 
 
 def write_problems(path, problems):
-    """Writes problems to a file, atomically.
-
-    Args:
-        path: The file.
-        problems: Pairs of question and answer.
-    """
+    """Writes pairs of question and answer to a file, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         whole_file(path) as partial,

@@ -225,16 +225,9 @@ def _builder(module, data_dir, dataset, with_beam):
 def read_prepared(module, data_dir, dataset):
     """Reads a prepared dataset once, in order.
 
-    Args:
-        module: Name of a training module.
-        data_dir: The data folder.
-        dataset: A name of `DATASETS`.
-
     Returns:
-        Dict of the splits' names to generators of pairs of strings.
-
-    Raises:
-        UsageError: If the dataset is damaged, perhaps in the generators.
+        Dict of the splits' names to generators of pairs of strings. They raise
+        a `UsageError` if the dataset is damaged.
     """
     builder = dataset_builder(module, data_dir, dataset)
     remedy = making([module], data_dir, dataset)

@@ -9,8 +9,6 @@ import math
 import shutil
 import time
 
-import tqdm
-
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.modules import SPLITS
@@ -27,7 +25,7 @@ from tpt_keras.files import whole_file
 MAX_DRAWS = 10
 # Each takes about 100 bytes. Four modules of the paper's two million.
 _PROBLEMS_IN_MEMORY = 10_000_000
-_SECONDS_PER_LINE = 60
+_SECONDS_PER_LINE = 10
 
 logger = logging.getLogger(__name__)
 
@@ -68,13 +66,12 @@ def generate_modules(
         UsageError: If another process generates one of the modules, or the
             generator of one raises nothing but errors.
     """
-    # A slow module takes one of these places, not all.
-    places = min(
-        num_workers + 2, modules_at_once(train_examples, evaluation_examples)
-    )
+    # A slow module takes one of these places, not all. Two at least: the
+    # second gives work while the first ends.
+    problems = train_examples + len(EVALUATION_SPLITS) * evaluation_examples
+    places = min(num_workers + 2, max(2, _PROBLEMS_IN_MEMORY // problems))
     with contextlib.ExitStack() as stack:
         unfinished = stack.enter_context(lock_unfinished(modules, root))
-        progress = stack.enter_context(_Progress(len(unfinished)))
         waiting = (
             ModuleAssembly(
                 module,
@@ -85,13 +82,13 @@ def generate_modules(
             for module in unfinished
         )
         draw = stack.enter_context(drawing or drawing_processes(num_workers))
-        active, running = [], set()
+        active, running, logged = [], set(), time.monotonic()
         while True:
             active += itertools.islice(waiting, places - len(active))
             if not active:
                 break
             _draw_some(draw, active, running, 2 * num_workers)
-            progress.show(active)
+            logged = _log_progress(active, logged)
             for assembly in [a for a in active if a.is_complete]:
                 active.remove(assembly)
                 write_module(root, assembly)
@@ -121,34 +118,9 @@ def split_counts(module, train_examples, evaluation_examples):
     }
 
 
-def modules_at_once(train_examples, evaluation_examples):
-    """The number of modules whose problems fit into memory.
-
-    Args:
-        train_examples: See `generate_modules`.
-        evaluation_examples: See `generate_modules`.
-
-    Returns:
-        A number, at least two: the second gives work while the first ends.
-    """
-    problems = train_examples + len(EVALUATION_SPLITS) * evaluation_examples
-    return max(2, _PROBLEMS_IN_MEMORY // problems)
-
-
 @contextlib.contextmanager
 def lock_unfinished(modules, root):
-    """Keeps other processes from generating the same modules.
-
-    Args:
-        modules: See `generate_modules`.
-        root: See `generate_modules`.
-
-    Yields:
-        Names of the modules that have no report yet.
-
-    Raises:
-        UsageError: If another process generates one of them.
-    """
+    """Locks the modules that have no report yet and yields their names."""
     with contextlib.ExitStack() as stack:
         for module in modules:
             if not report_path(root, module).exists():
@@ -190,12 +162,7 @@ def report_path(root, module):
 
 
 def write_module(root, assembly):
-    """Writes a complete module, its report last.
-
-    Args:
-        root: Folder to write to.
-        assembly: A complete `ModuleAssembly`.
-    """
+    """Writes a complete `ModuleAssembly`, its report last."""
     module = assembly.module
     for split in SPLITS:
         if assembly.examples.get(split):
@@ -221,45 +188,17 @@ def write_module(root, assembly):
     )
 
 
-class _Progress:
-    """Shows the progress of modules: bars, or lines without a terminal."""
-
-    def __init__(self, num_modules):
-        self._modules = tqdm.tqdm(
-            total=num_modules, desc="modules", unit=" modules", leave=False
-        )
-        self._bars = {}  # of assemblies
-        self._next_line = time.monotonic() + _SECONDS_PER_LINE
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        for bar in (*self._bars.values(), self._modules):
-            bar.close()
-
-    def show(self, active):
-        for assembly in active:
-            if assembly not in self._bars:
-                self._bars[assembly] = tqdm.tqdm(
-                    desc=assembly.module,
-                    total=sum(assembly.counts.values()),
-                    unit=" problems",
-                    leave=False,
-                )
-            bar = self._bars[assembly]
-            bar.update(sum(assembly.examples.values()) - bar.n)
-            if assembly.is_complete:
-                self._bars.pop(assembly).close()
-                self._modules.update()
-        if self._modules.disable and time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + _SECONDS_PER_LINE
-            logger.info(
-                "%s of %s problems of %s.",
-                f"{sum(sum(a.examples.values()) for a in active):,}",
-                f"{sum(sum(a.counts.values()) for a in active):,}",
-                ", ".join(a.module for a in active),
-            )
+def _log_progress(active, last):
+    """Logs the progress at intervals; returns the time of the last line."""
+    if time.monotonic() < last + _SECONDS_PER_LINE:
+        return last
+    logger.info(
+        "%s of %s problems of %s.",
+        f"{sum(sum(a.examples.values()) for a in active):,}",
+        f"{sum(sum(a.counts.values()) for a in active):,}",
+        ", ".join(a.module for a in active),
+    )
+    return time.monotonic()
 
 
 def shards_to_draw(count, taken, merged):
@@ -331,11 +270,7 @@ class ModuleAssembly:
         return not self._order
 
     def problems(self, split):
-        """Yields a split's problems as pairs of question and answer.
-
-        Args:
-            split: A key of `counts`.
-        """
+        """Yields a split's problems as pairs of question and answer."""
         for shard, taken in enumerate(self._taken[split]):
             problems = read_shard(self._shard_path(split, shard)).problems
             for index in taken:

@@ -104,15 +104,7 @@ def _seed_everything(text):
 
 
 def write_shard(path, module, split, shard, seed):
-    """Draws a shard into a file, which is written atomically.
-
-    Args:
-        path: The file.
-        module: See `draw_shard`.
-        split: See `draw_shard`.
-        shard: See `draw_shard`.
-        seed: See `draw_shard`.
-    """
+    """Draws a shard into a file, which is written atomically."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn = draw_shard(module, split, shard, seed)
@@ -122,17 +114,7 @@ def write_shard(path, module, split, shard, seed):
 
 
 def read_shard(path):
-    """Reads a shard's file.
-
-    Args:
-        path: The file.
-
-    Returns:
-        A `Shard`.
-
-    Raises:
-        ValueError: If the file is damaged.
-    """
+    """Reads a `Shard`; raises a `ValueError` if its file is damaged."""
     try:
         return Shard(**json.loads(path.read_bytes()))
     except TypeError as error:

@@ -110,19 +110,7 @@ class StockMathematicsTask(MathematicsTask):
 
 
 def open_module(module, data_dir, dataset):
-    """Opens the token cache of a module's prepared dataset.
-
-    Args:
-        module: Name of a training module.
-        data_dir: The data folder.
-        dataset: A name of `DATASETS`.
-
-    Returns:
-        A `TokenCache`.
-
-    Raises:
-        UsageError: If the dataset is damaged.
-    """
+    """Opens the `TokenCache` of a module's prepared dataset."""
     return open_cache(
         prepared_folder(module, data_dir, dataset),
         MATHEMATICS_VOCABULARY,
@@ -138,13 +126,7 @@ def _read_prepared(*described):
 
 
 def prepared_folder(module, data_dir, dataset):
-    """The folder of a prepared dataset, or `None` if there is none.
-
-    Args:
-        module: Name of a training module.
-        data_dir: The data folder.
-        dataset: A name of `DATASETS`.
-    """
+    """The folder of a prepared dataset, or `None` if there is none."""
     folder = pathlib.Path(data_dir) / dataset / module
     infos = sorted(folder.glob("*/dataset_info.json"))
     return infos[-1].parent if infos else None
