@@ -1,4 +1,4 @@
-"""Chromium without a window and without a network, for tests of pages."""
+"""Headless Chromium without a network, for tests of pages."""
 
 import contextlib
 import shutil
@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 _BROWSER, _DRIVER = map(shutil.which, ("chromium", "chromedriver"))
-# What a module of such tests is marked with.
+# Marks of a module of browser tests.
 MARKS = [
     pytest.mark.slow,
     pytest.mark.skipif(
@@ -18,7 +18,7 @@ MARKS = [
 
 @contextlib.contextmanager
 def open_browser():
-    """Starts a browser, which finds nothing but files and this machine.
+    """Starts a browser that can reach only files and this machine.
 
     Yields:
         A `selenium.webdriver.Chrome`.
@@ -43,26 +43,17 @@ def open_browser():
 
 
 def find(browser, selector):
-    """The first element that a selector of CSS finds."""
+    """Returns the first element that a CSS selector finds."""
     return browser.find_element("css selector", selector)
 
 
 def find_all(browser, selector):
-    """All elements that a selector of CSS finds."""
+    """Returns all elements that a CSS selector finds."""
     return browser.find_elements("css selector", selector)
 
 
 def wait_until(browser, condition, seconds=5):
-    """Waits until something is so.
-
-    Args:
-        browser: The browser.
-        condition: Function. What it asks for may not be there yet.
-        seconds: How long to wait.
-
-    Returns:
-        What the condition gave.
-    """
+    """Waits until a function returns something true, and returns it."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     return WebDriverWait(browser, seconds).until(lambda _: condition())
