@@ -1,12 +1,11 @@
 """Keras layers of the TP-Transformer, in pure `keras.ops`."""
 
-from tpt_keras.layers.attention_masks import merge_masks
+from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.bindings import BINDINGS
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.cells import DecoderCell
 from tpt_keras.layers.cells import EncoderCell
-from tpt_keras.layers.cells import FeedForward
 from tpt_keras.layers.composite_layer import dtype_config
 from tpt_keras.layers.mechanisms import MECHANISMS
 from tpt_keras.layers.mechanisms import AttentionMechanism
@@ -17,6 +16,7 @@ from tpt_keras.layers.mechanisms import RelativeAttention
 from tpt_keras.layers.mechanisms import TransformerXLAttention
 from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import FanInUniform
+from tpt_keras.layers.projection import FeedForward
 from tpt_keras.layers.projection import Projection
 from tpt_keras.layers.token_and_position_embedding import POSITIONS
 from tpt_keras.layers.token_and_position_embedding import (

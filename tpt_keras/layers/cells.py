@@ -1,4 +1,4 @@
-"""The cells of the encoder and the decoder, and their feed-forward layer."""
+"""The cells of the encoder and the decoder."""
 
 import random
 
@@ -10,99 +10,8 @@ from tpt_keras.layers.composite_layer import CompositeLayer
 from tpt_keras.layers.composite_layer import call_arguments
 from tpt_keras.layers.composite_layer import serialize_choice
 from tpt_keras.layers.composite_layer import serialize_fields
-from tpt_keras.layers.projection import Projection
+from tpt_keras.layers.projection import FeedForward
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
-
-
-@keras.saving.register_keras_serializable("tpt_keras")
-class FeedForward(CompositeLayer):
-    """The feed-forward layer of a cell (equation 5 of the paper).
-
-    `FF(x) = W_g relu(W_f x + b_f) + b_g`, at each position.
-
-    Args:
-        intermediate_dim: Size of the hidden layer (the paper's d_f).
-        activation: Activation of the hidden layer. Defaults to `"relu"`.
-        dropout: Dropout rate of the hidden layer. Defaults to `0.0`.
-        kernel_initializer: Initializer of both kernels.
-        bias_initializer: Initializer of both biases.
-        seed: Seed of the dropout.
-        **kwargs: Keras's base layer arguments.
-
-    Call arguments:
-        inputs: Tensor `(batch, length, hidden_dim)`.
-        training: Whether to apply dropout.
-
-    Returns:
-        Tensor `(batch, length, hidden_dim)`.
-
-    Example:
-
-    >>> FeedForward(intermediate_dim=32)(keras.ops.ones((2, 5, 8))).shape
-    (2, 5, 8)
-    """
-
-    def __init__(
-        self,
-        intermediate_dim,
-        activation="relu",
-        dropout=0.0,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        seed=None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.intermediate_dim = intermediate_dim
-        self.activation = keras.activations.get(activation)
-        self.dropout = dropout
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.seed = seed
-
-    def build(self, input_shape):
-        self.intermediate_dense = self._projection(
-            self.intermediate_dim, "intermediate", input_shape
-        )
-        self.output_dense = self._projection(
-            input_shape[-1],
-            "output",
-            (*input_shape[:-1], self.intermediate_dim),
-        )
-        self.dropout_layer = keras.layers.Dropout(
-            self.dropout, seed=self.seed, dtype=self.dtype_policy
-        )
-        self.built = True
-
-    def _projection(self, units, name, input_shape):
-        layer = Projection(
-            units,
-            kernel_initializer=self.kernel_initializer.clone(),
-            bias_initializer=self.bias_initializer.clone(),
-            dtype=self.dtype_policy,
-            name=name,
-        )
-        layer.build(input_shape)
-        return layer
-
-    def call(self, inputs, training=None):
-        x = self.activation(self.intermediate_dense(inputs))
-        x = self.dropout_layer(x, training=training)
-        return self.output_dense(x)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "intermediate_dim": self.intermediate_dim,
-            "dropout": self.dropout,
-            "seed": self.seed,
-            **serialize_fields(
-                self, "activation", "kernel_initializer", "bias_initializer"
-            ),
-        }
 
 
 class TransformerCell(CompositeLayer):
@@ -454,7 +363,7 @@ class DecoderCell(TransformerCell):
             max_length: Largest number of tokens to decode, an integer.
 
         Returns:
-            A tuple of tensors `(batch, ...)`.
+            A KV cache, see `AttentionMechanism`.
         """
         return self.self_attention.attention.init_cache(batch_size, max_length)
 
@@ -463,11 +372,10 @@ class DecoderCell(TransformerCell):
 
         Args:
             cache: Cache from `init_cache` or the last call.
-            max_length: New largest number of tokens, an integer or a scalar
-                tensor.
+            max_length: New largest number of tokens.
 
         Returns:
-            A tuple of tensors `(batch, ...)`.
+            A KV cache.
         """
         return self.self_attention.attention.grow_cache(cache, max_length)
 

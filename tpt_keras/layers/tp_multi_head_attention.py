@@ -3,10 +3,10 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.layers.attention_axes import FoldedAxes
-from tpt_keras.layers.attention_axes import resolve_attention_axes
-from tpt_keras.layers.attention_axes import weights_shape
-from tpt_keras.layers.attention_masks import merge_masks
+from tpt_keras.layers.attention_inputs import FoldedAxes
+from tpt_keras.layers.attention_inputs import merge_masks
+from tpt_keras.layers.attention_inputs import resolve_attention_axes
+from tpt_keras.layers.attention_inputs import weights_shape
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.composite_layer import CompositeLayer
 from tpt_keras.layers.composite_layer import call_arguments
@@ -339,9 +339,7 @@ class TPMultiHeadAttention(CompositeLayer):
                 tokens. Some mechanisms need it both here and in `attend`.
 
         Returns:
-            A tuple of tensors in the mechanism's layout. Those of dot products
-            are keys `(batch, num_heads, source_length, key_dim)` and values
-            `(batch, num_heads, source_length, value_dim)`.
+            A KV cache, see `AttentionMechanism`.
         """
         heads = self._key_and_value_heads(value, key)
         return self.attention.make_cache(*heads, padding_mask)
@@ -355,7 +353,7 @@ class TPMultiHeadAttention(CompositeLayer):
             index: The position, an integer or a scalar tensor.
 
         Returns:
-            A tuple of tensors of the same shapes.
+            A KV cache of the same shapes.
         """
         heads = self._key_and_value_heads(value)
         return self.attention.update_cache(cache, *heads, index)

@@ -36,6 +36,12 @@ class AttentionMechanism(keras.layers.Layer):
         The filler `(batch, target_length, num_heads, value_dim)`, and the
         attention weights `(batch, num_heads, target_length, source_length)`
         or, if `has_weights` is false, `None`.
+
+    A KV cache is a tuple of tensors `(batch, ...)`. `make_cache` makes that of
+    a whole sequence. For decoding, `init_cache` makes an empty one with room
+    for `max_length` positions, `grow_cache` makes more room, `update_cache`
+    writes the heads of the position `index`, and `attend` reads it. Lengths
+    and indices are integers or scalar tensors.
     """
 
     # Is there an attention weight of each query for each key?
@@ -79,7 +85,7 @@ class AttentionMechanism(keras.layers.Layer):
         """Attends over a KV cache.
 
         Args:
-            query_heads: Tensor `(batch, target_length, num_heads, key_dim)`.
+            query_heads: See the call arguments.
             cache: Cache from `make_cache` or `update_cache`.
             attention_mask: See the call arguments.
             index: Position of the only query, for a cache from
@@ -95,54 +101,27 @@ class AttentionMechanism(keras.layers.Layer):
         """Makes the KV cache of a whole sequence.
 
         Args:
-            key_heads: Tensor `(batch, source_length, num_heads, key_dim)`.
-            value_heads: Tensor `(batch, source_length, num_heads, value_dim)`.
+            key_heads: See the call arguments.
+            value_heads: See the call arguments.
             padding_mask: Boolean `(batch, source_length)`, true at real
                 tokens, for mechanisms that sum over positions here. `attend`
                 gets it too.
 
         Returns:
-            A tuple of tensors `(batch, ...)`.
+            A KV cache.
         """
         raise NotImplementedError
 
     def init_cache(self, batch_size, max_length):
-        """Makes an empty KV cache for decoding.
-
-        Args:
-            batch_size: Number of rows, an integer or a scalar tensor.
-            max_length: Largest number of positions, an integer.
-
-        Returns:
-            A tuple of tensors `(batch, ...)`.
-        """
+        """Makes an empty KV cache for decoding."""
         raise NotImplementedError
 
     def grow_cache(self, cache, max_length):
-        """Makes room for more positions in a KV cache.
-
-        Args:
-            cache: Cache from `init_cache` or `update_cache`.
-            max_length: New largest number of positions, an integer or a
-                scalar tensor.
-
-        Returns:
-            A tuple of tensors `(batch, ...)`.
-        """
+        """Makes room for more positions in a KV cache."""
         raise NotImplementedError
 
     def update_cache(self, cache, key_heads, value_heads, index):
-        """Writes one position to a KV cache.
-
-        Args:
-            cache: Cache from `init_cache` or `update_cache`.
-            key_heads: Tensor `(batch, 1, num_heads, key_dim)`.
-            value_heads: Tensor `(batch, 1, num_heads, value_dim)`.
-            index: The position, an integer or a scalar tensor.
-
-        Returns:
-            A tuple of tensors of the same shapes.
-        """
+        """Writes the keys and values of one position to a KV cache."""
         raise NotImplementedError
 
     def compute_output_shape(

@@ -3,8 +3,8 @@ import math
 import keras
 from keras import ops
 
-from tpt_keras.layers.attention_masks import distance_mask
-from tpt_keras.layers.attention_masks import mask_to_bias
+from tpt_keras.layers.attention_inputs import distance_mask
+from tpt_keras.layers.attention_inputs import mask_to_bias
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 
 
