@@ -1,8 +1,4 @@
-"""The same model in PyTorch: our own writing, out of PyTorch's functions.
-
-It knows nothing of our layers. What it shares with them are the names under
-which the released checkpoints keep the weights.
-"""
+"""The models of the released checkpoints in PyTorch, without our layers."""
 
 import math
 
@@ -14,10 +10,10 @@ class TorchTwin:
     """The TP-Transformer, or the Transformer, as a function of its weights.
 
     Args:
-        state: Dict of name, as in the released checkpoints, to array.
+        state: Dict of names, as in the released checkpoints, to arrays.
         num_heads: Number of attention heads.
         pad_id: Token id of the padding.
-        dtype: Type to compute in.
+        dtype: Dtype of the computation.
     """
 
     def __init__(self, state, num_heads, pad_id, dtype=torch.float32):

@@ -4,11 +4,11 @@ import base64
 import json
 import urllib.parse
 
+from tpt_keras.answer import Answer
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
-from tpt_keras.serving.answers import answer_in_batches
-from tpt_keras.serving.answers import answers_from_columns
+from tpt_keras.serving.question_batches import answer_in_batches
 
 _RETRIES = 4
 _MAX_TIMEOUT = 10**6
@@ -98,12 +98,16 @@ class _Client:
         outputs = self._predict(questions)
         count = len(questions)
         try:
-            return answers_from_columns(
-                count,
+            columns = (
                 outputs["answers"],
                 outputs.get("log_probs", [None] * count),
                 outputs["status"],
             )
+            if any(len(column) != count for column in columns):
+                raise ValueError(f"not {count} answers")
+            if not all(isinstance(x, str) for x in columns[0] + columns[2]):
+                raise TypeError("answers that are not strings")
+            return [Answer(*row) for row in zip(*columns)]
         except KeyError:
             raise self._error("MALFORMED", [*outputs]) from None
         except (OverflowError, TypeError, ValueError) as error:

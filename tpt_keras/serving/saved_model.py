@@ -2,13 +2,13 @@ import json
 
 import tensorflow as tf
 
+from tpt_keras.answer import Answer
 from tpt_keras.errors import UsageError
 from tpt_keras.files import plain_path
-from tpt_keras.serving.answers import answer_in_batches
-from tpt_keras.serving.answers import answers_from_columns
 from tpt_keras.serving.exported_files import CONFIG_ASSET
 from tpt_keras.serving.exported_files import find_saved_model
 from tpt_keras.serving.exported_files import verify_checksums
+from tpt_keras.serving.question_batches import answer_in_batches
 
 _BATCH_SIZE = 64
 
@@ -66,16 +66,16 @@ class SavedModel:
     def _answer_batch(self, questions):
         try:
             outputs = self._answer(questions=tf.constant(questions, tf.string))
-            texts, log_probs, statuses = (
+            columns = [
                 outputs[name].numpy().tolist()
                 for name in ("answers", "log_probs", "status")
-            )
-            return answers_from_columns(
-                len(questions),
-                [text.decode() for text in texts],
-                log_probs,
-                [status.decode() for status in statuses],
-            )
+            ]
+            return [
+                Answer(text.decode(), log_prob, status.decode())
+                for _, text, log_prob, status in zip(
+                    questions, *columns, strict=True
+                )
+            ]
         # So it does for the model of another program.
         except Exception as error:
             raise self._error("answers no questions", error) from error

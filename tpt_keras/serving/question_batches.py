@@ -1,33 +1,4 @@
-"""Answers to questions, whatever computes them."""
-
-from tpt_keras.answer import Answer
-
-
-def answers_from_columns(count, texts, log_probs, statuses):
-    """Combines the outputs of a model to answers.
-
-    Args:
-        count: Number of the questions.
-        texts: List of strings.
-        log_probs: List of numbers or `None`s. Those that are not finite
-            become `None`.
-        statuses: List of strings.
-
-    Returns:
-        List of `Answer`s.
-
-    Raises:
-        TypeError: If a value has another type.
-        ValueError: If the lists are not of that length.
-    """
-    answers = []
-    for text, log_prob, status in zip(texts, log_probs, statuses, strict=True):
-        if not isinstance(text, str) or not isinstance(status, str):
-            raise TypeError("an answer or a status is not a string")
-        answers.append(Answer(text, log_prob, status))
-    if len(answers) != count:
-        raise ValueError(f"{len(answers)} of {count} answers")
-    return answers
+"""Batches of questions, for clients and for exported models."""
 
 
 def answer_in_batches(answer_batch, questions, batch_size):
