@@ -16,6 +16,7 @@ from absl import flags
 from absl import logging as absl_logging
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import require
 
 from ._faults import command
 from ._faults import line_of
@@ -48,7 +49,10 @@ def run(main, check=None, resumes=False):
         _check_backend()
         if check:
             check()
-        _import_tensorflow_quietly()
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        absl_logging.set_verbosity(absl_logging.ERROR)
+        if _backend() == "tensorflow":
+            import_tensorflow()
         with interruption.raising(), _log_on_stdout():
             main()
 
@@ -215,18 +219,19 @@ def _check_backend():
             f"Unknown KERAS_BACKEND: {_backend()!r}. The commands run on "
             f"{' and '.join(BACKENDS)}."
         )
+    if _backend() == "jax":
+        require("jax", "jax")
 
 
-def _import_tensorflow_quietly():
-    """Imports TensorFlow, if it is the backend, without its native messages.
+def import_tensorflow():
+    """Imports TensorFlow without its native messages.
 
     They bypass Python, report on every start that there is no GPU, and would
     bury the one line that matters.
+
+    Raises:
+        UsageError: If TensorFlow cannot be imported.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    absl_logging.set_verbosity(absl_logging.ERROR)
-    if _backend() != "tensorflow":
-        return
     try:
         with _closed_stderr():
             tensorflow = importlib.import_module("tensorflow")

@@ -4,6 +4,8 @@ import dataclasses
 
 from tpt_keras.errors import UsageError
 
+from . import _cli
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelFlags:
@@ -40,6 +42,7 @@ class ModelFlags:
             UsageError: If there is no such model, or it cannot be loaded.
         """
         if self.saved_model:
+            _cli.import_tensorflow()
             from tpt_keras.serving import SavedModel
 
             saved_model = SavedModel(self.saved_model)

@@ -65,6 +65,7 @@ def check():
 
 
 def main():
+    _cli.import_tensorflow()
     from tpt_keras.data_generators.mathematics.modules import select_modules
     from tpt_keras.data_generators.mathematics.task import DATASETS
 

@@ -1,4 +1,4 @@
-"""What must not take all the memory or time there is."""
+"""Limits on the time and the memory that a test may take."""
 
 import contextlib
 import time
@@ -7,7 +7,7 @@ import tracemalloc
 
 @contextlib.contextmanager
 def bounded(seconds=5.0, num_bytes=2**27):
-    """Sees that what is done here takes not much time and memory."""
+    """Fails if the block takes more time or memory than this."""
     tracemalloc.start()
     start = time.process_time()
     try:

@@ -17,7 +17,7 @@ from tests.conftest import SLOW_ON_JAX
 
 ROOT = pathlib.Path(tpt_keras.__file__).parents[1]
 OURS = {"experiments", "tests", "tpt_keras"}
-# Where the packages of an extra may be imported.
+# The places that may import the packages of an extra.
 PLACES = {
     "analysis": ("analysis/", "visualization/", "playground/"),
     "beam": ("data_generators/", "experiments/prepare_data.py"),

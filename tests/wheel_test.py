@@ -1,4 +1,4 @@
-"""What `pip install` brings: the package, its commands, their flagfiles."""
+"""The installed package, its commands and their flagfiles."""
 
 import os
 import pathlib

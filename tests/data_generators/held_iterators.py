@@ -96,7 +96,7 @@ def main():
 
 
 def ending(process):
-    """How a process ended: its exit status, or "hangs"."""
+    """The exit status of a process, or "hangs"."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         finished, status = os.waitpid(process, os.WNOHANG)

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(_cli.__file__).parent.parent
 
 @dataclasses.dataclass
 class Result:
-    """What a command left: its exit status and what it printed."""
+    """A command's exit status and its output."""
 
     status: int
     stdout: str

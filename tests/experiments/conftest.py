@@ -7,7 +7,7 @@ from tests.experiments import command
 
 @pytest.fixture(autouse=True)
 def restored_verbosity():
-    """What a command sets in the process that it thinks is its own."""
+    """Restores the logging level that a command sets."""
     from absl import logging
 
     verbosity = logging.get_verbosity()

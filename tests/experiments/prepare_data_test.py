@@ -48,7 +48,7 @@ def texts(place_value_data, tmp_path):
     """A folder as the official archive unpacks to."""
     folder = tmp_path / "texts" / FOLDER
     shutil.copytree(place_value_data / "generated" / FOLDER, folder)
-    # What tells that it is ours.
+    # A note that marks it as generated.
     (folder / f"{MODULE}.json").unlink()
     return folder
 

@@ -53,7 +53,7 @@ def test_more_seeds_continue_a_replication(
     assert first["paper_weights"] == 44_187_648
     assert rows[0]["weights"] > rows[1]["weights"]
 
-    # What is finished is not trained again.
+    # Finished trainings are not repeated.
     trained = []
     build = training_module.make_trainer
 

@@ -106,7 +106,7 @@ def test_what_makes_no_sense(tune, tmp_path, flags, parts):
 
 
 def test_of_other_workers(tune, monkeypatch):
-    """What TF_CONFIG says of them is nothing to a search."""
+    """A search ignores TF_CONFIG."""
     monkeypatch.setenv("TF_CONFIG", "nothing that anybody could read")
     assert_refused(tune("--data_dir=nothing"), "nothing", "prepare_data")
 
