@@ -1,4 +1,4 @@
-"""Asking an exported model, good questions among others and damaged files."""
+"""Answers of `solve`, and damaged exports."""
 
 import shutil
 
@@ -15,10 +15,9 @@ GOOD = "--question=What is the tens digit of 31859?"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["saved_model", "model_dir"])
-def test_good_questions_among_others(
+def test_unreadable_questions_are_left_out_and_named(
     run, saved_model, trained_model_dir, trained_model, kind
 ):
-    """Of an exported model, and of one that was not."""
     path = {"saved_model": saved_model, "model_dir": trained_model_dir}[kind]
     result = run(
         "solve",
@@ -27,15 +26,12 @@ def test_good_questions_among_others(
         GOOD,
         "--question=",
         "--question=1",
-        f"--question={'1' * 161}",
         "--question=\udcff",
     )
     assert result.status == 2
     answers = trained_model.solve([GOOD.partition("=")[2], "1"])
-    assert result.stdout == f"\n{answers[0]}\n\n{answers[1]}\n\n\n"
-    assert_error(result, "4 of 6", "'%'", "'5 % 3'", "'' is empty", "EMPTY")
-    for part in ("161 characters; shorten it to 160", "INVALID_UTF8"):
-        assert part in result.stderr
+    assert result.stdout == f"\n{answers[0]}\n\n{answers[1]}\n\n"
+    assert_error(result, "'%'", "'5 % 3'", "EMPTY", "INVALID_UTF8")
 
 
 @pytest.fixture
@@ -43,29 +39,32 @@ def copy(saved_model, tmp_path):
     return shutil.copytree(saved_model, tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", ["saved_model.pb", CONFIG_ASSET])
-def test_a_damaged_model(run, copy, place_value_data, name):
-    path = copy / "1" / name
+@pytest.mark.parametrize(
+    ("damaged", "removed"),
+    [
+        ("saved_model.pb", []),
+        (CONFIG_ASSET, []),
+        ("saved_model.pb", [CHECKSUMS_ASSET]),
+    ],
+)
+def test_damaged_export_is_refused(
+    run, copy, place_value_data, damaged, removed
+):
+    path = copy / "1" / damaged
     path.write_bytes(path.read_bytes()[:-10])
+    for name in removed:
+        (copy / "1" / name).unlink()
     for command, *arguments in (
         ("solve", GOOD),
         ("quiz", f"--modules={MODULE}", f"--data_dir={place_value_data}"),
     ):
         result = run(command, f"--saved_model={copy}", *arguments)
-        assert_refused(result, copy, name, "tpt_keras export")
+        assert_refused(result, copy, "tpt_keras export")
 
 
-def test_a_damaged_model_without_checksums(run, copy):
-    (copy / "1" / CHECKSUMS_ASSET).unlink()
-    path = copy / "1" / "saved_model.pb"
-    path.write_bytes(path.read_bytes()[:-10])
-    result = run("solve", f"--saved_model={copy}", GOOD)
-    assert_refused(result, copy, "cannot be loaded", "tpt_keras export")
-
-
-def test_without_its_configuration(run, copy):
+def test_export_without_its_configuration_answers(run, copy):
     for name in (CHECKSUMS_ASSET, CONFIG_ASSET):
         (copy / "1" / name).unlink()
     result = run("solve", f"--saved_model={copy}", "--question=5 % 3", GOOD)
     assert result.stdout.startswith("\n")
-    assert_error(result, "1 of 2", "'5 % 3' has a character", "vocabulary")
+    assert_error(result, "'5 % 3'")
