@@ -25,7 +25,7 @@ def merge_masks(query_mask, value_mask, key_mask, attention_mask):
 
     Returns:
         Boolean, broadcastable to `(batch, num_heads, target_length,
-        source_length)`, or None if there is no mask.
+        source_length)`, or None.
     """
     masks = []
     if query_mask is not None:
@@ -44,15 +44,7 @@ def merge_masks(query_mask, value_mask, key_mask, attention_mask):
 def distance_mask(
     target_length, source_length, is_causal, sliding_window, start_index=0
 ):
-    """Masks the positions that are too far away or in the future.
-
-    Args:
-        target_length: Number of queries.
-        source_length: Number of keys.
-        is_causal: Whether to mask the positions after each query.
-        sliding_window: Masks positions that are not fewer steps away than
-            this. `None` for no limit.
-        start_index: Position of the first query among the keys.
+    """Masks positions in the future or outside of the sliding window.
 
     Returns:
         Boolean `(1, target_length, source_length)`, or None if nothing is
@@ -68,15 +60,7 @@ def distance_mask(
 
 
 def mask_to_bias(mask):
-    """Makes a bias for logits: zero where `mask` is true, else -1e9.
-
-    Args:
-        mask: Boolean `(batch, target_length, source_length)`, or of rank 4
-            with the heads as its second axis.
-
-    Returns:
-        float32 tensor `(batch, 1 or num_heads, target_length, source_length)`.
-    """
+    """Makes a float32 bias of logits: zero where `mask` is true, else -1e9."""
     if len(mask.shape) == 3:
         mask = ops.expand_dims(mask, 1)
     return ops.where(mask, 0.0, -1e9)
@@ -85,18 +69,8 @@ def mask_to_bias(mask):
 def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
     """Resolves the axes to attend over, counted from the front.
 
-    Args:
-        attention_axes: Tuple of axes, or `None` for all but the first and the
-            last one.
-        query_shape: Shape `(batch, ..., features)`.
-        value_shape: Shape of the same rank.
-        key_shape: The value's shape, with any number of features.
-
-    Returns:
-        Tuple of positive integers.
-
-    Raises:
-        ValueError: If the shapes or axes do not fit together.
+    `None` stands for all axes but the first and the last one. Raises a
+    `ValueError` if the shapes or axes do not fit together.
     """
     rank = len(query_shape)
     received = (

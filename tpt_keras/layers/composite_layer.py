@@ -74,15 +74,7 @@ def dtype_config(layer):
 
 
 def serialize_fields(layer, *names):
-    """Serializes attributes whose names end in their kind.
-
-    Args:
-        layer: A Keras layer.
-        *names: Names such as `"activation"` or `"bias_initializer"`.
-
-    Returns:
-        Dict of names to serialized objects.
-    """
+    """Serializes attributes by the kind in which their names end."""
     kinds = {name: name.rpartition("_")[2] for name in names}
     return {
         name: getattr(keras, f"{kind}s").serialize(getattr(layer, name))

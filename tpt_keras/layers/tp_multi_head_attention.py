@@ -23,7 +23,8 @@ class TPMultiHeadAttention(CompositeLayer):
     A drop-in for `keras.layers.MultiHeadAttention`. It takes all of its
     arguments except `flash_attention` and `use_gate`. Every head also computes
     a role `r` from the query and binds to it the filler that it retrieved,
-    before the output map (equations 1 to 4 of Schlag et al., 2019):
+    before the output map (equations 1 to 4 of
+    [Schlag et al., 2019](https://arxiv.org/abs/1910.06611)):
 
         filler = softmax(q k^T / sqrt(key_dim)) v
         output = W_o (filler * r) + b_o
@@ -97,10 +98,9 @@ class TPMultiHeadAttention(CompositeLayer):
         value_dim)`.
 
     Raises:
-        ValueError: If an argument is invalid or unknown, the mechanism and the
-            binding do not fit together, the inputs' shapes do not match, or
-            the mechanism has no attention weights or the binding no roles to
-            return.
+        ValueError: If an argument is invalid, the mechanism and the binding do
+            not fit together, the inputs' shapes do not match, or there are no
+            attention weights or roles to return.
 
     Example:
 
@@ -108,9 +108,6 @@ class TPMultiHeadAttention(CompositeLayer):
     >>> x = keras.random.normal((3, 10, 16))
     >>> layer(x, x, use_causal_mask=True).shape
     (3, 10, 16)
-
-    Reference:
-        [Schlag et al., 2019](https://arxiv.org/abs/1910.06611)
     """
 
     def __init__(
@@ -139,10 +136,7 @@ class TPMultiHeadAttention(CompositeLayer):
     ):
         for name in ("flash_attention", "use_gate"):
             if kwargs.pop(name, None):
-                raise ValueError(
-                    f"`TPMultiHeadAttention` does not take `{name}`. Leave it "
-                    "out, or use `keras.layers.MultiHeadAttention`."
-                )
+                raise ValueError(f"`{name}` is not supported. Leave it out.")
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         value_dim = key_dim if value_dim is None else value_dim
         check_positive_integer("num_heads", num_heads)
@@ -175,7 +169,6 @@ class TPMultiHeadAttention(CompositeLayer):
                 f"binding={binding!r}",
                 field="binding",
             )
-        # The names, if they were given by name.
         self._attention_name = attention if isinstance(attention, str) else None
         self._binding_name = binding if isinstance(binding, str) else None
         self.attention_options = dict(attention_options or {})
@@ -367,8 +360,7 @@ class TPMultiHeadAttention(CompositeLayer):
 
         Args:
             query: Tensor `(batch, target_length, hidden_dim)`.
-            *cache: The tensors from `project_keys_and_values` or
-                `update_cache`.
+            *cache: The tensors of the cache.
             mask: Boolean, broadcastable to `(batch, target_length,
                 source_length)`, true where a query may attend.
             index: Position of the only query, for a cache from
@@ -377,8 +369,7 @@ class TPMultiHeadAttention(CompositeLayer):
 
         Returns:
             The output `(batch, target_length, hidden_dim)` and the attention
-            weights `(batch, num_heads, target_length, source_length)`, or
-            `None` if the mechanism has none.
+            weights, or `None` if the mechanism has none.
         """
         filler, weights = self.attention.attend(
             self.query_dense(query),

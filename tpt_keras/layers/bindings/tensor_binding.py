@@ -103,16 +103,7 @@ def _outer_product(filler, role):
 
 
 def _contract(filler, role, kernel):
-    """Contracts the product of one head.
-
-    Args:
-        filler: Tensor `(..., value_dim)`.
-        role: Tensor `(..., value_dim)`.
-        kernel: Tensor `(value_dim ** 2, hidden_dim)`.
-
-    Returns:
-        Tensor `(..., hidden_dim)`.
-    """
+    """Contracts the product `(..., value_dim ** 2)` of one head."""
     return ops.matmul(_outer_product(filler, role), kernel)
 
 

@@ -247,17 +247,7 @@ class QueryBiases(keras.layers.Layer):
 
 
 def all_distances(target_length, source_length, start_index=0):
-    """The distances from queries to keys, in ascending order.
-
-    Args:
-        target_length: Number of queries.
-        source_length: Number of keys.
-        start_index: Position of the first query among the keys.
-
-    Returns:
-        int32 tensor `(target_length + source_length,)`: positions of keys
-        minus positions of queries.
-    """
+    """All positions of keys minus positions of queries, ascending."""
     columns = ops.arange(target_length + source_length)
     return columns - (target_length - 1) - start_index
 
@@ -265,13 +255,8 @@ def all_distances(target_length, source_length, start_index=0):
 def distances_to_keys(values, source_length):
     """Rearranges values for each distance to values for each key.
 
-    Args:
-        values: Tensor `(batch, num_heads, target_length, target_length +
-            source_length)`.
-        source_length: Number of keys.
-
-    Returns:
-        Tensor `(batch, num_heads, target_length, source_length)`.
+    From `(batch, num_heads, target_length, target_length + source_length)` to
+    `(batch, num_heads, target_length, source_length)`.
     """
     shift = with_gradient(
         lambda values: _shift_to_keys(values, source_length),
@@ -283,14 +268,7 @@ def distances_to_keys(values, source_length):
 def keys_to_distances(values):
     """Rearranges values for each key to values for each distance.
 
-    Distances without a key get zeros.
-
-    Args:
-        values: Tensor `(batch, num_heads, target_length, source_length)`.
-
-    Returns:
-        Tensor `(batch, num_heads, target_length, target_length +
-        source_length)`.
+    The inverse of `distances_to_keys`. Distances without a key get zeros.
     """
     source_length = ops.shape(values)[3]
     shift = with_gradient(
