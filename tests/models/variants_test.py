@@ -1,4 +1,4 @@
-"""Every score with every binding, and all that is done with a model."""
+"""Every attention mechanism with every binding, through a model's life."""
 
 import itertools
 import tempfile
@@ -17,7 +17,7 @@ from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 
 QUESTIONS = ["What is 1 + 1?", "Let z be r(7).", "7"]
-# Together every score and every binding; the other pairs take minutes.
+# Together every mechanism and every binding; the other pairs take minutes.
 ALWAYS = (
     ("dot_product", "discrete"),
     ("relative", "hadamard"),

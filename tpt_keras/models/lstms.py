@@ -134,15 +134,6 @@ class SimpleLSTM(LSTMModel):
         return self._logits(hidden, training)
 
     def encode(self, encoder_token_ids, training=None):
-        """Computes the LSTM's state after the question and the blank steps.
-
-        Args:
-            encoder_token_ids: Tensor `(batch, source_length)`.
-            training: Unused: there is no dropout here.
-
-        Returns:
-            Tuple of the hidden and the cell state `(batch, hidden_dim)`.
-        """
         shape = (ops.shape(encoder_token_ids)[0], self.config.thinking_steps)
         blanks = ops.zeros(
             (*shape, self.config.vocabulary_size), dtype=self.compute_dtype
@@ -289,15 +280,6 @@ class AttentionalLSTM(LSTMModel):
         return self._logits(outputs, training)
 
     def encode(self, encoder_token_ids, training=None):
-        """Computes the values of the attention, one for each symbol.
-
-        Args:
-            encoder_token_ids: Tensor `(batch, source_length)`.
-            training: Whether to apply dropout.
-
-        Returns:
-            Tensor `(batch, source_length, attention_dim)`.
-        """
         x = self._one_hot(encoder_token_ids)
         mask = self.padding_mask(encoder_token_ids)
         # Backwards, padding comes first and leaves the state at zero.

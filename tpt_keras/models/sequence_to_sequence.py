@@ -352,28 +352,18 @@ class SequenceToSequence(keras.Model):
         input_signature=None,
         **kwargs,
     ):
-        """Exports the forward pass, as every Keras model does.
+        """Exports the forward pass, from token ids to logits.
 
-        Token ids to logits: the endpoint takes the dict that a call takes, of
-        any size. For an export from questions to answers, with its decoding
-        and what TF Serving needs, see `tpt_keras.serving.export`.
+        The endpoint takes the dict of a call, of any size. An export from
+        questions to answers is made by `tpt_keras.serving.export`.
 
         Args:
             filepath: Folder, or file, to write.
             format: See `keras.Model.export`.
-            verbose: See there.
-            input_signature: See there. Defaults to int32 token ids of any
-                batch size and lengths.
-            **kwargs: See there.
-
-        Example:
-
-        ```python
-        model.export("exported")
-        logits = tf.saved_model.load("exported").serve(
-            {"encoder_token_ids": questions, "decoder_token_ids": answers}
-        )
-        ```
+            verbose: See `keras.Model.export`.
+            input_signature: See `keras.Model.export`. Defaults to int32 token
+                ids of any batch size and lengths.
+            **kwargs: See `keras.Model.export`.
         """
         if input_signature is None:
             input_signature = [

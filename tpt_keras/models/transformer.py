@@ -130,15 +130,6 @@ class Transformer(SequenceToSequence):
         return self.embedding(x, reverse=True)
 
     def encode(self, encoder_token_ids, training=None):
-        """Computes the encoder's output.
-
-        Args:
-            encoder_token_ids: Tensor `(batch, source_length)`.
-            training: Whether to apply dropout.
-
-        Returns:
-            Tensor `(batch, source_length, hidden_dim)`.
-        """
         padding_mask = self.padding_mask(encoder_token_ids)
         x = self.embedding(encoder_token_ids, training=training)
         for cell in self.encoder_cells:
@@ -146,20 +137,6 @@ class Transformer(SequenceToSequence):
         return x
 
     def init_cache(self, encoder_token_ids, max_length):
-        """Encodes questions and prepares to decode their answers.
-
-        Args:
-            encoder_token_ids: Tensor `(batch, source_length)`.
-            max_length: Most tokens to decode, an integer.
-
-        Returns:
-            Dict for `decode_step`: `encoder_padding_mask` `(batch,
-            source_length)` and, for every decoder cell, the caches of its
-            `cross_attention` and its `self_attention`, tensors `(batch, ...)`.
-
-        Raises:
-            UsageError: If `max_length` is not a positive integer.
-        """
         check_positive_integer("max_length", max_length)
         encoder_output = self.encode(encoder_token_ids)
         batch_size = ops.shape(encoder_token_ids)[0]
@@ -188,16 +165,6 @@ class Transformer(SequenceToSequence):
         return {**cache, "self_attention": self_attention}
 
     def decode_step(self, token_ids, cache, cache_update_index):
-        """Decodes one step: computes the logits of the next token.
-
-        Args:
-            token_ids: The last tokens `(batch,)`.
-            cache: The cache of `init_cache` or of the last step.
-            cache_update_index: Position of `token_ids`, a scalar.
-
-        Returns:
-            float32 logits `(batch, vocabulary_size)` and the updated cache.
-        """
         x = self.embedding(
             ops.expand_dims(token_ids, -1), start_index=cache_update_index
         )  # (batch, 1, hidden_dim)
