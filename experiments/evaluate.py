@@ -70,42 +70,23 @@ def choose(splits):
 
 
 def evaluate_text(training):
-    """Reads on in the parts of a text that were not learned."""
-    from tpt_keras.language_model.text import TextSegments
-    from tpt_keras.language_model.training import evaluate_segments
-    from tpt_keras.language_model.training import language_model_trainer
-    from tpt_keras.language_model.training import read_text
-    from tpt_keras.language_model.training import text_part
-    from tpt_keras.language_model.transformer_xl import TransformerXL
-    from tpt_keras.language_model.transformer_xl import load_language_model
+    """Evaluates a language model on unseen parts of its text."""
+    from tpt_keras.language_model import load_language_model
+    from tpt_keras.language_model.text import read_text
+    from tpt_keras.language_model.training import evaluate_text
 
-    batch_size = FLAGS.batch_size or training["batch_size"]
     text = read_text(FLAGS.text_file or training["text_file"])
-    model = load_language_model(FLAGS.model_dir, FLAGS.best)
-    # With a memory, every symbol knows as much as every other one.
-    reader = TransformerXL(
-        model.config.replace(same_length=model.config.memory_length > 0),
-        batch_size,
-        dtype=model.dtype_policy,
+    rows = evaluate_text(
+        load_language_model(FLAGS.model_dir, FLAGS.best),
+        text,
+        choose(["validation", "test"]),
+        FLAGS.batch_size or training["batch_size"],
+        training["segment_length"],
     )
-    for new, old in zip(reader.trainable_weights, model.trainable_weights):
-        new.assign(old)
-    trainer = language_model_trainer(reader)
-    trainer.compile(jit_compile=False)
-    rows = []
-    for split in choose(["validation", "test"]):
-        segments = TextSegments(
-            text_part(text, split),
-            model.config.vocabulary,
-            batch_size,
-            training["segment_length"],
-        )
-        result = evaluate_segments(trainer, segments)
-        symbols = len(segments) * segments.length
-        rows.append({"split": split, "symbols": symbols, **result})
+    for row in rows:
         print(
-            f"{split:12} {result['bits_per_character']:.4f} bits per character "
-            f"of {symbols}"
+            f"{row['split']:12} {row['bits_per_character']:.4f} bits per "
+            f"character of {row['symbols']}"
         )
     return rows
 

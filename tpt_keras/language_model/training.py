@@ -95,6 +95,46 @@ def evaluate_segments(trainer, segments):
             variable.assign(values)
 
 
+def evaluate_text(model, text, splits, batch_size, segment_length):
+    """Evaluates a model on parts of a text.
+
+    Every symbol is predicted from equally many earlier ones, as far as the
+    memory reaches.
+
+    Args:
+        model: A `TransformerXL`.
+        text: uint8 array.
+        splits: Names of parts, see `text_part`.
+        batch_size: Number of streams.
+        segment_length: Symbols in a segment.
+
+    Returns:
+        List of dicts: `split`, `symbols` (their number) and the results of
+        `evaluate_segments`.
+    """
+    reader = TransformerXL(
+        model.config.replace(same_length=model.config.memory_length > 0),
+        batch_size,
+        dtype=model.dtype_policy,
+    )
+    for new, old in zip(reader.trainable_weights, model.trainable_weights):
+        new.assign(old)
+    trainer = language_model_trainer(reader)
+    trainer.compile(jit_compile=False)
+    rows = []
+    for split in splits:
+        segments = TextSegments(
+            text_part(text, split),
+            model.config.vocabulary,
+            batch_size,
+            segment_length,
+        )
+        results = evaluate_segments(trainer, segments)
+        symbols = len(segments) * segments.length
+        rows.append({"split": split, "symbols": symbols, **results})
+    return rows
+
+
 class TextTask:
     """The task of a `TransformerXL`: to predict a text.
 
