@@ -1,6 +1,7 @@
 """Problems of a task, for the commands that need some."""
 
 import dataclasses
+import functools
 import itertools
 
 from tpt_keras.errors import UsageError
@@ -27,6 +28,16 @@ class Problems:
     dataset_options: tuple = ()
     split: str = ""
 
+    @functools.cached_property
+    def task(self):
+        """The `Task` of the problems."""
+        from tpt_keras.data_generators import open_task
+        from tpt_keras.data_generators import select_groups
+
+        place = (self.dataset, self.data_dir)
+        groups = select_groups(*place, self.modules)
+        return open_task(*place, groups, self.dataset_options)
+
     def read(self, count):
         """Reads the first problems of every module.
 
@@ -42,22 +53,16 @@ class Problems:
         """
         import numpy as np
 
-        from tpt_keras.data_generators import open_task
-        from tpt_keras.data_generators import select_groups
-
         check_positive_integer("count", count)
-        place = (self.dataset, self.data_dir)
-        groups = select_groups(*place, self.modules)
-        task = open_task(*place, groups, self.dataset_options)
-        split = self.split or task.splits[0]
+        split = self.split or self.task.splits[0]
         problems = {}
-        for group, examples in task.examples(split).items():
+        for group, examples in self.task.examples(split).items():
             texts = examples.texts(np.arange(min(count, len(examples))))
             problems[group] = [list(column) for column in zip(*texts)]
         if not problems:
             raise UsageError(
-                f"None of the modules {', '.join(task.groups)} has problems "
-                f"of the `split` {split!r}.",
+                f"None of the modules {', '.join(self.task.groups)} has "
+                f"problems of the `split` {split!r}.",
                 field="split",
             )
         return problems

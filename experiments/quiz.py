@@ -27,14 +27,15 @@ def check():
 
 def main():
     model_flags = ModelFlags(**_flags.values(ModelFlags))
-    problems = Problems(**_flags.values(Problems)).read(FLAGS.count)
+    problems = Problems(**_flags.values(Problems))
+    texts = problems.read(FLAGS.count)
     model, _ = model_flags.load()
     num_right = num_asked = 0
-    for questions, targets in problems.values():
+    for questions, targets in texts.values():
         for question, found, target in zip(
             questions, model.answer(questions), targets
         ):
-            is_right = found.text == target
+            is_right = problems.task.is_right(found.text, target)
             mark = "right" if is_right else "WRONG"
             print(f"{question}")
             print(f"    answer: {found.text:20} target: {target:20} {mark}")

@@ -13,7 +13,7 @@ from tpt_keras.training.trainer import Trainer
 
 
 class ProblemTask:
-    """To answer questions: what a `SequenceToSequence` is trained for.
+    """The training of a model that answers the questions of a `Task`.
 
     Args:
         model_config: A `SequenceToSequenceConfig`.
@@ -27,8 +27,8 @@ class ProblemTask:
         fingerprints: See `Task.fingerprints`.
 
     Raises:
-        UsageError: If the problems are not there, too few or, as far as can
-            be told in no time, too long for the model.
+        UsageError: If the problems are missing or too few, or some of a sample
+            are too long for the model.
     """
 
     model_classes = (SequenceToSequence,)
@@ -71,12 +71,12 @@ class ProblemTask:
         return build_model(model_config, config.run.precision)
 
     def evaluate(self, trainer, examples):
-        """The metrics of an evaluation; see `MetricsLog`.
+        """Evaluates a model on validation and on the task's splits.
 
         Args:
             trainer: A compiled `Trainer`.
-            examples: Problems of every module and split to look at, besides
-                the validation's.
+            examples: Largest number of problems of every module and split,
+                besides those of validation.
 
         Returns:
             Dict of floats.
@@ -104,7 +104,7 @@ class ProblemTask:
         return metrics
 
     def score(self, metrics):
-        """How good an evaluation's metrics are; more is better."""
+        """The score of an evaluation's metrics; higher is better."""
         return metrics["val_sequence_accuracy"]
 
     def describe_batch(self, data_step):

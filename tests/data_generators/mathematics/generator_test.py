@@ -178,7 +178,9 @@ def test_finished_module_is_left_alone(text_dir, tmp_path, monkeypatch):
     assert before == {path: path.stat().st_mtime_ns for path in root.rglob("*")}
 
 
-def test_resumes_from_whole_and_damaged_shards(here, text_dir, tmp_path):
+def test_resumes_from_whole_and_damaged_shards(
+    here, text_dir, tmp_path, monkeypatch
+):
     module = "numbers__is_prime"
     folder = tmp_path / "shards" / module
     folder.mkdir(parents=True)
@@ -188,7 +190,15 @@ def test_resumes_from_whole_and_damaged_shards(here, text_dir, tmp_path):
     left = tmp_path / "train-easy" / f"{PARTIAL}01234567-{module}.txt"
     left.parent.mkdir()
     left.write_text("half")
+    drawn = []
+    monkeypatch.setattr(
+        shards,
+        "write_shard",
+        lambda path, *rest: drawn.append(path.name) or write_shard(path, *rest),
+    )
     generate_modules([module], tmp_path, 600, 100, seed=3)
+    assert "interpolate-000000.json" not in drawn
+    assert "train_easy-000000.json" in drawn
     expected = tree(text_dir / archive.FOLDER)
     assert tree(tmp_path) == {
         path: content for path, content in expected.items() if module in path
@@ -287,7 +297,7 @@ def start(script, folder):
     )
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -328,28 +338,12 @@ def test_killed_run_resumes(tmp_path):
         wait_for(lambda: not members(process.pid))
     finally:
         kill_session(process.pid)
-    shards = {
-        path: path.stat().st_mtime_ns
-        for path in root.glob("shards/algebra*/*.json")
-    }
-    assert len(shards) >= 2
     assert not report_path(root, "algebra__linear_1d_composed").exists()
     # Files are whole.
     for path in root.glob("*/*.txt"):
         assert (
             path.read_bytes() == (whole / path.relative_to(root)).read_bytes()
         )
-
-    process = start(tmp_path / "generate.py", root)
-    try:
-        wait_for(
-            lambda: len(list(root.glob("shards/algebra*/*.json"))) > len(shards)
-        )
-        again = {path: path.stat().st_mtime_ns for path in shards}
-    finally:
-        kill_session(process.pid)
-        process.wait()
-    assert again == shards
 
     generate_modules(INTERRUPTED, root, 500, 30, num_workers=1)
     assert tree(root) == tree(whole)
