@@ -335,7 +335,7 @@ class ExampleMixture(Examples):
         return np.concatenate([np.zeros((0, 2), "int64"), *pieces])[order]
 
     def _by_owner(self, indices, method):
-        """What each part returns, and the rows that restore the order."""
+        """The results of each part, and the rows that restore the order."""
         indices = np.asarray(indices)
         owners = self.owners(indices)
         by_owner = np.argsort(owners, kind="stable")

@@ -61,7 +61,7 @@ def assemble(counts, folder, universe, choose=lambda count: 0, in_flight=1):
 
 
 def problems_of(assembly):
-    """What was taken, read from the shards."""
+    """The taken problems, read from the shards."""
     return {
         split: [tuple(problem) for problem in assembly.problems(split)]
         for split in assembly.counts
@@ -92,7 +92,7 @@ def test_assembly_holds_unique_problems(counts, universe):
             assert draws == MAX_DRAWS * -(-wanted // SHARD_SIZE)
     assert assembly.seconds == 0.5 * len(asked)
     dropped = sum(assembly.dropped.values())
-    # What is neither taken nor dropped was drawn beyond a full split.
+    # The rest was drawn beyond a full split.
     unused = len(asked) * SHARD_SIZE - taken - dropped
     assert 0 <= unused <= SHARD_SIZE * len(SPLITS)
 
@@ -130,13 +130,13 @@ def test_resumes_from_the_shards_that_are_there(counts, universe, data):
         for task in cut & kept:
             path = whole.drawing(*task)[0]
             path.write_bytes(path.read_bytes()[: data.draw(st.integers(0, 9))])
-        # What a killed process was writing.
+        # Leftovers of a killed process.
         for split in SPLITS:
             name = f"{PARTIAL}1-{split}-000000.json"
             (pathlib.Path(folder) / name).write_text("[")
         again, asked_again = assemble(counts, folder, universe)
         assert problems_of(again) == expected
-    # What is damaged is drawn again, what is not is not.
+    # Only damaged shards are drawn again.
     assert kept & set(asked_again) == kept & cut
     assert again.dropped == whole.dropped
     assert again.raised == whole.raised
