@@ -29,9 +29,9 @@ def check():
 
 def main():
     from tpt_keras.files import named_in_errors
-    from tpt_keras.training import model_folder
-    from tpt_keras.training.metrics_log import METRICS_FILE
-    from tpt_keras.training.metrics_log import read_metrics
+    from tpt_keras.training.state import model_folder
+    from tpt_keras.training.state.logs import METRICS_FILE
+    from tpt_keras.training.state.logs import read_metrics
     from tpt_keras.visualization.curves import draw_comparison
 
     runs = {}

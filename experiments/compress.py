@@ -36,8 +36,8 @@ def main():
     from tpt_keras.models.compressed_model import CompressedModel
     from tpt_keras.models.load_model import MODEL_FILE
     from tpt_keras.models.load_model import load_model
-    from tpt_keras.training.model_folder import CONFIG_FILE
-    from tpt_keras.training.model_folder import read_config
+    from tpt_keras.training.state.model_folder import CONFIG_FILE
+    from tpt_keras.training.state.model_folder import read_config
 
     folder = pathlib.Path(FLAGS.compressed_dir)
     if (folder / MODEL_FILE).exists():

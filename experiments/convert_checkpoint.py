@@ -36,7 +36,7 @@ def main():
     from tpt_keras.checkpoints import from_reference
     from tpt_keras.models.configs import to_stored
     from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
-    from tpt_keras.training import model_folder
+    from tpt_keras.training.state import model_folder
 
     model = from_reference(
         FLAGS.checkpoint,

@@ -45,7 +45,7 @@ def check():
 
 
 def main():
-    from tpt_keras.training import model_folder
+    from tpt_keras.training.state import model_folder
 
     model_folder.read_config(FLAGS.model_dir)  # refuses other folders
     training = model_folder.read_training(FLAGS.model_dir)
@@ -53,8 +53,8 @@ def main():
         rows = evaluate_text(training)
     else:
         rows = evaluate_modules(training)
-    from tpt_keras.training.evaluation_log import saved_step
-    from tpt_keras.training.evaluation_log import write_evaluations
+    from tpt_keras.training.evaluation import saved_step
+    from tpt_keras.training.evaluation import write_evaluations
 
     # Last, for it may fail, in a folder that cannot be written.
     identity = {
@@ -96,7 +96,7 @@ def evaluate_modules(training):
     from tpt_keras.data_generators import open_task
     from tpt_keras.data_generators import select_groups
     from tpt_keras.models.load_model import load_model
-    from tpt_keras.training.evaluate import evaluate
+    from tpt_keras.training.evaluation import evaluate
     from tpt_keras.training.trainer import Trainer
 
     model = load_model(FLAGS.model_dir, FLAGS.best)

@@ -127,7 +127,7 @@ def write_tables(folder, names, seeds, training):
     from tpt_keras.analysis.replication import replication_rows
     from tpt_keras.analysis.report import write_report
     from tpt_keras.files import whole_file
-    from tpt_keras.training.metrics_log import read_metrics
+    from tpt_keras.training.state.logs import read_metrics
     from tpt_keras.visualization.curves import draw_comparison
     from tpt_keras.visualization.tables import replication_table
 

@@ -101,7 +101,7 @@ def choose_problems():
 
 def options_of_trainings():
     """Returns the one list of `dataset_options` of all models' trainings."""
-    from tpt_keras.training.model_folder import read_training
+    from tpt_keras.training.state.model_folder import read_training
 
     options = {
         tuple(read_training(model_dir).get("dataset_options", ()))
@@ -118,7 +118,7 @@ def options_of_trainings():
 
 def of_trainings(name, given, default=None):
     """Returns a flag's value, or the one that all trainings share."""
-    from tpt_keras.training.model_folder import read_training
+    from tpt_keras.training.state.model_folder import read_training
 
     if given:
         return given

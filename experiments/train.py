@@ -73,9 +73,9 @@ def main():
 def draw_curves():
     """Draws the learning curves if matplotlib is installed."""
     from tpt_keras.files import whole_file
-    from tpt_keras.training.metrics_log import METRICS_FILE
-    from tpt_keras.training.metrics_log import read_metrics
-    from tpt_keras.training.model_folder import LEARNING_CURVES_FILE
+    from tpt_keras.training.state.logs import METRICS_FILE
+    from tpt_keras.training.state.logs import read_metrics
+    from tpt_keras.training.state.model_folder import LEARNING_CURVES_FILE
 
     path = pathlib.Path(FLAGS.model_dir, LEARNING_CURVES_FILE)
     metrics = path.with_name(METRICS_FILE)

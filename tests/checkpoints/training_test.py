@@ -21,7 +21,7 @@ from absl.testing import parameterized
 
 from tpt_keras.checkpoints import from_reference
 from tpt_keras.checkpoints import to_reference
-from tpt_keras.training.pytorch_adam import PyTorchAdam
+from tpt_keras.training.keras_optimizers import PyTorchAdam
 
 torch = pytest.importorskip(
     "torch", reason="the released checkpoints need tpt_keras[torch]"

@@ -9,9 +9,9 @@ from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.files import folder_lock
 from tpt_keras.models.load_model import load_model
-from tpt_keras.training import evaluation_log
-from tpt_keras.training.evaluation_log import read_evaluations
-from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training import evaluation as evaluation_log
+from tpt_keras.training.evaluation import read_evaluations
+from tpt_keras.training.state.logs import read_metrics
 
 
 @pytest.fixture

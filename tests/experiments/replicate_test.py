@@ -7,7 +7,7 @@ from tests.experiments.command import assert_refused
 from tpt_keras.analysis.replication import scaled_config
 from tpt_keras.errors import UsageError
 from tpt_keras.training import train as training_module
-from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.state.logs import read_metrics
 
 TINY = (
     "--variants=transformer,tp_transformer_c",

@@ -1,16 +1,18 @@
-"""What lies in a training's checkpoints."""
+"""Checkpoints of trainings."""
 
-from tpt_keras.training.checkpoint_files import checkpoint_names
-from tpt_keras.training.checkpoint_files import read_checkpoint
-from tpt_keras.training.model_folder import CHECKPOINTS
+import numpy as np
+
+from tpt_keras.training.state.checkpoints import checkpoint_numbers
+from tpt_keras.training.state.model_folder import CHECKPOINTS
 
 
 def checkpoints_of(model_dir):
-    """Names of a training's checkpoints, the oldest first."""
-    return checkpoint_names(model_dir / CHECKPOINTS)
+    """Files of a training's checkpoints, the oldest first."""
+    folder = model_dir / CHECKPOINTS
+    return [folder / f"ckpt-{n}.npz" for n in checkpoint_numbers(folder)]
 
 
 def newest_checkpoint(model_dir):
     """The arrays of a training's newest checkpoint, by name."""
-    newest = checkpoints_of(model_dir)[-1]
-    return read_checkpoint(model_dir / CHECKPOINTS, newest)
+    with checkpoints_of(model_dir)[-1].open("rb") as file:
+        return dict(np.load(file))

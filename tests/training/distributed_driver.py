@@ -7,6 +7,7 @@ python -m tests.training.distributed_driver <job as JSON>
 
 import contextlib
 import json
+import logging
 import pathlib
 import sys
 import unittest.mock
@@ -16,10 +17,10 @@ import numpy as np
 
 from tpt_keras.models import PRESETS
 from tpt_keras.training.backends import make_strategy
+from tpt_keras.training.callbacks import FiniteLoss
+from tpt_keras.training.callbacks import NonFiniteLossError
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.finite_loss import FiniteLoss
-from tpt_keras.training.finite_loss import NonFiniteLossError
-from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.train import train
 
 
@@ -104,4 +105,5 @@ def main(job):
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout)
     main(json.loads(sys.argv[1]))

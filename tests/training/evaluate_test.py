@@ -11,7 +11,7 @@ from tpt_keras.analysis.predictions import predict
 from tpt_keras.analysis.predictions import prediction_generator
 from tpt_keras.data_generators import open_task
 from tpt_keras.errors import UsageError
-from tpt_keras.training.evaluate import evaluate
+from tpt_keras.training.evaluation import evaluate
 from tpt_keras.training.trainer import Trainer
 
 FILES = pathlib.Path("/proc/self/fd")

@@ -20,8 +20,7 @@ from tests.training.checkpoints import checkpoints_of
 from tests.training.processes import ForkedProcess
 from tests.training.processes import Process
 from tpt_keras.models.load_model import load_model
-from tpt_keras.training.checkpoint_files import read_checkpoint
-from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.state.logs import read_metrics
 
 pytestmark = pytest.mark.slow
 
@@ -112,12 +111,13 @@ class Training:
             if not model.name.startswith("partial-"):
                 with zipfile.ZipFile(model) as file:
                     assert file.testzip() is None
-        for name in checkpoints_of(self.model_dir):
-            assert read_checkpoint(self.model_dir / "checkpoints", name)
+        for path in checkpoints_of(self.model_dir):
+            with path.open("rb") as file:
+                assert dict(np.load(file))
 
     def _has_started_to_fit(self, process):
         # The rows before are those of the process before.
-        return "Epoch" in process.output
+        return "Training from step" in process.output
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,9 @@ def killed(tmp_path_factory, place_value_data):
     # The second checkpoint is the first behind a step.
     training.kill_in_checkpoint("data", 2)
     assert list(folder.glob("partial-*"))
-    assert checkpoints_of(training.model_dir) == ["ckpt-1"]
+    assert checkpoints_of(training.model_dir) == [
+        training.model_dir / "checkpoints" / "ckpt-1.npz"
+    ]
     assert [row["step"] for row in training.rows] == [STEPS_PER_CHECKPOINT]
 
     training.kill_in_checkpoint("oldest", 3)
@@ -151,9 +153,8 @@ def killed(tmp_path_factory, place_value_data):
     for moment in moments:
         training.kill_when(moment, rng.uniform(0.0, 0.1))
 
-    newest = folder / checkpoints_of(training.model_dir)[-1]
-    data = newest.with_suffix(".npz")
-    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+    newest = checkpoints_of(training.model_dir)[-1]
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
     training.damaged = str(newest)
     # As a user starts it.
     training.finish(Process)
@@ -162,16 +163,16 @@ def killed(tmp_path_factory, place_value_data):
 
 def test_a_damaged_checkpoint_is_passed_over(killed):
     output = killed.outputs[-1].read_text()
-    folder, number = killed.damaged.rsplit("-", 1)
-    assert f"The checkpoint {killed.damaged} is damaged (" in output
-    assert f"Going on from {folder}-{int(number) - 1} (step " in output
+    folder, number = killed.damaged.removesuffix(".npz").rsplit("-", 1)
+    assert killed.damaged in output
+    assert f"Resuming from {folder}-{int(number) - 1}.npz (step " in output
 
 
 def test_every_kill_was_one_in_the_middle(killed):
     """Or there would be less to be seen in the other tests."""
     assert len(killed.outputs) == 2 + RANDOM_KILLS + 1
     for output in killed.outputs[1:]:
-        assert "Going on from" in output.read_text()
+        assert "Resuming from" in output.read_text()
 
 
 def test_the_same_metrics_to_the_bit(undisturbed, killed):

@@ -23,9 +23,9 @@ def kill_at(where, checkpoint):
         checkpoint: Which of the checkpoints that the process writes it is,
             counting from 1.
     """
-    from tpt_keras.training import checkpoint_files
+    from tpt_keras.training.state.checkpoints import TrainingState
 
-    save, keep_newest = np.savez, checkpoint_files.keep_newest
+    save, keep_newest = np.savez, TrainingState._keep_newest
     written = 0
 
     def save_or_die(path, **arrays):
@@ -37,13 +37,13 @@ def kill_at(where, checkpoint):
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def keep_newest_or_die(*args):
+    def keep_newest_or_die(self):
         if where == "oldest" and written == checkpoint:
             os.kill(os.getpid(), signal.SIGKILL)
-        keep_newest(*args)
+        keep_newest(self)
 
     np.savez = save_or_die
-    checkpoint_files.keep_newest = keep_newest_or_die
+    TrainingState._keep_newest = keep_newest_or_die
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ import pytest
 
 from tpt_keras.models import Transformer
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.training.keras_optimizers import PyTorchAdam
 from tpt_keras.training.optimizers import learning_rate
 from tpt_keras.training.optimizers import learning_rate_in_time
 from tpt_keras.training.optimizers import learning_rate_schedule
 from tpt_keras.training.optimizers import make_optimizer
-from tpt_keras.training.pytorch_adam import PyTorchAdam
 from tpt_keras.training.trainer import Trainer
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from tpt_keras.training import profiler
-from tpt_keras.training.profiler import Profiler
+from tpt_keras.training import callbacks as profiler
+from tpt_keras.training.callbacks import Profiler
 
 
 @pytest.fixture

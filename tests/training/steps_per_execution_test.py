@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.train import train
 
 

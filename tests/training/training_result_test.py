@@ -1,6 +1,6 @@
 import math
 
-from tpt_keras.training.training_result import TrainingResult
+from tpt_keras.training.train import TrainingResult
 
 
 def test_the_best_is_the_first_of_equal_ones():

@@ -16,10 +16,10 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import training_batches
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
-from tpt_keras.training import model_folder
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.evaluate import evaluate_batches
-from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.evaluation import evaluate_batches
+from tpt_keras.training.state import model_folder
+from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.train import train
 from tpt_keras.training.trainer import Trainer
 
@@ -153,13 +153,13 @@ def test_tensorflow_answers_and_evaluates_as_jax_did(
 
 
 def test_what_jax_began_tensorflow_goes_on_with(
-    on_jax, on_tensorflow, tmp_path, tiny_config, training, capsys
+    on_jax, on_tensorflow, tmp_path, tiny_config, training, logged
 ):
     longer = training.replace(train_steps=TRAIN_STEPS + 1)
     rows = []
     for folder in (on_jax[0], on_tensorflow):
         copy = shutil.copytree(folder, tmp_path / folder.name)
         train(tiny_config, longer, copy, "tp_transformer_tiny")
-        assert f"(step {TRAIN_STEPS})" in capsys.readouterr().out
+        assert f"(step {TRAIN_STEPS})" in logged()
         rows.append(read_metrics(copy)[-1:])
     assert_same_rows(*rows)

@@ -17,7 +17,7 @@ from tests.training.processes import ForkedProcess
 from tests.training.replicas_test import SIMPLE_MODEL
 from tests.training.replicas_test import assert_same_training
 from tpt_keras.models.load_model import load_model
-from tpt_keras.training.metrics_log import read_metrics
+from tpt_keras.training.state.logs import read_metrics
 
 TRAINING = {
     "modules": [MODULE],
@@ -160,7 +160,7 @@ def test_only_the_chief_writes(workers):
 def test_workers_recover_from_a_rollback_after_a_resume(workers):
     for output in workers.outputs:
         assert "The checkpoint of step 2 is kept." in output
-        assert "Going on from" in output
+        assert "Resuming from" in output
         assert output.count("Going back to step 2.") == 1
     for record in workers.records("rolled_back"):
         for name, values in record.items():
@@ -221,7 +221,7 @@ def test_killed_workers_go_on_as_if_nothing_had_been(
         for process in start(2):
             assert process.wait() == 0, process.output
             # The weights' own, not those that every worker starts with.
-            assert "Going on from" in process.output
+            assert "Resuming from" in process.output
     assert without_speeds(model_dir) == without_speeds(workers.model_dir)
     assert {path.name for path in model_dir.iterdir()} == FILES
     model, expected = load_model(model_dir), load_model(workers.model_dir)

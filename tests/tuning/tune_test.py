@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tpt_keras.errors import UsageError
+from tpt_keras.training.callbacks import NonFiniteLossError
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.finite_loss import NonFiniteLossError
 from tpt_keras.training.trainer import Trainer
 from tpt_keras.tuning import tune as tune_module
 from tpt_keras.tuning.tune import TUNERS

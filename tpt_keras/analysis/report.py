@@ -17,8 +17,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import load_model
-from tpt_keras.training.evaluation_log import saved_step
-from tpt_keras.training.model_folder import read_training
+from tpt_keras.training.evaluation import saved_step
+from tpt_keras.training.state.model_folder import read_training
 from tpt_keras.visualization.tables import markdown_table
 
 _logger = logging.getLogger(__name__)

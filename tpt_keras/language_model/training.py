@@ -11,7 +11,7 @@ from tpt_keras.language_model.text import text_fingerprint
 from tpt_keras.language_model.text import text_part
 from tpt_keras.language_model.text import text_vocabulary
 from tpt_keras.language_model.transformer_xl import TransformerXL
-from tpt_keras.training.evaluate import evaluate_batches
+from tpt_keras.training.evaluation import evaluate_batches
 from tpt_keras.training.step import token_metrics
 from tpt_keras.training.trainer import Trainer
 

@@ -14,7 +14,7 @@ from tpt_keras.answer import OK
 from tpt_keras.answer import explain
 from tpt_keras.data_generators.mathematics.modules import MODULES
 from tpt_keras.errors import UsageError
-from tpt_keras.training.model_folder import read_training
+from tpt_keras.training.state.model_folder import read_training
 from tpt_keras.visualization.roles import role_page
 
 _MAX_CLUSTERS = 6

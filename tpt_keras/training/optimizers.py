@@ -64,7 +64,7 @@ class Adam(OptimizerConfig):
     adam_epsilon: float = setting(1e-8, minimum=0, below=1)
 
     def build(self, learning_rate):
-        from tpt_keras.training.pytorch_adam import PyTorchAdam
+        from tpt_keras.training.keras_optimizers import PyTorchAdam
 
         return PyTorchAdam(
             learning_rate,
@@ -87,7 +87,7 @@ class Muon(Adam):
     """Muon for matrices, AdamW for all other weights."""
 
     def build(self, learning_rate):
-        from tpt_keras.training.muon import Muon as KerasMuon
+        from tpt_keras.training.keras_optimizers import Muon as KerasMuon
 
         return KerasMuon(
             learning_rate,

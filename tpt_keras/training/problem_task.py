@@ -7,8 +7,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.models.build_model import build_model
 from tpt_keras.models.configs import SequenceToSequenceConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
-from tpt_keras.training.evaluate import evaluate
-from tpt_keras.training.evaluate import evaluate_batches
+from tpt_keras.training.evaluation import evaluate
+from tpt_keras.training.evaluation import evaluate_batches
 from tpt_keras.training.trainer import Trainer
 
 

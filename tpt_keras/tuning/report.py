@@ -8,7 +8,7 @@ from tpt_keras.files import whole_file
 from tpt_keras.models.configs import to_stored
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.model_folder import read_config
+from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.tuning.trials import execution_folder
 from tpt_keras.tuning.trials import ranked
 from tpt_keras.tuning.trials import read_search

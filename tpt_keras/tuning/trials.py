@@ -21,11 +21,11 @@ from tpt_keras.files import reading
 from tpt_keras.files import whole_file
 from tpt_keras.models.build_model import count_weights
 from tpt_keras.models.configs import from_stored
-from tpt_keras.training.metrics_log import best_row
-from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.model_folder import CONFIG_FILE
-from tpt_keras.training.model_folder import read_config
-from tpt_keras.training.same_training import differences
+from tpt_keras.training.state.logs import best_row
+from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.model_folder import CONFIG_FILE
+from tpt_keras.training.state.model_folder import differences
+from tpt_keras.training.state.model_folder import read_config
 
 SEARCH_FILE = "search.json"
 TRIAL_FILE = "trial.json"

@@ -26,10 +26,10 @@ from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_folder
+from tpt_keras.training.callbacks import NonFiniteLossError
 from tpt_keras.training.config import MAY_CHANGE
-from tpt_keras.training.event_file import EventFile
-from tpt_keras.training.finite_loss import NonFiniteLossError
-from tpt_keras.training.metrics_log import run_and_tag
+from tpt_keras.training.state.logs import EventFile
+from tpt_keras.training.state.logs import run_and_tag
 from tpt_keras.training.train import make_trainer
 from tpt_keras.training.train import train
 from tpt_keras.tuning.report import write_report

@@ -9,7 +9,7 @@ import pytest
 
 from tpt_keras.data_generators.buckets import Buckets
 from tpt_keras.errors import UsageError
-from tpt_keras.training.finite_loss import NonFiniteLossError
+from tpt_keras.training.callbacks import NonFiniteLossError
 from tpt_keras.training.train import train
 
 if keras.backend.backend() != "jax":

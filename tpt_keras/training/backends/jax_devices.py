@@ -1,4 +1,4 @@
-"""Where a training runs on JAX: a `DataParallel` of Keras, or `None`."""
+"""The devices of a training on JAX: a Keras `DataParallel`, or `None`."""
 
 import contextlib
 import json
@@ -22,18 +22,18 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
 
     Args:
         distribution: One of `DISTRIBUTIONS`. Defaults to `"mirrored"` where
-            there is more than one device, `"multi_worker_mirrored"` where
-            there is a TF_CONFIG, and to `"none"` elsewhere.
-        num_gpus: How many of the GPUs to use. Defaults to all.
-        logical_cpus: Number of devices to cut the processor into, to try a
-            distribution out without GPUs.
+            there is more than one device, `"multi_worker_mirrored"` with a
+            TF_CONFIG, and `"none"` otherwise.
+        num_gpus: Number of GPUs to use. Defaults to all.
+        logical_cpus: Number of devices to divide the CPU into, to try a
+            distribution without GPUs.
 
     Returns:
         A `DataParallel`; `None` for one device.
 
     Raises:
-        UsageError: If there are not as many devices as asked for, or if
-            TF_CONFIG does not tell who trains together.
+        UsageError: If there are fewer devices, or if TF_CONFIG is missing or
+            incomplete.
     """
     if distribution is None and "TF_CONFIG" in os.environ:
         distribution = "multi_worker_mirrored"
@@ -51,23 +51,23 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
             devices[0].platform, (logical_cpus or 1) if is_cpu else num_gpus
         )
     if distribution != "none":
-        # `JaxSteps.feed` gives every process its part.
+        # `Placement.feed` gives every process its part.
         return keras.distribution.DataParallel(
             devices=_names(devices), auto_shard_dataset=False
         )
-    # Of several, not the first one that JAX sees.
+    # Not always the first one that JAX sees.
     jax.config.update("jax_default_device", devices[0])
     return None
 
 
 def _cut_processor(logical_cpus):
-    # JAX refuses where it has its devices already, which may be enough.
+    # JAX refuses if it has its devices already. They may be enough.
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", logical_cpus)
 
 
 def _meet_the_others():
-    """Starts `jax.distributed`, with what TensorFlow's TF_CONFIG says."""
+    """Starts `jax.distributed` from TensorFlow's TF_CONFIG."""
     if jax.distributed.is_initialized():
         return
     try:
@@ -81,90 +81,95 @@ def _meet_the_others():
         number = list(workers).index((task["type"], task["index"]))
     except (AttributeError, LookupError, TypeError, ValueError):
         raise UsageError(
-            "--distribution=multi_worker_mirrored needs the environment "
-            "variable TF_CONFIG on every machine: the addresses of all "
-            "workers and the index of this one. See docs/training.md."
+            "The `distribution` multi_worker_mirrored needs the variable "
+            "TF_CONFIG on every machine: the addresses of all workers and the "
+            "index of this one. See docs/training.md.",
+            field="distribution",
         ) from None
-    # It would take SIGTERM for itself, which is to end a command.
+    # It would catch SIGTERM, which has to end a command.
     jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
         next(iter(workers.values())),
         len(workers),
         number,
-        # Slurm's and others' variables would hide all devices but one.
+        # Slurm's variables would hide all devices but one.
         cluster_detection_method="deactivate",
     )
-    # They connect when they first compute together, and wait 30 seconds for
-    # each other then: now, before one of them has more to read.
+    # They connect at their first computation, and wait for 30 seconds. This is
+    # early enough: later, one may still be reading its data.
     multihost_utils.sync_global_devices("all are there")
 
 
 def _devices(num_gpus, logical_cpus):
-    """Those of this process."""
+    """Returns the devices of this process."""
     gpus = [d for d in jax.local_devices() if d.platform != "cpu"]
     if num_gpus is not None:
         if not 0 <= num_gpus <= len(gpus):
             raise UsageError(
-                f"--num_gpus={num_gpus}, but this machine has {len(gpus)}."
+                f"This machine has {len(gpus)} GPUs. Received: `num_gpus` "
+                f"{num_gpus}.",
+                field="num_gpus",
             )
         gpus = gpus[:num_gpus]
     if logical_cpus is None:
         return gpus or jax.local_devices(backend="cpu")[:1]
     if gpus or logical_cpus < 1:
         raise UsageError(
-            "--logical_cpus must be positive, and is for machines without "
-            "GPUs or with --num_gpus=0."
+            "`logical_cpus` must be positive, and needs a machine without "
+            "GPUs, or a `num_gpus` of 0.",
+            field="logical_cpus",
         )
     cpus = jax.local_devices(backend="cpu")
     if len(cpus) < logical_cpus:
         raise UsageError(
-            f"--logical_cpus={logical_cpus} comes too late: JAX runs on "
-            f"{len(cpus)} already."
+            f"JAX runs on {len(cpus)} logical CPUs already. Received: "
+            f"`logical_cpus` {logical_cpus}.",
+            field="logical_cpus",
         )
     return cpus[:logical_cpus]
 
 
 def _of_all_processes(platform, count):
-    """As many devices of every process, in the processes' order."""
+    """Returns `count` devices of every process, in the processes' order."""
     of_all = [
         jax.local_devices(process, backend=platform)[:count]
         for process in range(jax.process_count())
     ]
     if len({len(of_one) for of_one in of_all}) > 1:
         raise UsageError(
-            "The machines have different numbers of devices, of which every "
-            f"one gets as many rows: {', '.join(map(str, map(len, of_all)))}. "
-            "Take as many of each (--num_gpus)."
+            "All machines must have the same number of devices. Received: "
+            f"{', '.join(map(str, map(len, of_all)))}. Set `num_gpus`.",
+            field="num_gpus",
         )
     return [device for of_one in of_all for device in of_one]
 
 
 def _names(devices):
-    """As `keras.distribution` calls them."""
+    """Returns the names of devices in `keras.distribution`."""
     return [f"{device.platform}:{device.id}" for device in devices]
 
 
 def default_strategy():
-    """The strategy where none is given: that of the scope one is in."""
+    """Returns the strategy of the current scope."""
     return keras.distribution.distribution()
 
 
 def num_replicas(strategy):
-    """The number of devices that a batch is distributed over."""
+    """Returns the number of devices that a batch is distributed over."""
     return strategy.num_model_replicas if strategy else 1
 
 
 def num_workers(strategy):
-    """The number of processes that train together."""
+    """Returns the number of processes that train together."""
     return len(_processes(strategy))
 
 
 def rows_of_process(strategy, rows):
-    """Which rows of a batch lie on the devices of this process.
+    """Returns the rows of a batch that lie on the devices of this process.
 
     Args:
         strategy: The training's strategy.
-        rows: How many rows a batch has, a multiple of the replicas.
+        rows: Number of rows of a batch, a multiple of the replicas.
 
     Returns:
         A slice.
@@ -176,7 +181,7 @@ def rows_of_process(strategy, rows):
 
 
 def _processes(strategy):
-    """The numbers of the processes that a strategy has devices of."""
+    """Returns the indices of the processes of a strategy's devices."""
     if strategy is None:
         return [jax.process_index()]
     devices = strategy.device_mesh.backend_mesh.devices.flat
@@ -184,30 +189,30 @@ def _processes(strategy):
 
 
 def scope(strategy):
-    """Where a strategy's model and optimizer are made, and get values."""
+    """Returns the scope to make and to assign a strategy's variables in."""
     return strategy.scope() if strategy else contextlib.nullcontext()
 
 
 def check_jit_compile(strategy):
-    """Nothing to refuse: JAX compiles the step of any number of devices."""
+    """Accepts any strategy: JAX compiles the step of several devices."""
 
 
 def is_chief(strategy):
-    """Whether this process is the one of its training that writes files."""
+    """Returns `True` if this process writes the files of its training."""
     return jax.process_index() == _processes(strategy)[0]
 
 
 def broadcast(strategy, number):
-    """The chief's number, in all of a training's processes.
+    """Sends the chief's number to all processes of a training.
 
-    All have to ask, and go on together, when the last of them has.
+    It is a barrier: all processes have to call it, and none returns before.
 
     Args:
         strategy: The training's strategy.
         number: An integer.
 
     Returns:
-        The integer that the chief gave.
+        The chief's integer.
     """
     if num_workers(strategy) == 1:
         return number

@@ -1,4 +1,4 @@
-"""Where a training runs on TensorFlow: `tf.distribute`'s strategies."""
+"""The devices of a training on TensorFlow: strategies of `tf.distribute`."""
 
 import os
 
@@ -14,17 +14,17 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
 
     Args:
         distribution: One of `DISTRIBUTIONS`. Defaults to `"mirrored"` where
-            there is more than one device, `"multi_worker_mirrored"` where
-            there is a TF_CONFIG, and `"none"` elsewhere.
-        num_gpus: How many of the GPUs to use. Defaults to all.
-        logical_cpus: Number of devices to cut the processor into, to try a
-            distribution out without GPUs.
+            there is more than one device, `"multi_worker_mirrored"` with a
+            TF_CONFIG, and `"none"` otherwise.
+        num_gpus: Number of GPUs to use. Defaults to all.
+        logical_cpus: Number of devices to divide the CPU into, to try a
+            distribution without GPUs.
 
     Returns:
         A strategy.
 
     Raises:
-        UsageError: If there are not as many devices as asked for.
+        UsageError: If there are fewer devices.
     """
     devices = _devices(num_gpus, logical_cpus)
     if distribution is None:
@@ -38,9 +38,10 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
     if distribution == "multi_worker_mirrored":
         if "TF_CONFIG" not in os.environ:
             raise UsageError(
-                "--distribution=multi_worker_mirrored needs the environment "
-                "variable TF_CONFIG on every machine: the addresses of all "
-                "workers and the index of this one. See docs/training.md."
+                "The `distribution` multi_worker_mirrored needs the variable "
+                "TF_CONFIG on every machine: the addresses of all workers and "
+                "the index of this one. See docs/training.md.",
+                field="distribution",
             )
         return tf.distribute.MultiWorkerMirroredStrategy()
     return tf.distribute.get_strategy()
@@ -51,15 +52,18 @@ def _devices(num_gpus, logical_cpus):
     if num_gpus is not None:
         if not 0 <= num_gpus <= len(gpus):
             raise UsageError(
-                f"--num_gpus={num_gpus}, but this machine has {len(gpus)}."
+                f"This machine has {len(gpus)} GPUs. Received: `num_gpus` "
+                f"{num_gpus}.",
+                field="num_gpus",
             )
         gpus = gpus[:num_gpus]
         tf.config.set_visible_devices(gpus, "GPU")
     if logical_cpus is not None:
         if gpus or logical_cpus < 1:
             raise UsageError(
-                "--logical_cpus must be positive, and is for machines without "
-                "GPUs or with --num_gpus=0."
+                "`logical_cpus` must be positive, and needs a machine without "
+                "GPUs, or a `num_gpus` of 0.",
+                field="logical_cpus",
             )
         cpu = tf.config.list_physical_devices("CPU")[0]
         parts = [tf.config.LogicalDeviceConfiguration()] * logical_cpus
@@ -70,17 +74,17 @@ def _devices(num_gpus, logical_cpus):
 
 
 def default_strategy():
-    """The strategy where none is given: that of the scope one is in."""
+    """Returns the strategy of the current scope."""
     return tf.distribute.get_strategy()
 
 
 def num_replicas(strategy):
-    """The number of devices that a batch is distributed over."""
+    """Returns the number of devices that a batch is distributed over."""
     return strategy.num_replicas_in_sync
 
 
 def num_workers(strategy):
-    """The number of processes that train together."""
+    """Returns the number of processes that train together."""
     cluster = strategy.cluster_resolver
     if cluster is None or cluster.task_type is None:
         return 1
@@ -89,7 +93,7 @@ def num_workers(strategy):
 
 
 def scope(strategy):
-    """Where a strategy's model and optimizer are made, and get values."""
+    """Returns the scope to make and to assign a strategy's variables in."""
     return strategy.scope()
 
 
@@ -97,18 +101,19 @@ def check_jit_compile(strategy):
     """Raises a `UsageError` if a strategy's step cannot be compiled by XLA."""
     if strategy.num_replicas_in_sync > 1:
         raise UsageError(
-            "jit_compile is for one device: the step of "
-            f"{strategy.num_replicas_in_sync} replicas cannot be compiled. "
-            "Leave it out, or take --distribution=none."
+            "`jit_compile` needs one device: XLA cannot compile the step of "
+            f"{strategy.num_replicas_in_sync} replicas. Leave it out, or set "
+            "`distribution` to none.",
+            field="jit_compile",
         )
 
 
 def is_chief(strategy):
-    """Whether this process is the one of its training that writes files.
+    """Returns `True` if this process writes the files of its training.
 
     Args:
-        strategy: The training's strategy. What TF_CONFIG says is nothing to a
-            strategy of one machine.
+        strategy: The training's strategy. That of one machine ignores
+            TF_CONFIG.
     """
     cluster = strategy.cluster_resolver
     if cluster is None or cluster.task_type is None:
@@ -118,19 +123,19 @@ def is_chief(strategy):
 
 
 def broadcast(strategy, number):
-    """The chief's number, in all of a training's processes.
+    """Sends the chief's number to all processes of a training.
 
-    All have to ask, and go on together, when the last of them has.
+    It is a barrier: all processes have to call it, and none returns before.
 
     Args:
         strategy: The training's strategy.
         number: An integer.
 
     Returns:
-        The integer that the chief gave.
+        The chief's integer.
     """
     numbers = strategy.experimental_distribute_values_from_function(
-        # The chief's first replica is the first of all.
+        # The first replica of all is the chief's.
         lambda context: tf.constant(
             number if context.replica_id_in_sync_group == 0 else 0, tf.int64
         )

@@ -1,31 +1,38 @@
+"""The metrics of a training, for scripts and for TensorBoard."""
+
 import collections
+import itertools
 import json
 import math
 import numbers
+import os
 import pathlib
+import socket
+import time
 
 from tpt_keras.files import named_in_errors
 from tpt_keras.files import whole_file
-from tpt_keras.training.event_file import EventFile
 
 METRICS_FILE = "metrics.jsonl"
 
-# What tells which model is best, and how: of solvers, of language models.
+# The metric that the best model is chosen by: of solvers, of language models.
 _OBJECTIVES = {"val_sequence_accuracy": max, "val_bits_per_character": min}
+
+_numbers = itertools.count()
 
 
 class MetricsLog:
-    """What one watches: `metrics.jsonl` for scripts, `logs/` for TensorBoard.
+    """Writes metrics to `metrics.jsonl` and, for TensorBoard, to `logs/`.
 
     A row of `metrics.jsonl` is a dict with `step`, the number of optimizer
     steps so far, and the metrics since the row before: `loss` (nats per
     target token), `sequence_accuracy`, `token_accuracy`, `gradient_norm`
     (before clipping), `learning_rate`, `examples_per_second`,
-    `tokens_per_second` (that are no padding, questions' and answers'), and
-    where there was an evaluation `val_loss`, `val_sequence_accuracy`,
-    `val_token_accuracy`, and `interpolate/<module>` and `extrapolate/<module>`,
-    the sequence accuracies. Of a language model there are no sequences, and
-    `bits_per_character` is its loss to base 2.
+    `tokens_per_second` (of questions and answers, without padding). After an
+    evaluation it has `val_loss`, `val_sequence_accuracy`, `val_token_accuracy`
+    and the sequence accuracies `interpolate/<module>` and
+    `extrapolate/<module>`. A language model has `bits_per_character`, its loss
+    to base 2, in place of sequence accuracies.
 
     Args:
         model_dir: Folder of the training.
@@ -37,7 +44,7 @@ class MetricsLog:
         self._event_files = {}
 
     def drop_after(self, step):
-        """Drops the rows behind the step that a training goes on from."""
+        """Drops the rows after the step that a training resumes from."""
         rows = [
             row for row in read_metrics(self._folder) if row["step"] <= step
         ]
@@ -63,9 +70,9 @@ class MetricsLog:
 
 
 def run_and_tag(name):
-    """Where TensorBoard draws a metric.
+    """Returns the TensorBoard run and tag of a metric.
 
-    So that the same of training and of evaluation share a diagram.
+    The same metric of training and of evaluation shares a diagram.
 
     Args:
         name: Name of a metric in `metrics.jsonl`.
@@ -84,7 +91,7 @@ def run_and_tag(name):
 
 
 def read_metrics(model_dir):
-    """The rows of a training's `metrics.jsonl`.
+    """Reads the rows of a training's `metrics.jsonl`.
 
     Args:
         model_dir: Folder of the training.
@@ -100,17 +107,16 @@ def read_metrics(model_dir):
 
 
 def best_row(rows, metric=None, best=max):
-    """Where a training was best.
+    """Returns the row with the best value of a metric.
 
     Args:
-        rows: What `read_metrics` gave.
-        metric: Name of the metric. Defaults to what the best model of such a
-            training is chosen by.
-        best: `max`, or `min` where less is better; of a given metric.
+        rows: The rows of `read_metrics`.
+        metric: Name of the metric. Defaults to `objective(rows)`.
+        best: `max`, or `min` if less is better; for a given metric.
 
     Returns:
-        The first of the best rows, or `None` where the metric is not there or
-        never finite.
+        The first of the best rows, or `None` if the metric is missing or never
+        finite.
     """
     if metric is None:
         metric = objective(rows)
@@ -120,10 +126,10 @@ def best_row(rows, metric=None, best=max):
 
 
 def objective(rows):
-    """Name of the metric that a training's best model is chosen by.
+    """Returns the name of the metric that the best model is chosen by.
 
     Args:
-        rows: What `read_metrics` gave.
+        rows: The rows of `read_metrics`.
     """
     names = set().union(*rows)
     found = [name for name in _OBJECTIVES if name in names]
@@ -131,10 +137,9 @@ def objective(rows):
 
 
 def _parse(line):
-    """The row of a line, or `None`.
+    """Returns the row of a line, or `None`.
 
-    A process that was killed may leave a part of a line, and a disk that fails
-    may leave anything.
+    A killed process may leave a part of a line, a failing disk anything.
     """
     try:
         row = json.loads(line.decode())
@@ -146,3 +151,61 @@ def _parse(line):
         and all(isinstance(value, numbers.Real) for value in row.values())
     )
     return row if is_sound else None
+
+
+class EventFile:
+    """A file of TensorBoard's format, written without TensorFlow.
+
+    Args:
+        folder: Folder of a run; made if it is missing. Every object writes a
+            file of its own.
+    """
+
+    def __init__(self, folder):
+        # Imported late: tensorboard is slow to import.
+        from tensorboard.compat.proto import event_pb2
+        from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event = event_pb2.Event
+        self._scalar = scalar_pb
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        # TensorBoard goes by the middle of the name, and reads in order.
+        self._path = folder / (
+            f"events.out.tfevents.{int(time.time()):010d}."
+            f"{socket.gethostname()}.{os.getpid()}.{next(_numbers)}.v2"
+        )
+        self._writer = RecordWriter
+        self._write([event_pb2.Event(file_version="brain.Event:2")])
+
+    def write(self, step, values):
+        """Adds numbers and writes them out.
+
+        Args:
+            step: Integer.
+            values: Dict of tags to numbers.
+        """
+        self._write(
+            [
+                self._event(step=step, summary=self._scalar(tag, value))
+                for tag, value in values.items()
+            ]
+        )
+
+    def write_summary(self, summary, step=0):
+        """Adds a summary.
+
+        Args:
+            summary: A `Summary` of TensorBoard.
+            step: Integer.
+        """
+        self._write([self._event(step=step, summary=summary)])
+
+    def _write(self, events):
+        # Opened each time, so that it needs no closing.
+        with named_in_errors(self._path), self._path.open("ab") as file:
+            writer = self._writer(file)
+            for event in events:
+                event.wall_time = time.time()
+                writer.write(event.SerializeToString())

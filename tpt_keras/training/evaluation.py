@@ -1,11 +1,24 @@
-"""Accuracy of a model, group by group and split by split."""
+"""Evaluation of a model, group by group and split by split."""
 
 import itertools
+import json
+import pathlib
+
+import filelock
 
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import ExampleSlice
 from tpt_keras.data_generators.examples import readable_examples
+from tpt_keras.files import reading
+from tpt_keras.files import whole_file
 from tpt_keras.training import backends
+from tpt_keras.training.state.logs import best_row
+from tpt_keras.training.state.logs import read_metrics
+
+EVALUATION_FILE = "evaluation.json"
+
+# An evaluation replaces another one with the same values of these.
+_KEY = ("model", "step", "dataset", "module", "split")
 
 
 def evaluate(trainer, task, splits=None, batch_size=256, max_examples=None):
@@ -84,9 +97,74 @@ def evaluate_batches(trainer, batches):
     with backends.scope(trainer.strategy), batches.own_errors():
         results = trainer.evaluate(
             trainer.feed(batches, num_epochs=1),
-            # Keras does not learn the length of what it is fed.
+            # Keras does not know the length of the feed.
             steps=batches.steps_per_epoch,
             return_dict=True,
             verbose=0,
         )
     return {name: results[name] for name in trainer.evaluated}
+
+
+def write_evaluations(model_dir, rows):
+    """Adds evaluations, and replaces earlier ones of the same.
+
+    Args:
+        model_dir: Folder of the model.
+        rows: List of dicts with `model`, `"last"` or `"best"`, its `step`,
+            `dataset`, `module`, `split` and the results.
+
+    Raises:
+        UsageError: If the existing file is damaged.
+    """
+    path = pathlib.Path(model_dir) / EVALUATION_FILE
+    # Another evaluation may end at the same time.
+    with filelock.FileLock(path.with_name(".evaluation.lock")):
+        kept = {_key(row): row for row in read_evaluations(model_dir)}
+        kept |= {_key(row): row for row in rows}
+        with whole_file(path) as partial:
+            partial.write_text(json.dumps(list(kept.values()), indent=2))
+
+
+def read_evaluations(model_dir):
+    """Reads the evaluations of a model.
+
+    Args:
+        model_dir: Its folder.
+
+    Returns:
+        List of dicts, as they were written.
+
+    Raises:
+        UsageError: If the file is damaged.
+    """
+    path = pathlib.Path(model_dir) / EVALUATION_FILE
+    if not path.exists():
+        return []
+    with reading(path, "Restore it, or move it away."):
+        rows = json.loads(path.read_text())
+        if not (
+            isinstance(rows, list)
+            and all(isinstance(row, dict) for row in rows)
+        ):
+            raise ValueError("it is no list of evaluations")
+    return rows
+
+
+def saved_step(model_dir, best):
+    """Returns the step of a training's saved model.
+
+    Args:
+        model_dir: The training's folder.
+        best: `True` for the best model, `False` for the last one.
+
+    Returns:
+        The step, or `None` if it is unknown.
+    """
+    rows = read_metrics(model_dir)
+    # The first of equal ones was kept.
+    row = best_row(rows) if best else next(reversed(rows), None)
+    return row and row["step"]
+
+
+def _key(row):
+    return tuple(str(row.get(name)) for name in _KEY)

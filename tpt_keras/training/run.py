@@ -1,32 +1,38 @@
+"""The loop of a training: intervals between checkpoints."""
+
 import contextlib
-import sys
+import logging
 import time
 
 import keras
 
 from tpt_keras.training import backends
-from tpt_keras.training import model_folder
-from tpt_keras.training.finite_loss import FiniteLoss
-from tpt_keras.training.finite_loss import NonFiniteLossError
-from tpt_keras.training.finite_loss import check_weights
-from tpt_keras.training.metrics_log import MetricsLog
+from tpt_keras.training.callbacks import FiniteLoss
+from tpt_keras.training.callbacks import NonFiniteLossError
+from tpt_keras.training.callbacks import Profiler
+from tpt_keras.training.callbacks import ProgressLines
+from tpt_keras.training.callbacks import TimeLimit
+from tpt_keras.training.callbacks import check_weights
+from tpt_keras.training.callbacks import progress_line
 from tpt_keras.training.optimizers import learning_rate
 from tpt_keras.training.optimizers import learning_rate_in_time
 from tpt_keras.training.optimizers import learning_rate_schedule
-from tpt_keras.training.profiler import Profiler
-from tpt_keras.training.time_limit import TimeLimit
+from tpt_keras.training.state import model_folder
+from tpt_keras.training.state.logs import MetricsLog
 
 # Rollbacks to one and the same checkpoint before a training gives up.
 MAX_ROLLBACKS = 3
 
+_log = logging.getLogger(__name__)
+
 
 class TrainingRun:
-    """What is left of a training, interval after interval.
+    """The intervals of a training from its state on.
 
-    An interval is what lies between two checkpoints, and an epoch for Keras:
-    fit, measure, evaluate where it is time to, write down, keep the best
-    model, and last of all save the state. Killed before that, a training does
-    the interval again, and nothing is lost or there twice.
+    An interval lies between two checkpoints and is an epoch for Keras: fit,
+    measure, evaluate if it is due, write the metrics, keep the best model, and
+    save the state last. A training that is killed before that repeats the
+    interval, so that nothing is lost or written twice.
 
     Args:
         trainer: A compiled `Trainer`.
@@ -34,7 +40,7 @@ class TrainingRun:
         config: The `TrainingConfig`.
         task: The `ProblemTask` or the `TextTask`.
         model_dir: Folder for logs and the best model.
-        callbacks: Further callbacks of Keras, called after an interval's end.
+        callbacks: Further Keras callbacks, called after an interval's end.
     """
 
     def __init__(
@@ -57,25 +63,30 @@ class TrainingRun:
         self._is_over = self._has_no_time
 
     def run(self):
-        """Trains to the last step, or until nothing gets better any more.
+        """Trains to the last step.
 
-        Or until its time is over, or a callback stops it: then the training
-        is finished, too.
+        A time limit, a lack of improvement or a callback ends a training
+        earlier, which is finished then, too.
 
         Raises:
-            NonFiniteLossError: If the loss is not finite any more.
+            NonFiniteLossError: If a loss is not finite.
         """
-        while self.step < self.config.run.train_steps:
+        steps = self.config.run.train_steps
+        if self.step < steps:
+            _log.info("Training from step %d to step %d.", self.step, steps)
+        while self.step < steps:
             if self._is_over:
-                print(
-                    f"Stopped at step {self.step}: the "
-                    f"{self.config.run.train_minutes:g} train_minutes are over."
+                _log.info(
+                    "Stopped at step %d: the %g train_minutes are over.",
+                    self.step,
+                    self.config.run.train_minutes,
                 )
                 return
             if self.is_stalled:
-                print(
-                    f"Stopped at step {self.step}: nothing better in "
-                    f"validation since step {self.state.best_step}."
+                _log.info(
+                    "Stopped at step %d: no better validation since step %d.",
+                    self.step,
+                    self.state.best_step,
                 )
                 return
             try:
@@ -85,17 +96,17 @@ class TrainingRun:
             else:
                 ended = self._is_over or self.is_stalled
                 if self.trainer.stop_training and not ended:
-                    print(f"Stopped at step {self.step} by a callback.")
+                    _log.info("Stopped at step %d by a callback.", self.step)
                     return
 
     @property
     def step(self):
-        """Steps before the current interval."""
+        """Number of steps before the current interval."""
         return self.state.step
 
     @property
     def seconds(self):
-        """How long the training took so far, in all its runs."""
+        """Duration of the training so far, in all its runs."""
         return time.perf_counter() - self._start
 
     @property
@@ -104,7 +115,7 @@ class TrainingRun:
 
     @property
     def is_evaluation_step(self):
-        """Whether an evaluation follows the last interval."""
+        """`True` if an evaluation follows the last interval."""
         return (
             self.step % self.config.run.steps_per_evaluation == 0
             or self.step == self.config.run.train_steps
@@ -113,16 +124,16 @@ class TrainingRun:
 
     @property
     def is_stalled(self):
-        """Whether the last evaluation was one without a best too many."""
+        """`True` if there were too many steps without improvement."""
         patience = self.config.run.max_steps_without_improvement
         without = self.step - self.state.best_step
         return 0 < patience <= without and self.is_evaluation_step
 
     def _fit(self):
-        """Fits whole intervals, or what is left of one.
+        """Fits whole intervals, or the rest of one.
 
-        One is shorter where the numbers do not divide: the last, and after it
-        the first of a training that is prolonged.
+        The last interval may be shorter, and the first one after it in a
+        prolonged training.
         """
         interval = self.config.run.interval
         epoch, done = divmod(self.step, interval)
@@ -145,6 +156,7 @@ class TrainingRun:
                 on_train_batch_end=self._count_steps,
                 on_epoch_end=lambda epoch, logs: self._end_interval(logs),
             ),
+            ProgressLines(lambda: self.step),
             *self.callbacks,
         ]
         if self.config.run.train_minutes:
@@ -160,7 +172,7 @@ class TrainingRun:
                     self.config.run.steps_per_execution,
                 )
                 callbacks.append(profiler)
-                # Keras leaves callbacks alone when one of them ends a training.
+                # Keras does not call callbacks after an error.
                 stack.callback(profiler.stop)
             stack.enter_context(backends.scope(self.trainer.strategy))
             stack.enter_context(self.task.training.own_errors())
@@ -171,22 +183,21 @@ class TrainingRun:
                 steps_per_epoch=steps,
                 shuffle=False,  # the batches are in random order already
                 callbacks=callbacks,
-                # A bar on a terminal, elsewhere two lines an interval.
-                verbose=1 if sys.stdout.isatty() else 2,
+                verbose=0,
             )
 
     def _begin_interval(self):
         self._interval_start = time.perf_counter()
 
     def _count_steps(self, batch, logs):
-        # Fewer than the interval has, where a callback ends it.
+        # Fewer than in the interval if a callback ends it.
         self._steps = batch + 1
 
     def _end_interval(self, logs):
         seconds = time.perf_counter() - self._interval_start
-        # Once an interval: what follows has to agree on it.
+        # Once in an interval, so that all that follows agrees.
         self._is_over = self._has_no_time
-        # The last step's loss was computed before it could ruin the weights.
+        # The last loss was computed before the last update of the weights.
         check_weights(
             self.trainer.trainable_variables,
             self.step + self._steps,
@@ -204,7 +215,8 @@ class TrainingRun:
             )
             if self.state.improves(self.task.score(metrics)):
                 model_folder.save_best_model(self.trainer.model, self.model_dir)
-        # For the bar, and whatever callbacks come after.
+        self._log_lines(metrics)
+        # For the callbacks that follow.
         logs |= {k: v for k, v in metrics.items() if "/" not in k}
         self._log.write({"step": self.step, **metrics})
         self.state.seconds = self.seconds
@@ -212,11 +224,16 @@ class TrainingRun:
         if self.is_stalled:
             self.trainer.stop_training = True
 
+    def _log_lines(self, metrics):
+        _log.info("%s", progress_line(self.step, metrics))
+        if "val_loss" in metrics:
+            _log.info("%s", progress_line(self.step, metrics, "val_"))
+
     def _describe(self, failed_step):
-        """What there is to say about a step that failed."""
+        """Describes a failed step."""
         data_step = self.state.data_step + failed_step - 1 - self.step
         rate = learning_rate_schedule(self.config)
-        # The optimizer is not asked: on JAX, it has no values within `fit`.
+        # On JAX, the optimizer has no values within `fit`.
         if self.config.run.train_minutes:
             rate = learning_rate_in_time(
                 self.config, failed_step - 1, self.seconds / 60
@@ -227,23 +244,22 @@ class TrainingRun:
         return f"learning rate {rate:.3g}; its batch: {batch}"
 
     def _recover(self, error):
-        """Goes back to the last checkpoint, and on behind the failed batch."""
+        """Rolls back to the last checkpoint and skips the failed batch."""
         if self.config.run.on_nan == "stop":
             raise NonFiniteLossError(
                 f"{error} The checkpoint of step {self.step} is kept. Train "
-                "with a lower --learning_rate in another folder, or go on "
-                "with --on_nan=rollback, from the checkpoint and with other "
-                "batches.",
+                "with a lower `learning_rate` in another folder, or resume "
+                "with `on_nan` set to rollback, which skips the batch.",
                 error.step,
             ) from None
         self._rollbacks.append(self.step)
         if self._rollbacks.count(self.step) > MAX_ROLLBACKS:
             raise NonFiniteLossError(
                 f"{error} {MAX_ROLLBACKS} rollbacks to step {self.step} did "
-                "not help: lower --learning_rate.",
+                "not help: lower `learning_rate`.",
                 error.step,
             ) from None
-        print(f"{error} Going back to step {self.step}.")
+        _log.info("%s Going back to step %d.", error, self.step)
         failed = self.state.data_step + error.step - self.step
         self.state.restore()
         self.state.data_step = failed

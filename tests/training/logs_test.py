@@ -8,9 +8,9 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
-from tpt_keras.training.metrics_log import MetricsLog
-from tpt_keras.training.metrics_log import read_metrics
-from tpt_keras.training.metrics_log import run_and_tag
+from tpt_keras.training.state.logs import MetricsLog
+from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.logs import run_and_tag
 
 ROWS = [
     {"step": 2, "loss": 3.5, "learning_rate": 0.125},
