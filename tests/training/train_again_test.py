@@ -211,7 +211,7 @@ def test_a_damaged_model_is_made_again(
     path.write_bytes(damaged)
     model = train(model_config, training, folder).model
     printed = logged()
-    assert f"{str(path)!r} is damaged" in printed
+    assert str(path) in printed
     assert "ckpt-3.npz (step 3)" in printed
     assert_same_weights(model, load_model(finished))
     assert_same_weights(load_model(folder), model)

@@ -174,7 +174,6 @@ FILES = {
     "best.keras",
     "checkpoints",
     "config.json",
-    "learning_curves.png",
     "logs",
     "metrics.jsonl",
     "model.keras",
