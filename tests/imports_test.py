@@ -2,7 +2,9 @@
 
 import ast
 import functools
+import graphlib
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -72,10 +74,11 @@ def tree_of(path):
 
 
 @functools.cache
-def imported_by(path):
-    """All modules that a file imports, in its functions too."""
+def imported_by(path, at_once=False):
+    """The modules that a file imports: all, or when it is imported itself."""
+    tree = tree_of(path)
     found = set()
-    for node in ast.walk(tree_of(path)):
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -103,6 +106,15 @@ def test_imports_run_one_way():
     assert not wrong
 
 
+def test_files_import_each_other_without_circles():
+    graph = {
+        name: imported_by(path, at_once=True) & FILES.keys() - {name}
+        for name, path in FILES.items()
+        if path.name != "__init__.py"
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+
+
 def test_third_party_packages_stay_in_their_rooms():
     wrong = []
     for name, path in FILES.items():
@@ -113,6 +125,39 @@ def test_third_party_packages_stay_in_their_rooms():
                 top, {room}
             ) or top not in THIRD_PARTY.get(room, {top}):
                 wrong.append(f"{name} imports {top}")
+    assert not wrong
+
+
+def texts_of(tree):
+    """The strings of a file that are no docstrings."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and ast.get_docstring(node) is not None
+    }
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and id(node) not in docstrings:
+            yield node.value
+
+
+def test_library_knows_no_command_line():
+    wrong = []
+    for name, path in FILES.items():
+        tree = tree_of(path)
+        wrong += [
+            f"{name}: {text!r}"
+            for text in texts_of(tree)
+            if re.search(r"(?<![\w-])--[a-z]", text) or "experiments" in text
+        ]
+        wrong += [
+            f"{name} prints"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+        ]
     assert not wrong
 
 
