@@ -10,7 +10,7 @@ VERSION = re.search(
     r'__version__ = "(.+?)"', (HERE / "tpt_keras" / "__init__.py").read_text()
 ).group(1)
 
-# What each optional part of the package imports.
+# The imports of each optional part of the package.
 EXTRAS = {
     # The figures and pages, and the computations behind them.
     "analysis": [

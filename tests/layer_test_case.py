@@ -10,7 +10,7 @@ from absl.testing import parameterized
 
 
 class LayerTestCase(parameterized.TestCase):
-    """What every layer of the package has to hold to.
+    """The checks that every layer of the package passes.
 
     A layer's own test derives from this class, passes the layer through
     `run_layer_test`, and adds the tests of what the layer computes.
@@ -205,7 +205,7 @@ class LayerTestCase(parameterized.TestCase):
         model.compile(
             keras.optimizers.SGD(1.0),
             loss="mse",
-            # Where XLA compiles, and how long that takes, JAX's tests show.
+            # XLA is slow to compile; the tests on JAX cover it.
             jit_compile=keras.backend.backend() == "jax",
         )
         before = [keras.ops.convert_to_numpy(w) for w in model.weights]

@@ -93,7 +93,7 @@ def truncate(path, share):
 
 
 def names(folder):
-    """What is in a folder of checkpoints, without the files' suffix."""
+    """Names of the checkpoints in a folder, without the suffix."""
     assert all(path.suffix == FILE for path in folder.iterdir())
     return {path.stem for path in folder.iterdir()}
 
@@ -209,7 +209,7 @@ def test_state_counts_steps_and_keeps_the_best_score(tmp_path, trainer):
     assert not state.improves(float("nan"))
 
 
-# What some take for patterns.
+# Names with the characters of file patterns.
 NAMES = ["run[1]", "run*"]
 
 

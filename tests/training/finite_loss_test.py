@@ -183,7 +183,7 @@ def test_logs_that_are_behind_tell_of_the_step_before():
         callback.on_train_batch_end(1, bad)
     with pytest.raises(NonFiniteLossError):
         callback.on_train_batch_end(3, bad)
-    # What no batch's end shows the epoch's does, before a checkpoint.
+    # The end of the epoch checks the last batch, before a checkpoint.
     callback.on_train_batch_end(3, logs)
     with pytest.raises(NonFiniteLossError):
         callback.on_epoch_end(0, bad)

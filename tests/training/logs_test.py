@@ -38,7 +38,7 @@ def write(folder, rows, step=0):
 
 
 def drawn(folder):
-    """What TensorBoard shows: by run and tag the pairs of step and value."""
+    """Pairs of step and value in TensorBoard's files, by run and tag."""
     curves = {}
     for run in (pathlib.Path(folder) / "logs").iterdir():
         events = EventAccumulator(str(run), size_guidance={"tensors": 0})
@@ -92,7 +92,7 @@ def test_going_on_drops_what_comes_later(tmp_path, step, kept):
 
 @pytest.mark.parametrize("length", [1, 20, -1])
 def test_a_torn_last_line_is_survived(tmp_path, length):
-    """What a process leaves that was killed while it wrote."""
+    """A log whose last line was cut off resumes without this line."""
     write(tmp_path, ROWS[:2])
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(ROWS[2])[:length])
@@ -119,7 +119,7 @@ def test_a_torn_last_line_is_survived(tmp_path, length):
     ],
 )
 def test_a_damaged_line_is_survived(tmp_path, line):
-    """What a disk leaves that fails, wherever it is in the file."""
+    """A damaged line anywhere in the log is skipped."""
     write(tmp_path, ROWS)
     path = tmp_path / "metrics.jsonl"
     lines = path.read_bytes().splitlines()

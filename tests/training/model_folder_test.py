@@ -286,7 +286,7 @@ def test_the_optimizer_is_left_out(tmp_path, tiny_config):
 def test_a_crash_leaves_no_half_a_model(
     tmp_path, tiny_config, monkeypatch, is_there, best
 ):
-    """What is under the final name is whole, or what was there before."""
+    """The file under the final name is the new model or the old one."""
     model = Transformer(tiny_config)
     if is_there:
         save(model, tmp_path, best)

@@ -98,7 +98,7 @@ def test_clips_the_norm_of_the_whole_gradient():
         3 * token,
         return_dict=True,
     )
-    # What is watched is the norm before.
+    # The metric is the norm before clipping.
     assert metrics["gradient_norm"] == pytest.approx(norm)
     for variable, value in zip(trainer.trainable_variables, weights):
         np.testing.assert_allclose(

@@ -118,7 +118,7 @@ class ForkedProcess(Process):
 
 
 def _run(module, arguments, environment, output):
-    """What `python -m` does, in a process that was forked."""
+    """Runs a module as `python -m` does, in a forked process."""
     with output.open("wb") as file:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(file.fileno(), stream.fileno())

@@ -6,7 +6,7 @@ from tpt_keras.training.callbacks import Profiler
 
 @pytest.fixture
 def profiles(monkeypatch):
-    """What was begun and ended, with the steps done by then."""
+    """Starts and stops of the profiler, with the steps done by then."""
     events = []
     monkeypatch.setattr(
         profiler, "start_profile", lambda _: events.append("start")

@@ -31,8 +31,8 @@ TRAINING = {
     "train_steps": 10,
     "batch_size": 17,
     "learning_rate": 1e-2,
-    # Where an element of the gradient happens to be near zero, Adam would make
-    # a step of its rounding.
+    # If an element of the gradient is near zero, Adam would make a step of
+    # its rounding error.
     "adam_epsilon": 1e-5,
     "global_clipnorm": 0.1,
     "validation_examples": 18,
@@ -53,7 +53,7 @@ MICRO_BATCHES = {
     "options": {"gradient_accumulation_steps": 3, "steps_per_execution": 2},
 }
 
-# What is trained on two replicas, and what has to be the same on one.
+# The trainings on two replicas, which have to equal those on one.
 ON_TWO = {
     "plain": {},
     "in micro-batches": MICRO_BATCHES,
@@ -91,7 +91,7 @@ def arguments(changes, data_dir, model_dir):
 
 @pytest.fixture(scope="module")
 def on_two(tmp_path_factory, place_value_data):
-    """What trainings on two replicas recorded, by name.
+    """Records of the trainings on two replicas, by name.
 
     In another process, for this one's has made one device of its CPU.
     """

@@ -94,7 +94,7 @@ def test_one_process_at_a_time(
             with pytest.raises(UsageError):
                 train(model_config, longer, folder)
         assert contents(folder) == before
-        # Who only reads is in nobody's way.
+        # A reader needs no lock.
         train(model_config, training, folder)
     assert "nothing to do" in logged()
 
@@ -161,7 +161,7 @@ def test_starts_from_the_weights_of_another(
     if not best:
         (folder / "best.keras").unlink()
     starting = training.replace(init_from=str(folder), seed=5)
-    # What decides no weight may be another.
+    # Fields that no weight depends on may change.
     config = model_config.replace(dropout=0.0, max_question_length=50)
     model_dir = tmp_path / "model"
     model = train(config, starting, model_dir).model

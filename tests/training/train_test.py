@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("without_graphs")
 
 
 class KilledError(Exception):
-    """What ends a training in the middle here."""
+    """Ends a training in the middle."""
 
 
 class Uninterrupted(typing.NamedTuple):
@@ -45,7 +45,7 @@ class Uninterrupted(typing.NamedTuple):
 
 
 def timeless_metrics(model_dir):
-    """What is logged, without what depends on the machine."""
+    """The log without the values that depend on the machine."""
     return [
         {k: v for k, v in row.items() if not k.endswith("_per_second")}
         for row in read_metrics(model_dir)
@@ -191,7 +191,7 @@ def test_the_metrics(uninterrupted, tiny_training):
 def test_the_first_loss_is_that_of_the_first_batch(
     tmp_path, tiny_config, tiny_training
 ):
-    """What is logged is what numpy makes of the batch and the weights."""
+    """The logged values equal those computed with NumPy."""
     training = tiny_training.replace(train_steps=1, seed=1)
     batches, validation = training_batches(
         training_task(training), tiny_config, training
@@ -215,7 +215,7 @@ def test_the_first_loss_is_that_of_the_first_batch(
     assert len(losses) == math.ceil(20 / 16)
     mean = np.concatenate(losses).mean()
     assert row["val_loss"] == pytest.approx(mean, rel=1e-4)
-    # Which a mean of the batches' means is not.
+    # A mean of the batches' means would differ.
     assert abs(np.mean([batch.mean() for batch in losses]) - mean) > 3e-4 * mean
 
 
@@ -238,7 +238,7 @@ def test_a_finished_training_has_nothing_to_do(
 
 
 def written(folder):
-    """What tells of each file that it was written: reading changes the rest."""
+    """The values of each file's `stat` that a write changes."""
     stats = {path: path.stat() for path in folder.rglob("*")}
     return {path: (s.st_ino, s.st_mtime_ns) for path, s in stats.items()}
 
@@ -443,7 +443,7 @@ def test_every_option_reaches_the_trainer(
     tmp_path, simple_config, tiny_training, monkeypatch
 ):
     class CompiledError(Exception):
-        """What ends the training when there is nothing more to see."""
+        """Ends the training when all has been seen."""
 
     def compile_(trainer, **kwargs):
         assert trainer.global_clipnorm == 0.375

@@ -432,7 +432,7 @@ def test_a_step_that_overflows_is_skipped_and_not_watched(tiny_config):
     assert new_scale == scale / 2
     for value, expected in zip(weights, before, strict=True):
         np.testing.assert_array_equal(value, expected)
-    # What is left is the second step's alone, with the weights of the start.
+    # Only the second step remains, with the initial weights.
     norm = norm_of(gradients(new_transformer(tiny_config), batches[1]))
     assert history["gradient_norm"] == [pytest.approx(norm, rel=0.02)]
     assert history["examples"] == [12]
@@ -496,7 +496,7 @@ def optimized_graphs():
 
 
 def count_ops(graphs, op):
-    """How often an op is in graphs and in the functions that they call."""
+    """Counts an op in graphs and in the functions that they call."""
     return sum(
         node.op == op
         for graph in graphs

@@ -52,8 +52,8 @@ def training(tmp_path_factory, tiny_config, place_value_data):
         batch_size=16,
         learning_rate=1e-3,
         warmup_steps=10,
-        # Where an element of the gradient happens to be near zero, Adam would
-        # make a step of its rounding.
+        # If an element of the gradient is near zero, Adam would make a step
+        # of its rounding error.
         adam_epsilon=1e-5,
         validation_examples=20,
         steps_per_checkpoint=1,

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow
 
 @dataclasses.dataclass
 class Workers:
-    """What two workers left."""
+    """The folders and logs of two workers."""
 
     folder: pathlib.Path
     outputs: list
@@ -66,7 +66,7 @@ def training(place_value_data):
 
 
 def trainings_of_worker(index, training, folder):
-    """What a worker does: jobs of `distributed_driver`."""
+    """The jobs of a worker, for `distributed_driver`."""
 
     def job(name, model_dir, **changes):
         return {

@@ -1,4 +1,4 @@
-"""Where a training runs on JAX; `make test` runs it there."""
+"""Devices and processes of a training on JAX."""
 
 import json
 import types
@@ -67,7 +67,7 @@ def test_refused(kwargs, message):
 
 @pytest.fixture
 def met(monkeypatch):
-    """What `jax.distributed` would be started with, once in a process."""
+    """Records the arguments that `jax.distributed` is started with."""
     met = []
     monkeypatch.setattr(
         jax.distributed, "initialize", lambda *args, **kwargs: met.append(args)

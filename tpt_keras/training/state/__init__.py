@@ -1,1 +1,1 @@
-"""What a training leaves in its folder, and resumes from."""
+"""The state of a training in its folder, from which it resumes."""
