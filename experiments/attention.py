@@ -19,6 +19,7 @@ import pathlib
 from absl import flags
 
 from tpt_keras.errors import UsageError
+from tpt_keras.files import reading
 
 from . import _cli
 from . import _look_inside
@@ -92,14 +93,8 @@ def read_questions():
     path = pathlib.Path(FLAGS.questions_file)
     if not path.exists() and (_cli.CONFIGS / path.name).is_file():
         path = _cli.CONFIGS / path.name
-    if not path.is_file():
-        raise UsageError(f"There is no file --questions_file={str(path)!r}.")
-    try:
+    with reading(path, "Give a text file in UTF-8."):
         lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"The file {str(path)!r} is not valid text. Write it in UTF-8."
-        ) from error
     questions = [line.strip() for line in lines if line.strip()]
     if not 1 <= len(questions) <= MAX_QUESTIONS:
         raise UsageError(

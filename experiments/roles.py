@@ -82,8 +82,9 @@ def main():
             ("part_of_fraction", list(map(fraction_parts, vectors.texts))),
         )
     }
+    data = ", ".join(FLAGS.modules) or FLAGS.dataset
     title = (
-        f"{of.capitalize()} of {', '.join(FLAGS.modules)}: {FLAGS.attention}, "
+        f"{of.capitalize()} of {data}: {FLAGS.attention}, "
         f"layer {layer + 1}, head {head + 1}"
     )
     summary = " ".join(summarize(name, information[name]) for name in CLASSES)

@@ -12,19 +12,13 @@ import keras
 from tpt_keras.answer import OK
 from tpt_keras.answer import explain
 from tpt_keras.decoding import Generator
+from tpt_keras.errors import UnreadableFileError
+from tpt_keras.files import reading
 from tpt_keras.files import whole_file
 from tpt_keras.models.configs import to_stored
 
 _DECIMALS = 5
 _IDENTITY_FILE = "model.json"
-# Errors of a missing or damaged file.
-_UNREADABLE = (
-    FileNotFoundError,
-    ValueError,
-    TypeError,
-    LookupError,
-    RecursionError,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,17 +151,20 @@ class PredictionFolder:
         if not self._is_of_this_model():
             return []
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            return [Prediction(**json.loads(line)) for line in lines]
-        except _UNREADABLE:
+            with reading(path):
+                lines = path.read_text(encoding="utf-8").splitlines()
+                return [Prediction(**json.loads(line)) for line in lines]
+        except UnreadableFileError:
             return []
 
     def _is_of_this_model(self):
+        path = self._path / _IDENTITY_FILE
         try:
-            found = json.loads((self._path / _IDENTITY_FILE).read_text())
-            return found["fingerprint"] == self._identity["fingerprint"]
-        except _UNREADABLE:
+            with reading(path):
+                fingerprint = json.loads(path.read_text())["fingerprint"]
+        except UnreadableFileError:
             return False
+        return fingerprint == self._identity["fingerprint"]
 
     def _write(self, path, predictions):
         if not self._is_of_this_model():
