@@ -129,7 +129,7 @@ def check_choice(name, value, known):
     """
     if value not in known:
         raise UsageError(
-            f"Unknown {name} {value!r}. Known {name}s: "
+            f"Unknown {name} {value!r}. Known: "
             f"{', '.join(sorted(map(str, known)))}.",
             field=name,
         )
@@ -148,9 +148,6 @@ def check_choices(name, values, known):
     """
     for value in values:
         check_choice(name, value, known)
-
-
-check_names = check_choices
 
 
 def check_positive_integer(name, value):

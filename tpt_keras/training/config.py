@@ -8,7 +8,7 @@ import dataclasses
 import math
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choices
 from tpt_keras.training.optimizers import OPTIMIZERS
 from tpt_keras.training.optimizers import Adam
 from tpt_keras.training.optimizers import OptimizerConfig
@@ -418,7 +418,7 @@ def parse_module_weights(items, modules):
                 f"Received: {item!r}.",
                 field="module_weights",
             ) from None
-        check_names("module of module_weights", [name], modules)
+        check_choices("module of module_weights", [name], modules)
         if name in weights:
             raise UsageError(
                 f"`module_weights` names {name} twice.", field="module_weights"

@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choices
 from tpt_keras.training.config import DISTRIBUTIONS
 
 start_profile = jax.profiler.start_trace
@@ -37,7 +37,7 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
     """
     if distribution is None and "TF_CONFIG" in os.environ:
         distribution = "multi_worker_mirrored"
-    check_names("distribution", [distribution or "none"], DISTRIBUTIONS)
+    check_choices("distribution", [distribution or "none"], DISTRIBUTIONS)
     if logical_cpus is not None and logical_cpus >= 1:
         _cut_processor(logical_cpus)
     if distribution == "multi_worker_mirrored":

@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_names
+from tpt_keras.errors import check_choices
 from tpt_keras.training.config import DISTRIBUTIONS
 
 
@@ -32,7 +32,7 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
             distribution = "multi_worker_mirrored"
         else:
             distribution = "mirrored" if len(devices) > 1 else "none"
-    check_names("distribution", [distribution], DISTRIBUTIONS)
+    check_choices("distribution", [distribution], DISTRIBUTIONS)
     if distribution == "mirrored":
         return tf.distribute.MirroredStrategy(devices)
     if distribution == "multi_worker_mirrored":
