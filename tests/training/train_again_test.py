@@ -141,6 +141,30 @@ def test_a_prolonged_training_was_never_shorter(
     assert "nothing to do" in logged()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("optimizer", "precision"),
+    [
+        ("muon", "float32"),
+        ("muon", "mixed_bfloat16"),
+        ("muon", "mixed_float16"),
+        ("lion", "mixed_float16"),
+    ],
+)
+def test_resumed_training_equals_an_uninterrupted_one(
+    tmp_path, tiny_config, tiny_training, optimizer, precision
+):
+    training = tiny_training.replace(
+        optimizer=optimizer, precision=precision, steps_per_checkpoint=1
+    )
+    half = training.replace(train_steps=training.run.train_steps // 2)
+    expected = train(tiny_config, training, tmp_path / "whole").model
+    train(tiny_config, half, tmp_path / "resumed")
+    model = train(tiny_config, training, tmp_path / "resumed").model
+    assert_same_weights(model, expected)
+    assert all(map(np.all, map(np.isfinite, model.get_weights())))
+
+
 def test_prolonged_from_between_two_executions(folder, model_config, training):
     longer = training.replace(
         train_steps=8,
