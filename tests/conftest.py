@@ -107,6 +107,7 @@ def pytest_runtest_teardown(item, nextitem):
     would take a second.
     """
     if nextitem is None or nextitem.path != item.path:
+        gc.collect()
         gc.freeze()
 
 
