@@ -54,7 +54,7 @@ def training(tiny_training):
 
 
 @pytest.mark.slow
-def test_ends_with_its_time(clock, simple_config, training, tmp_path, capfd):
+def test_ends_with_its_time(clock, simple_config, training, tmp_path, logged):
     """Killed, it has the time that is left when it is started again."""
 
     def train_again(**kwargs):
@@ -69,7 +69,7 @@ def test_ends_with_its_time(clock, simple_config, training, tmp_path, capfd):
     with pytest.raises(KeyboardInterrupt):
         train_again(stop_after=6)
     model = train_again().model
-    assert "the 2 train_minutes are over" in capfd.readouterr().out
+    assert "the 2 train_minutes are over" in logged()
     rows = {row["step"]: row for row in read_metrics(tmp_path)}
     # Two steps after the checkpoint of the fourth were lost, and their time.
     assert list(rows) == [4, 8, 12]
@@ -82,7 +82,7 @@ def test_ends_with_its_time(clock, simple_config, training, tmp_path, capfd):
     assert "val_sequence_accuracy" in rows[12]
     assert int(model.count_params()) == load_model(tmp_path).count_params()
     train_again(stop_after=1)
-    assert "nothing to do" in capfd.readouterr().out
+    assert "nothing to do" in logged()
 
 
 @pytest.mark.slow
