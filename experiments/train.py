@@ -48,6 +48,7 @@ def main():
     from tpt_keras.language_model import XL_PRESETS
     from tpt_keras.language_model import TextTask
     from tpt_keras.models import PRESETS
+    from tpt_keras.training.backends import is_chief
     from tpt_keras.training.problem_task import ProblemTask
     from tpt_keras.training.train import train
 
@@ -67,7 +68,8 @@ def main():
         strategy=strategy,
         make_task=TextTask if FLAGS.text_file else ProblemTask,
     )
-    draw_curves()
+    if is_chief(strategy):
+        draw_curves()
 
 
 def draw_curves():
