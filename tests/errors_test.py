@@ -8,6 +8,7 @@ import pytest
 
 from tpt_keras import errors
 from tpt_keras.files import reading
+from tpt_keras.settings import check_settings
 
 
 @dataclasses.dataclass
@@ -17,7 +18,7 @@ class Config:
     names: tuple = ()
 
     def __post_init__(self):
-        errors.set_types(self)
+        check_settings(self)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 # A room imports only rooms above its own line, as BUILD.md draws it.
 ORDER = (
     {"errors"},
-    {"answer", "files"},
+    {"answer", "files", "settings"},
     {"decoding", "layers", "tokenizers", "visualization"},
     {"models"},
     {"data_generators"},
@@ -32,6 +32,7 @@ THIRD_PARTY = {
     "files": {"filelock"},
     "layers": {"keras", "numpy"},
     "models": {"keras", "numpy", "safetensors"},
+    "settings": set(),
     "tokenizers": {"keras", "numpy", "tensorflow"},
 }
 # The only rooms of some third-party packages.

@@ -4,8 +4,6 @@ Messages name fields in backticks (`learning_rate`). The commands in
 `experiments` show the fields that are flags of theirs as flags.
 """
 
-import collections.abc
-import dataclasses
 import errno
 import importlib.util
 import numbers
@@ -30,15 +28,6 @@ _PATH_FAULTS = (
     errno.ENOENT,
     errno.ENOTDIR,
 )
-# The accepted values of a field's type. In Python a bool is also a number.
-_ACCEPTED = {
-    bool: bool,
-    int: numbers.Integral,
-    float: numbers.Real,
-    str: str,
-    tuple: collections.abc.Iterable,
-    dict: collections.abc.Mapping,
-}
 # TensorFlow's notes about the place in a graph.
 _PLACES = re.compile(r"{{.*?}} | \[Op:\w+\]")
 
@@ -167,28 +156,6 @@ def check_positive_integer(name, value):
             f"type {type(value).__name__}).",
             field=name,
         )
-
-
-def set_types(config):
-    """Converts the values of a new dataclass to the types of its fields.
-
-    Args:
-        config: The dataclass instance.
-
-    Raises:
-        UsageError: If a value is of a wrong type, with its field.
-    """
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        is_misplaced_bool = isinstance(value, bool) and field.type is not bool
-        if is_misplaced_bool or not isinstance(value, _ACCEPTED[field.type]):
-            raise UsageError(
-                f"`{field.name}` takes a value of type "
-                f"{field.type.__name__}. Received: {value!r} (of type "
-                f"{type(value).__name__}).",
-                field=field.name,
-            )
-        object.__setattr__(config, field.name, field.type(value))
 
 
 def disk_fault(error):

@@ -9,9 +9,9 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_choices
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.errors import set_types
 from tpt_keras.layers import POSITIONS
 from tpt_keras.layers import TPMultiHeadAttention
+from tpt_keras.settings import check_settings
 from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.vocabulary import MAX_ANSWER_LENGTH
 from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
@@ -56,7 +56,7 @@ class ModelConfig:
         return ()
 
     def __post_init__(self):
-        set_types(self)
+        check_settings(self)
         if not self.vocabulary_size:
             object.__setattr__(self, "vocabulary_size", len(self.vocabulary))
         for name in self.SIZES:

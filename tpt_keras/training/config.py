@@ -9,12 +9,11 @@ import math
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choices
+from tpt_keras.settings import check_settings
+from tpt_keras.settings import setting
 from tpt_keras.training.optimizers import OPTIMIZERS
 from tpt_keras.training.optimizers import Adam
 from tpt_keras.training.optimizers import OptimizerConfig
-from tpt_keras.training.settings import changeable
-from tpt_keras.training.settings import check_settings
-from tpt_keras.training.settings import setting
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 ON_NAN = ("stop", "rollback")
@@ -382,8 +381,11 @@ class TrainingConfig:
 
 
 # Fields that may have other values when a training resumes.
-MAY_CHANGE = frozenset().union(
-    *(changeable(section) for section in TrainingConfig.SECTIONS)
+MAY_CHANGE = frozenset(
+    field.name
+    for section in TrainingConfig.SECTIONS
+    for field in dataclasses.fields(section)
+    if field.metadata.get("may_change")
 )
 
 

@@ -8,8 +8,8 @@ they load a backend.
 import dataclasses
 import math
 
-from tpt_keras.training.settings import check_settings
-from tpt_keras.training.settings import setting
+from tpt_keras.settings import check_settings
+from tpt_keras.settings import setting
 
 SCHEDULES = ("constant", "cosine")
 
