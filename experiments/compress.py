@@ -32,10 +32,10 @@ def check():
 
 def main():
     from tpt_keras.files import whole_file
-    from tpt_keras.models.compressed_model import COMPRESSED_FILE
-    from tpt_keras.models.compressed_model import CompressedModel
     from tpt_keras.models.load_model import MODEL_FILE
     from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.weights import COMPRESSED_FILE
+    from tpt_keras.models.weights import CompressedModel
     from tpt_keras.training.state.model_folder import CONFIG_FILE
     from tpt_keras.training.state.model_folder import read_config
 

@@ -11,7 +11,7 @@ import pytest
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
-from tpt_keras.models.compressed_model import COMPRESSED_FILE
+from tpt_keras.models.weights import COMPRESSED_FILE
 
 pytestmark = pytest.mark.slow
 TRAINED = "tp_transformer_mathematics"

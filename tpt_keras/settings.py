@@ -48,11 +48,6 @@ def setting(
         "choices": choices,
         "may_change": may_change,
     }
-    if isinstance(default, dict):
-        # A dict cannot be hashed.
-        return dataclasses.field(
-            default_factory=default.copy, hash=False, metadata=rules
-        )
     return dataclasses.field(default=default, metadata=rules)
 
 

@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from tests.experiments.command import assert_refused
-from tpt_keras.models.compressed_model import COMPRESSED_FILE
 from tpt_keras.models.load_model import load_model
+from tpt_keras.models.weights import COMPRESSED_FILE
 
 QUESTIONS = ["What is the tens digit of 31859?", "What is 1 + 1?"]
 

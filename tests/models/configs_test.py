@@ -2,7 +2,6 @@ import dataclasses
 import json
 import random
 
-import numpy as np
 import pytest
 
 from tpt_keras.errors import UsageError
@@ -11,23 +10,8 @@ from tpt_keras.models import LSTMConfig
 from tpt_keras.models import TransformerConfig
 from tpt_keras.models.configs import from_stored
 from tpt_keras.models.configs import to_stored
-from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
 
 VOCABULARY = ("<pad>", "<start>", "<end>", "a", "b")
-
-
-def test_defaults_are_the_papers():
-    config = TransformerConfig()
-    assert config.hidden_dim == 512
-    assert config.intermediate_dim == 2048
-    assert config.num_heads == 8
-    assert config.num_layers == 6
-    assert config.binding == "hadamard"
-    assert config.bind_embeddings
-    assert config.dropout == 0.0
-    assert config.vocabulary == MATHEMATICS_VOCABULARY
-    assert config.vocabulary_size == 72
-    assert (config.max_question_length, config.max_answer_length) == (160, 30)
 
 
 def test_configurations_are_frozen_and_comparable():
@@ -40,6 +24,9 @@ def test_configurations_are_frozen_and_comparable():
         config.dropout = 0.5
 
 
+SHORT = {"attention": "multi_linear", "attention_options": {"max_length": 40}}
+
+
 @pytest.mark.parametrize(
     ("config_class", "values", "field"),
     [
@@ -47,21 +34,13 @@ def test_configurations_are_frozen_and_comparable():
         (TransformerConfig, {"initialization": "x"}, "initialization"),
         (TransformerConfig, {"positions": "learned"}, "positions"),
         (TransformerConfig, {"num_heads": 7}, "num_heads"),
+        (TransformerConfig, {"num_layers": 0}, "num_layers"),
+        (TransformerConfig, {"max_answer_length": 0}, "max_answer_length"),
         (TransformerConfig, {"dropout": 1.0}, "dropout"),
-        (TransformerConfig, {"dropout": -0.1}, "dropout"),
         (TransformerConfig, {"vocabulary_size": 71}, "vocabulary_size"),
         (TransformerConfig, {"attention_options": {"rank": 2}}, None),
         (TransformerConfig, {"binding_options": {"rank": 2}}, None),
-        (
-            TransformerConfig,
-            {"attention": "relative", "attention_options": {"max_distance": 0}},
-            None,
-        ),
-        (
-            TransformerConfig,
-            {"attention_options": [("rank", 2)]},
-            "attention_options",
-        ),
+        (TransformerConfig, {"attention_options": [1]}, "attention_options"),
         (
             TransformerConfig,
             {"attention": "multi_linear", "max_question_length": 161},
@@ -69,23 +48,13 @@ def test_configurations_are_frozen_and_comparable():
         ),
         (
             TransformerConfig,
-            {
-                "attention": "multi_linear",
-                "attention_options": {"max_length": 40},
-                "max_question_length": 38,
-                "max_answer_length": 40,
-            },
+            {**SHORT, "max_question_length": 38, "max_answer_length": 40},
             "attention_options",
         ),
         (LSTMConfig, {"attention": "dot_product"}, "attention"),
         (LSTMConfig, {"thinking_steps": -1}, "thinking_steps"),
         (LSTMConfig, {"attention_dim": "8"}, "attention_dim"),
-        *(
-            (config_class, {name: 0}, name)
-            for config_class in (TransformerConfig, LSTMConfig)
-            for name in config_class.SIZES
-            if name != "vocabulary_size"
-        ),
+        (LSTMConfig, {"encoder_dim": 0}, "encoder_dim"),
     ],
 )
 def test_refuses_invalid_values(config_class, values, field):
@@ -94,39 +63,6 @@ def test_refuses_invalid_values(config_class, values, field):
             make(**values)
         if field:
             assert error.value.field == field
-
-
-@pytest.mark.parametrize("kind", [bool, int, float, str, tuple])
-@pytest.mark.parametrize("value", [True, 2, 0.5, "3", None, ["b"]], ids=repr)
-def test_refuses_values_of_wrong_types(kind, value):
-    accepted = {
-        bool: (bool,),
-        int: (int,),
-        float: (int, float),
-        str: (str,),
-        tuple: (list, str),
-    }[kind]
-    names = [
-        field.name
-        for field in dataclasses.fields(TransformerConfig)
-        if field.type is kind
-    ]
-    assert names
-    for name in names:
-        try:
-            TransformerConfig().replace(**{name: value})
-        except UsageError as error:
-            is_type_error = "of type" in str(error)
-            assert is_type_error == (type(value) not in accepted)
-        else:
-            assert type(value) in accepted
-
-
-def test_values_are_converted_to_the_types_of_their_fields():
-    config = TransformerConfig(dropout=0, num_layers=np.int64(3))
-    assert type(config.dropout) is float
-    assert type(config.num_layers) is int
-    assert config == TransformerConfig(num_layers=3)
 
 
 def test_replacing_the_vocabulary_changes_its_size():
@@ -143,21 +79,30 @@ def test_replacing_the_vocabulary_changes_its_size():
     [
         ("", {}),
         (
-            " hidden_dim = 64 ,dropout=0.1,binding=none,",
-            {"hidden_dim": 64, "dropout": 0.1, "binding": "none"},
+            " hidden_dim = 64 ,dropout=0,layer_norm_epsilon=1e-6,binding=none,",
+            {
+                "hidden_dim": 64,
+                "dropout": 0.0,
+                "layer_norm_epsilon": 1e-6,
+                "binding": "none",
+            },
         ),
-        ("bind_embeddings=false", {"bind_embeddings": False}),
-        ("bind_embeddings=True", {"bind_embeddings": True}),
-        ("layer_norm_epsilon=1e-6", {"layer_norm_epsilon": 1e-6}),
-        ("dropout=0", {"dropout": 0.0}),
+        ("bind_embeddings=False", {"bind_embeddings": False}),
+        (
+            "attention=relative, attention_options.max_distance=8,"
+            "attention_options.sliding_window=5",
+            {
+                "attention": "relative",
+                "attention_options": {"max_distance": 8, "sliding_window": 5},
+            },
+        ),
     ],
 )
-def test_parse_overrides(text, expected):
-    overrides = TransformerConfig().parse_overrides(text)
+def test_overrides_are_parsed(text, expected):
+    config = TransformerConfig()
+    overrides = config.parse_overrides(text)
     assert overrides == expected
-    for name, value in expected.items():
-        assert type(overrides[name]) is type(value)
-    TransformerConfig().replace(**overrides)
+    assert config.replace(**overrides) == config.replace(**expected)
 
 
 @pytest.mark.parametrize(
@@ -170,33 +115,25 @@ def test_parse_overrides(text, expected):
         ("num_layers", "num_layers"),
         ("num_layers.x=2", "num_layers"),
         ("attention_options=2", "attention_options"),
-        ("dropout=much", "dropout"),
         ("bind_embeddings=1", "bind_embeddings"),
     ],
 )
-def test_parse_overrides_refuses(text, field):
+def test_wrong_overrides_are_refused(text, field):
+    config = TransformerConfig()
     with pytest.raises(UsageError) as error:
-        TransformerConfig().parse_overrides(text)
+        config.replace(**config.parse_overrides(text))
     assert error.value.field == field
 
 
-def test_options_are_parsed_and_kept():
-    config = TransformerConfig().replace(
-        **TransformerConfig().parse_overrides(
-            "attention=relative, attention_options.max_distance=8,"
-            "binding=tensor,binding_options.rank=4"
-        )
+def test_options_are_changed_one_by_one():
+    config = TransformerConfig(
+        attention="relative", attention_options={"max_distance": 8}
     )
-    assert config.attention_options == {"max_distance": 8}
-    assert config.binding_options == {"rank": 4}
     overrides = config.parse_overrides("attention_options.sliding_window=5")
     assert overrides["attention_options"] == {
         "max_distance": 8,
         "sliding_window": 5,
     }
-    assert config == TransformerConfig(**dataclasses.asdict(config))
-    assert hash(config) == hash(config.replace(binding_options={}))
-    assert config != config.replace(binding_options={})
 
 
 def test_making_a_configuration_draws_no_random_number():
@@ -221,6 +158,6 @@ def test_stored_configurations_are_read_back(preset):
 
 
 @pytest.mark.parametrize("stored", [{"kind": "mlp"}, {}])
-def test_refuses_stored_configurations_of_unknown_kinds(stored):
+def test_stored_configurations_of_unknown_kinds_are_refused(stored):
     with pytest.raises(UsageError):
         from_stored(stored)

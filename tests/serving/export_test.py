@@ -26,8 +26,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import LOCK_FILE
 from tpt_keras.files import folder_lock
 from tpt_keras.models import Transformer
-from tpt_keras.models.compressed_model import CompressedModel
 from tpt_keras.models.configs import from_stored
+from tpt_keras.models.weights import CompressedModel
 from tpt_keras.serving import export as export_module
 from tpt_keras.serving.export import WARMUP_BATCH_SIZES
 from tpt_keras.serving.export import export

@@ -5,7 +5,7 @@ import pytest
 
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
-from tpt_keras.models.build_model import count_weights
+from tpt_keras.models import count_weights
 from tpt_keras.models.configs import to_stored
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.report import flagfile

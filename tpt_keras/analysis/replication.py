@@ -4,7 +4,7 @@ import math
 import statistics
 
 from tpt_keras.errors import UsageError
-from tpt_keras.models.build_model import count_weights
+from tpt_keras.models import count_weights
 from tpt_keras.models.presets import PRESETS
 
 # The rows of the paper's Table 1 that it trained.

@@ -21,7 +21,7 @@ from tpt_keras.errors import require
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
-from tpt_keras.models.compressed_model import check_shapes
+from tpt_keras.models.weights import check_shapes
 
 # The weights whose shapes give the sizes, and whose names the binding.
 _FILTER = "encoder.layers.0.densefilter.linear1.weight"

@@ -2,92 +2,55 @@ import dataclasses
 import typing
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_choice
 from tpt_keras.layers import POSITIONS
 from tpt_keras.layers import make_mechanism
-from tpt_keras.models.configs import ModelConfig
-from tpt_keras.models.configs import check_attention
+from tpt_keras.models.configs import AttentionConfig
+from tpt_keras.settings import setting
 
 
 @dataclasses.dataclass(frozen=True)
-class TransformerXLConfig(ModelConfig):
+class TransformerXLConfig(AttentionConfig):
     """The configuration of a `TransformerXL`.
+
+    The fields of `AttentionConfig` have Transformer-XL's defaults.
 
     Args:
         vocabulary: The bytes of a text, each at its token id. Empty without a
             text; then `vocabulary_size` is needed.
-        hidden_dim: Size of the hidden states.
-        intermediate_dim: Size of the feed-forward's hidden layer.
-        num_heads: Number of attention heads. It divides `hidden_dim`, unless
-            `key_dim` is given.
-        num_layers: Number of cells.
         memory_length: Number of earlier positions in the memory; `0` for no
             memory.
         same_length: Whether every position attends to the last
             `memory_length` positions alone, itself included, so that the first
             of a segment knows as much as the last. By default it attends to
             the memory and all earlier positions of its segment.
-        binding: Name of the binding, see `TransformerConfig`.
-        attention: Name of the attention mechanism, see `TransformerConfig`.
-            Defaults to Transformer-XL's.
-        attention_options: Arguments of the mechanism.
         key_dim: Size of each head's query, key and value. Defaults to its
             share of `hidden_dim`.
-        positions: Position encoding of the embedding, see `TransformerConfig`.
-            Defaults to `"none"`: with a memory, the mechanism has to encode
-            relative positions.
-        layer_norm_epsilon: Epsilon of every layer norm.
-        **kwargs: See `ModelConfig`.
+        positions: Position encoding of the embedding. Defaults to `"none"`:
+            with a memory, the mechanism has to encode relative positions.
+        **kwargs: See `AttentionConfig`.
 
     Raises:
         UsageError: If a value is invalid.
     """
 
     KIND: typing.ClassVar = "transformer_xl"
-    SIZES: typing.ClassVar = (
-        "hidden_dim",
-        "intermediate_dim",
-        "num_heads",
-        "num_layers",
-        *ModelConfig.SIZES,
-    )
 
-    hidden_dim: int = 512
-    intermediate_dim: int = 2048
-    num_heads: int = 8
-    num_layers: int = 12
-    memory_length: int = 512
-    same_length: bool = False
-    binding: str = "none"
-    layer_norm_epsilon: float = 1e-5
-    attention: str = "transformer_xl"
-    # A dict cannot be hashed.
-    attention_options: dict = dataclasses.field(
-        default_factory=dict, hash=False
-    )
-    key_dim: int = 0
-    positions: str = "none"
+    num_layers: int = setting(12, minimum=1)
+    memory_length: int = setting(512, minimum=0)
+    same_length: bool = setting(False)
+    binding: str = setting("none")
+    attention: str = setting("transformer_xl")
+    key_dim: int = setting(0, minimum=0)
+    positions: str = setting("none", choices=POSITIONS)
 
     @property
     def max_length(self):
         """Longest segment in symbols, or `None` without a limit."""
         return make_mechanism(self.attention, self.attention_options).max_length
 
-    @property
-    def cell_names(self):
-        return tuple(f"cell_{index}" for index in range(self.num_layers))
-
     def __post_init__(self):
         super().__post_init__()
-        check_choice("positions", self.positions, POSITIONS)
-        for name in ("memory_length", "key_dim"):
-            if getattr(self, name) < 0:
-                raise UsageError(
-                    f"`{name}` must not be negative. Received: "
-                    f"{getattr(self, name)}.",
-                    field=name,
-                )
-        mechanism = check_attention(self, self.key_dim)
+        mechanism = self.make_mechanism(self.key_dim)
         if self.memory_length and (
             mechanism.max_length is not None or self.positions != "none"
         ):
@@ -101,12 +64,6 @@ class TransformerXLConfig(ModelConfig):
         if self.same_length and not self.memory_length:
             raise UsageError(
                 "`same_length` needs a `memory_length`.", field="same_length"
-            )
-        if not self.layer_norm_epsilon > 0.0:
-            raise UsageError(
-                "`layer_norm_epsilon` must be positive. Received: "
-                f"{self.layer_norm_epsilon}.",
-                field="layer_norm_epsilon",
             )
 
 

@@ -128,6 +128,7 @@ class TransformerXL(keras.Model):
                 config.intermediate_dim,
                 config.num_heads,
                 binding=config.binding,
+                binding_options=config.binding_options,
                 **attention,
                 key_dim=config.key_dim or None,
                 dropout=config.dropout,

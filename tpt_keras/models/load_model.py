@@ -5,10 +5,11 @@ import keras
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import reading
-from tpt_keras.models.compressed_model import COMPRESSED_FILE
-from tpt_keras.models.compressed_model import CompressedModel
 from tpt_keras.models.presets import model_folder
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
+from tpt_keras.models.sequence_to_sequence import build_model
+from tpt_keras.models.weights import COMPRESSED_FILE
+from tpt_keras.models.weights import CompressedModel
 
 MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
@@ -48,17 +49,10 @@ def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
         raise _missing(path)
     path.open("rb").close()  # a file without permission is not damaged
     with reading(path, _advice(path), _REMEDY):
-        _check_checksums(path)
-        name = _class_name(path)
+        name = _check_file(path)
     known = dict(_with_subclasses(classes))
     if name not in known:
-        raise UsageError(
-            f"The file {str(path)!r} holds a {name}, not a "
-            f"{_names(classes)}. Load it with keras.saving.load_model; a "
-            "language model, which continues a text, with "
-            "tpt_keras.language_model.load_language_model.",
-            path=path,
-        )
+        raise _other_model(path, name, classes)
     with reading(path, _advice(path), _REMEDY):
         return keras.saving.load_model(
             path, custom_objects=known, compile=False
@@ -67,15 +61,19 @@ def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
 
 def _load_compressed(path, classes):
     compressed = CompressedModel.read(path)
-    config = compressed.config
-    for each in classes:
-        if hasattr(each, "class_for"):
-            model = each.class_for(config)(config)
-            compressed.assign_to(model)
-            return model
-    raise UsageError(
-        f"The file {str(path)!r} holds a {config.KIND}, not a "
-        f"{_names(classes)}.",
+    model = build_model(compressed.config)
+    if not isinstance(model, classes):
+        raise _other_model(path, type(model).__name__, classes)
+    compressed.assign_to(model)
+    return model
+
+
+def _other_model(path, name, classes):
+    expected = " or ".join(each.__name__ for each in classes)
+    return UsageError(
+        f"The file {str(path)!r} holds a {name}, not a {expected}. Load it "
+        "with keras.saving.load_model; a language model, which continues a "
+        "text, with tpt_keras.language_model.load_language_model.",
         path=path,
     )
 
@@ -83,21 +81,14 @@ def _load_compressed(path, classes):
 def _missing(path):
     """The error of a model that is missing, with the way to what is there."""
     folder = path.parent
-    if folder.is_file():
-        return UsageError(
-            f"{str(folder)!r} is a file. Pass the folder of a model, or load "
-            "the file with keras.saving.load_model.",
-            path=folder,
-        )
     if not folder.is_dir():
         return UsageError(
-            f"There is no model folder {str(folder)!r}.", path=folder
+            f"There is no model folder {str(folder)!r}. A single file is "
+            "loaded with keras.saving.load_model.",
+            path=folder,
         )
-    exported = [
-        *folder.glob("saved_model.pb"),
-        *folder.glob("*/saved_model.pb"),
-    ]
-    if exported:
+    exports = (*folder.glob("saved_model.pb"), *folder.glob("*/saved_model.pb"))
+    if exports:
         return UsageError(
             f"The folder {str(folder)!r} holds an exported model. It answers "
             "with tpt_keras.serving.SavedModel (`saved_model`).",
@@ -118,30 +109,21 @@ def _with_subclasses(classes):
         yield from _with_subclasses(each.__subclasses__())
 
 
-def _names(classes):
-    return " or ".join(each.__name__ for each in classes)
-
-
-def _check_checksums(path):
-    # Keras falls back to a way of reading that skips them.
+def _check_file(path):
+    """Checks a file and returns the name of its model's class."""
     with zipfile.ZipFile(path) as archive:
+        # Keras falls back to a way of reading that skips the checksums.
         damaged = archive.testzip()
-    if damaged:
-        raise zipfile.BadZipFile(f"bad checksum of {damaged}")
-
-
-def _class_name(path):
-    with zipfile.ZipFile(path) as archive:
+        if damaged:
+            raise zipfile.BadZipFile(f"bad checksum of {damaged}")
         return json.loads(archive.read("config.json"))["class_name"]
 
 
 def _advice(path):
     if path.name == BEST_MODEL_FILE:
         return "It is damaged or of another version. Load the last model."
-    again = (
+    return (
         "It is damaged or of another version. Training it again with the same "
-        "configuration makes it from the last checkpoint"
+        "configuration makes it from the last checkpoint; there may be a best "
+        "model (`best`)."
     )
-    if path.with_name(BEST_MODEL_FILE).is_file():
-        return f"{again}; or load the best model (`best`)."
-    return f"{again}."

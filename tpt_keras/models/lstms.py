@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers import Projection
 from tpt_keras.models.configs import LSTMConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
@@ -90,16 +89,8 @@ class SimpleLSTM(LSTMModel):
         config: An `LSTMConfig` without attention.
         **kwargs: Keras's base model arguments.
 
-    Call arguments:
-        inputs: See `SequenceToSequence`.
-        training: Whether to apply dropout.
-
-    Returns:
-        float32 logits `(batch, target_length, vocabulary_size)`.
-
-    Raises:
-        UsageError: If `config` is of another kind, or its vocabulary is
-            invalid.
+    Call arguments, Returns:
+        See `SequenceToSequence`.
 
     Example:
 
@@ -147,7 +138,6 @@ class SimpleLSTM(LSTMModel):
         return tuple(states)
 
     def init_cache(self, encoder_token_ids, max_length):
-        check_positive_integer("max_length", max_length)
         return {"states": self.encode(encoder_token_ids)}
 
     def decode_step(self, token_ids, cache, cache_update_index):
@@ -201,16 +191,8 @@ class AttentionalLSTM(LSTMModel):
         config: An `LSTMConfig` with additive attention.
         **kwargs: Keras's base model arguments.
 
-    Call arguments:
-        inputs: See `SequenceToSequence`.
-        training: Whether to apply dropout.
-
-    Returns:
-        float32 logits `(batch, target_length, vocabulary_size)`.
-
-    Raises:
-        UsageError: If `config` is of another kind, or its vocabulary is
-            invalid.
+    Call arguments, Returns:
+        See `SequenceToSequence`.
 
     Example:
 
@@ -291,7 +273,6 @@ class AttentionalLSTM(LSTMModel):
         return self.dropout_layer(memory, training=training)
 
     def init_cache(self, encoder_token_ids, max_length):
-        check_positive_integer("max_length", max_length)
         mask = self.padding_mask(encoder_token_ids)
         memory = self.encode(encoder_token_ids)
         return {

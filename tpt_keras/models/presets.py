@@ -6,10 +6,10 @@ A variant is a row of `PRESETS` and nothing more.
 import pathlib
 
 from tpt_keras.errors import UsageError
-from tpt_keras.models.compressed_model import COMPRESSED_FILE
-from tpt_keras.models.compressed_model import CompressedModel
 from tpt_keras.models.configs import LSTMConfig
 from tpt_keras.models.configs import TransformerConfig
+from tpt_keras.models.weights import COMPRESSED_FILE
+from tpt_keras.models.weights import CompressedModel
 
 PRESETS = {
     # The paper's baseline (section 4.1).
@@ -68,18 +68,18 @@ _PACKAGE = pathlib.Path(__file__).parents[1]
 _PLACES = (_PACKAGE / "saved_models", _PACKAGE.parent / "saved_models")
 
 
-def trained_folder(name):
-    """Returns the folder of a trained preset.
+def model_folder(model_dir):
+    """Returns a model's folder, which may be a trained preset by its name.
 
-    Args:
-        name: One of `TRAINED_PRESETS`.
-
-    Returns:
-        A `pathlib.Path`.
-
-    Raises:
-        UsageError: If the files are not installed.
+    A folder with such a name comes first.
     """
+    folder = pathlib.Path(model_dir)
+    if str(model_dir) in TRAINED_PRESETS and not folder.exists():
+        return _trained_folder(str(model_dir))
+    return folder
+
+
+def _trained_folder(name):
     folders = [place / name for place in _PLACES]
     for folder in folders:
         if (folder / COMPRESSED_FILE).is_file():
@@ -92,48 +92,27 @@ def trained_folder(name):
     )
 
 
-def model_folder(model_dir):
-    """Returns a model's folder, which may be a trained preset by its name.
-
-    Args:
-        model_dir: A folder, or one of `TRAINED_PRESETS`. A folder with such a
-            name comes first.
-
-    Returns:
-        A `pathlib.Path`.
-    """
-    folder = pathlib.Path(model_dir)
-    if str(model_dir) in TRAINED_PRESETS and not folder.exists():
-        return trained_folder(str(model_dir))
-    return folder
-
-
-def read_trained_preset(name, overrides=None):
-    """Reads the configuration and the weights of a trained preset.
-
-    Args:
-        name: One of `TRAINED_PRESETS`.
-        overrides: Dict of fields to change.
-
-    Returns:
-        A configuration and a `CompressedModel`.
+def read_trained_preset(name, overrides):
+    """Returns a trained preset's configuration and its `CompressedModel`.
 
     Raises:
-        UsageError: If it is not installed or damaged, or if weights depend on
-            a field to change.
+        UsageError: If it has no weights, or they depend on a field of the dict
+            `overrides`.
     """
-    compressed = CompressedModel.read(trained_folder(name) / COMPRESSED_FILE)
-    config = compressed.config.replace(**(overrides or {}))
-    if config.replace(**_free_values(compressed.config)) != compressed.config:
-        fixed = sorted(overrides.keys() - set(FREE_FIELDS))
+    if name not in TRAINED_PRESETS:
         raise UsageError(
-            f"The weights of the preset {name!r} were trained with other "
-            f"values of {', '.join(fixed)}. Only {', '.join(FREE_FIELDS)} may "
-            "change. For a new model of other sizes, pass load_weights=False.",
-            field=fixed[0],
+            f"The preset {name!r} has no trained weights. Those with weights: "
+            f"{', '.join(TRAINED_PRESETS)}.",
+            field="preset",
         )
+    compressed = CompressedModel.read(_trained_folder(name) / COMPRESSED_FILE)
+    config = compressed.config.replace(**overrides)
+    for field in sorted(overrides.keys() - set(FREE_FIELDS)):
+        if getattr(config, field) != getattr(compressed.config, field):
+            raise UsageError(
+                f"The weights of the preset {name!r} were trained with another "
+                f"`{field}`. Only {', '.join(FREE_FIELDS)} may change. For a "
+                "new model of other sizes, pass load_weights=False.",
+                field=field,
+            )
     return config, compressed
-
-
-def _free_values(config):
-    return {name: getattr(config, name) for name in FREE_FIELDS}

@@ -1,4 +1,8 @@
+"""The base class of models that answer questions, and their building."""
+
+import concurrent.futures
 import dataclasses
+import random
 import warnings
 
 import keras
@@ -8,6 +12,8 @@ from tpt_keras.answer import unanswered
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.layers import DecoderCell
+from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.presets import TRAINED_PRESETS
@@ -27,8 +33,7 @@ class SequenceToSequence(keras.Model):
     - `encode`, which reads the questions;
     - `init_cache` and `decode_step`, which compute the same logits token by
       token. A step changes the entries of the cache that `changing_caches`
-      names. All tensors in the cache are `(batch, ...)`, so that rows can be
-      repeated and dropped;
+      names;
     - `grow_cache`, if the cache has room for a number of tokens.
 
     A model has its weights as soon as it is made, and its class is registered
@@ -63,7 +68,7 @@ class SequenceToSequence(keras.Model):
     """
 
     # The class of the configurations. A class without one is abstract.
-    config_class = None
+    config_class = ()
     # The cache's entries that `decode_step` changes.
     changing_caches = ()
 
@@ -84,14 +89,10 @@ class SequenceToSequence(keras.Model):
         self._generator = Generator(self)
 
     def quantize(self, mode=None, config=None, filters=None, **kwargs):
-        """Quantizes the maps; see `keras.Model.quantize`.
+        """Quantizes every map, or the layers that `filters` chooses.
 
-        Args:
-            mode: See `keras.Model.quantize`.
-            config: See `keras.Model.quantize`.
-            filters: See `keras.Model.quantize`. Defaults to every map. Keras
-                warns of each other layer.
-            **kwargs: See `keras.Model.quantize`.
+        See `keras.Model.quantize`, which warns of each layer that it cannot
+        quantize.
         """
         if filters is None:
             filters = _is_map
@@ -115,23 +116,11 @@ class SequenceToSequence(keras.Model):
     @classmethod
     def takes(cls, config):
         """Returns `True` if this class makes models of `config`."""
-        return cls.config_class is not None and isinstance(
-            config, cls.config_class
-        )
+        return isinstance(config, cls.config_class)
 
     @classmethod
     def class_for(cls, config):
-        """Returns this class or its subclass that makes models of `config`.
-
-        Args:
-            config: A `SequenceToSequenceConfig`.
-
-        Returns:
-            A class.
-
-        Raises:
-            UsageError: If there is none.
-        """
+        """Returns this class or its subclass that makes models of `config`."""
         classes = [cls]
         for each in classes:
             if each.takes(config):
@@ -176,20 +165,15 @@ class SequenceToSequence(keras.Model):
         ```
         """
         check_choice("preset", preset, PRESETS)
-        is_trained = preset in TRAINED_PRESETS
-        if load_weights and not is_trained:
-            raise UsageError(
-                f"The preset {preset!r} has no trained weights. Those with "
-                f"weights: {', '.join(TRAINED_PRESETS)}.",
-                field="preset",
-            )
-        if not is_trained or load_weights is False:
+        if load_weights is None:
+            load_weights = preset in TRAINED_PRESETS
+        if load_weights:
+            config, compressed = read_trained_preset(preset, overrides)
+        else:
             config = PRESETS[preset].replace(**overrides)
-            return cls.class_for(config)(config, dtype=dtype)
-        model_class = cls.class_for(PRESETS[preset])
-        config, compressed = read_trained_preset(preset, overrides)
-        model = model_class(config, dtype=dtype)
-        compressed.assign_to(model)
+        model = cls.class_for(config)(config, dtype=dtype)
+        if load_weights:
+            compressed.assign_to(model)
         return model
 
     def padding_mask(self, token_ids):
@@ -204,13 +188,12 @@ class SequenceToSequence(keras.Model):
     def fit(self, x=None, y=None, *args, **kwargs):
         """Trains the model, as every Keras model does.
 
-        It also takes strings, which the tokenizer encodes: lists or arrays of
-        questions and of answers, or a `tf.data.Dataset` of batches of such
-        pairs. Padding has no weight in the loss.
+        It also takes lists or arrays of questions and of answers, which the
+        tokenizer encodes. Padding has no weight in the loss.
 
         Args:
-            x: Dict of token ids as for a call; questions; or a dataset.
-            y: Token ids that follow `decoder_token_ids`, or answers.
+            x: Questions, or what `keras.Model.fit` takes.
+            y: Answers, or what `keras.Model.fit` takes.
             *args: See `keras.Model.fit`.
             **kwargs: See there.
 
@@ -263,10 +246,7 @@ class SequenceToSequence(keras.Model):
 
         Returns:
             Dict for `decode_step` of tensors `(batch, ...)`, nested in any
-            way.
-
-        Raises:
-            UsageError: If `max_length` is not a positive integer.
+            way, so that rows can be repeated and dropped.
         """
         raise NotImplementedError
 
@@ -277,9 +257,6 @@ class SequenceToSequence(keras.Model):
             cache: A cache of this model.
             max_length: Most tokens to decode, an integer or a scalar tensor.
                 No fewer than before.
-
-        Returns:
-            Dict for `decode_step`.
         """
         return cache
 
@@ -344,35 +321,30 @@ class SequenceToSequence(keras.Model):
             warnings.warn(faults, stacklevel=2)
         return [answer.text for answer in answers]
 
-    def export(
-        self,
-        filepath,
-        format="tf_saved_model",
-        verbose=None,
-        input_signature=None,
-        **kwargs,
-    ):
+    def export(self, filepath, *args, input_signature=None, **kwargs):
         """Exports the forward pass, from token ids to logits.
 
-        The endpoint takes the dict of a call, of any size. An export from
-        questions to answers is made by `tpt_keras.serving.export`.
+        An export from questions to answers is made by
+        `tpt_keras.serving.export`.
 
         Args:
             filepath: Folder, or file, to write.
-            format: See `keras.Model.export`.
-            verbose: See `keras.Model.export`.
-            input_signature: See `keras.Model.export`. Defaults to int32 token
-                ids of any batch size and lengths.
+            *args: See `keras.Model.export`.
+            input_signature: Defaults to int32 token ids of any batch size and
+                lengths.
             **kwargs: See `keras.Model.export`.
         """
         if input_signature is None:
+            names = ("encoder_token_ids", "decoder_token_ids")
             input_signature = [
                 {
                     name: keras.InputSpec("int32", (None, None), name=name)
-                    for name in ("encoder_token_ids", "decoder_token_ids")
+                    for name in names
                 }
             ]
-        super().export(filepath, format, verbose, input_signature, **kwargs)
+        super().export(
+            filepath, *args, input_signature=input_signature, **kwargs
+        )
 
     def get_config(self):
         return {
@@ -390,3 +362,62 @@ class SequenceToSequence(keras.Model):
 
 def _is_map(layer):
     return isinstance(layer, keras.layers.EinsumDense)
+
+
+def build_model(config, dtype=None):
+    """Builds a new model of a configuration.
+
+    Args:
+        config: A `SequenceToSequenceConfig`, such as a `TransformerConfig`.
+        dtype: Dtype policy, for instance `"mixed_bfloat16"`. Defaults to
+            Keras's global policy.
+
+    Returns:
+        A `SequenceToSequence`, such as a `Transformer`.
+
+    Raises:
+        UsageError: If no class takes the configuration.
+
+    Example:
+
+    >>> type(build_model(PRESETS["tp_transformer_tiny"])).__name__
+    'Transformer'
+    """
+    return SequenceToSequence.class_for(config)(config, dtype=dtype)
+
+
+def count_weights(config):
+    """Counts the weights of a model without allocating them.
+
+    Args:
+        config: A `SequenceToSequenceConfig`.
+
+    Returns:
+        An integer, `count_params()` of the model.
+
+    Example:
+
+    >>> count_weights(PRESETS["transformer"].replace(vocabulary_size=73))
+    44188160
+    """
+    num_layers = getattr(config, "num_layers", 1)
+    if num_layers > 1:
+        # All layers are alike, and a deep model takes longer to build.
+        config = config.replace(num_layers=1)
+    # Initializers draw seeds, which would change those of other models.
+    random_state = random.getstate()
+    # Keras lists variables without values in their thread, and would give them
+    # values later.
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        model = thread.submit(_build_without_values, config).result()
+    random.setstate(random_state)
+    cells = [
+        x for x in model.layers if isinstance(x, (EncoderCell, DecoderCell))
+    ]
+    in_cells = sum(cell.count_params() for cell in cells)
+    return model.count_params() + (num_layers - 1) * in_cells
+
+
+def _build_without_values(config):
+    with keras.StatelessScope(initialize_variables=False):
+        return build_model(config)

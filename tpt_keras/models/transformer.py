@@ -1,7 +1,6 @@
 import keras
 from keras import ops
 
-from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers import DecoderCell
 from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import FanInUniform
@@ -21,20 +20,8 @@ class Transformer(SequenceToSequence):
         config: A `TransformerConfig`.
         **kwargs: Keras's base model arguments.
 
-    Call arguments:
-        inputs: Dict of `encoder_token_ids` `(batch, source_length)`, the
-            question, and `decoder_token_ids` `(batch, target_length)`, the
-            answer, which starts with the start symbol. Both are padded at the
-            end.
-        training: Whether to apply dropout.
-
-    Returns:
-        float32 logits `(batch, target_length, vocabulary_size)`: at every
-        position those of the next token.
-
-    Raises:
-        UsageError: If `config` is of another kind, or its vocabulary is
-            invalid.
+    Call arguments, Returns:
+        See `SequenceToSequence`.
 
     Example:
 
@@ -137,7 +124,6 @@ class Transformer(SequenceToSequence):
         return x
 
     def init_cache(self, encoder_token_ids, max_length):
-        check_positive_integer("max_length", max_length)
         encoder_output = self.encode(encoder_token_ids)
         batch_size = ops.shape(encoder_token_ids)[0]
         padding_mask = self.padding_mask(encoder_token_ids)

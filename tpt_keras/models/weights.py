@@ -1,7 +1,27 @@
+"""Weights of models: copies of another dtype, and int8 files."""
+
+import hashlib
+import json
+import pathlib
+
 import keras
+import numpy as np
+import safetensors
+import safetensors.numpy
 from keras import ops
 
 from tpt_keras.errors import UsageError
+from tpt_keras.files import reading
+from tpt_keras.files import whole_file
+from tpt_keras.layers import Projection
+from tpt_keras.models.configs import from_stored
+from tpt_keras.models.configs import to_stored
+
+COMPRESSED_FILE = "model.int8.safetensors"
+# Suffix of the name of a weight's scales.
+SCALE = "|scale"
+_MAX_INT8 = 127
+_MAX_NAMES = 5
 
 
 def copy_model(model, dtype):
@@ -11,17 +31,8 @@ def copy_model(model, dtype):
         model: A `SequenceToSequence` or a `TransformerXL`.
         dtype: The dtype, or dtype policy, of the copy.
 
-    Returns:
-        A model of the same class.
-
     Raises:
         UsageError: If the model is quantized, or has LoRA enabled.
-
-    Example:
-
-    >>> model = Transformer.from_preset("tp_transformer_tiny")
-    >>> copy_model(model, "bfloat16").compute_dtype
-    'bfloat16'
     """
     copy = type(model)(model.config, name=model.name, dtype=dtype)
     weights = lasting_weights(model)
@@ -39,13 +50,191 @@ def copy_model(model, dtype):
 
 
 def lasting_weights(model):
-    """Returns the weights of a model without the memory of its streams.
-
-    Args:
-        model: A `SequenceToSequence` or a `TransformerXL`.
-
-    Returns:
-        List of variables.
-    """
+    """Returns the weights of a model without the memory of its streams."""
     memory = {id(v) for v in keras.tree.flatten(getattr(model, "memory", ()))}
     return [weight for weight in model.weights if id(weight) not in memory]
+
+
+class CompressedModel:
+    """A model's configuration and its weights as int8 with scales.
+
+    It takes a quarter of the bytes of float32 weights. Loading it gives a
+    model of any dtype. (Keras's `model.quantize("int8")` computes with
+    integers instead.)
+
+    Weights of two or more axes are int8 with a float32 scale for each output
+    column; vectors are float32. The file is a safetensors file. A weight has
+    the name of its path in the model, `embedding/role/kernel`, and its scales
+    the same name with `|scale`. The file's metadata has the configuration as
+    JSON (`config`) and a checksum of the content (`sha256`).
+
+    Args:
+        config: A `ModelConfig`, such as a `TransformerConfig`.
+        arrays: Dict of names to arrays, as in the file.
+
+    Example:
+
+    >>> model = Transformer.from_preset("tp_transformer_tiny", num_layers=1)
+    >>> compressed = CompressedModel.of(model)
+    >>> compressed.arrays["embedding/role/kernel"].dtype
+    dtype('int8')
+    >>> compressed.arrays["embedding/role/kernel|scale"].shape
+    (1, 128)
+    >>> other = Transformer(compressed.config, dtype="mixed_bfloat16")
+    >>> compressed.assign_to(other)
+    """
+
+    def __init__(self, config, arrays):
+        self.config = config
+        self.arrays = arrays
+
+    @classmethod
+    def of(cls, model):
+        """Compresses a `SequenceToSequence`.
+
+        Raises:
+            UsageError: If the model is quantized, has LoRA enabled, or has
+                weights that are not finite.
+        """
+        model = copy_model(model, "float32")
+        num_input_axes = {
+            layer.kernel.path: layer.num_input_axes
+            for layer in model._flatten_layers()
+            if isinstance(layer, Projection)
+        }
+        arrays = {}
+        for variable in model.weights:
+            name = weight_name(variable)
+            values = finite_values(variable)
+            if values.ndim < 2:
+                arrays[name] = values
+                continue
+            # Only a map to several heads has more than one output axis.
+            count = num_input_axes.get(variable.path, values.ndim - 1)
+            arrays[name], arrays[name + SCALE] = _quantize(
+                values, tuple(range(count))
+            )
+        return cls(model.config, arrays)
+
+    @classmethod
+    def read(cls, path):
+        """Reads a file.
+
+        Raises:
+            UsageError: If there is no such file.
+            UnreadableFileError: If it is damaged or another kind of file.
+        """
+        path = pathlib.Path(path)
+        if not path.is_file():
+            raise UsageError(
+                f"There is no compressed model {str(path)!r}.", path=path
+            )
+        with (
+            reading(path, "Copy it again, or compress its model again."),
+            safetensors.safe_open(path, framework="numpy") as file,
+        ):
+            metadata = file.metadata()
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if metadata["sha256"] != _checksum(metadata["config"], arrays):
+                raise ValueError("its checksum differs")
+            config = from_stored(json.loads(metadata["config"]))
+        return cls(config, arrays)
+
+    def write(self, path):
+        """Writes a file atomically. Its folder has to exist."""
+        config = json.dumps(to_stored(self.config))
+        metadata = {
+            "config": config,
+            "sha256": _checksum(config, self.arrays),
+        }
+        content = safetensors.numpy.save(self.arrays, metadata)
+        with whole_file(path) as partial:
+            partial.write_bytes(content)
+
+    def assign_to(self, model):
+        """Assigns these weights to a model.
+
+        Args:
+            model: A `SequenceToSequence` with this configuration, apart from
+                fields without influence on weights, such as `dropout`.
+
+        Raises:
+            UsageError: If the model has other weights. Names the missing,
+                unknown and misshapen ones.
+        """
+        variables = {weight_name(v): v for v in model.weights}
+        check_shapes(
+            {
+                name: array.shape
+                for name, array in self.arrays.items()
+                if not name.endswith(SCALE)
+            },
+            {name: tuple(v.shape) for name, v in variables.items()},
+        )
+        # One by one, so that there is no second float32 model in memory.
+        for name, variable in variables.items():
+            values = self.arrays[name]
+            if values.dtype == "int8":
+                values = values * self.arrays[name + SCALE]
+            variable.assign(values)
+
+
+def weight_name(variable):
+    """A weight's name in the file: its path without the model's name."""
+    return variable.path.partition("/")[2]
+
+
+def finite_values(variable):
+    """The values of a weight as an array, or a `UsageError` if one is not."""
+    values = np.asarray(ops.convert_to_numpy(variable))
+    if not np.isfinite(values.astype("float32")).all():
+        raise UsageError(
+            f"The weight {weight_name(variable)} ({variable.dtype}) has values "
+            "that are NaN or infinite. Use an earlier model."
+        )
+    return values
+
+
+def check_shapes(shapes, expected):
+    """Raises a `UsageError` if weights are not those of a model.
+
+    It names the missing, unknown and misshapen ones. Both arguments are dicts
+    of names to shapes.
+    """
+    faults = {
+        "missing": [name for name in expected if name not in shapes],
+        "unknown": [name for name in shapes if name not in expected],
+        "misshapen": [
+            f"{name} {shapes[name]} instead of {shape}"
+            for name, shape in expected.items()
+            if shapes.get(name, shape) != shape
+        ],
+    }
+    listed = [
+        f"{kind}: {', '.join(names[:_MAX_NAMES])}"
+        + f" and {len(names) - _MAX_NAMES} more" * (len(names) > _MAX_NAMES)
+        for kind, names in faults.items()
+        if names
+    ]
+    if listed:
+        raise UsageError(
+            f"The weights belong to another model. {'; '.join(listed)}."
+        )
+
+
+def _quantize(values, input_axes):
+    """int8 values and the scale of each output column."""
+    scale = np.abs(values).max(input_axes, keepdims=True) / _MAX_INT8
+    scale[scale == 0.0] = 1.0
+    # Subnormal scales are coarse, so that a quotient can exceed the range.
+    quotients = np.rint(values / scale).clip(-_MAX_INT8, _MAX_INT8)
+    return quotients.astype("int8"), scale
+
+
+def _checksum(config, arrays):
+    """A checksum of everything in the file, which safetensors lacks."""
+    digest = hashlib.sha256(config.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()

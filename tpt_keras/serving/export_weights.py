@@ -5,10 +5,10 @@ import uuid
 import keras
 import tensorflow as tf
 
-from tpt_keras.models.compressed_model import SCALE
-from tpt_keras.models.compressed_model import CompressedModel
-from tpt_keras.models.compressed_model import finite_values
-from tpt_keras.models.compressed_model import weight_name
+from tpt_keras.models.weights import SCALE
+from tpt_keras.models.weights import CompressedModel
+from tpt_keras.models.weights import finite_values
+from tpt_keras.models.weights import weight_name
 
 # A graph is a protocol buffer, which is limited to two gigabytes.
 MAX_CONSTANT_BYTES = 1_500_000_000

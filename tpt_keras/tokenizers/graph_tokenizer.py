@@ -105,28 +105,3 @@ class GraphTokenizer(tf.Module):
         return tf.strings.reduce_join(
             tf.gather(self._symbols, token_ids), axis=-1
         )
-
-
-def map_in_python(dataset, function, dtypes):
-    """Maps the batches of a dataset by a Python function.
-
-    Args:
-        dataset: A `tf.data.Dataset`.
-        function: Function of the arrays of a batch to arrays `(batch,
-            length)`, nested in any way.
-        dtypes: The dtypes of its results, nested in the same way.
-
-    Returns:
-        A `tf.data.Dataset`.
-    """
-    mapped = tf.data.Dataset.from_generator(
-        lambda: (function(*batch) for batch in dataset.as_numpy_iterator()),
-        output_signature=tf.nest.map_structure(
-            lambda dtype: tf.TensorSpec((None, None), dtype), dtypes
-        ),
-    )
-    size = dataset.cardinality()
-    if size == tf.data.UNKNOWN_CARDINALITY:
-        return mapped
-    # Without a size, Keras warns at the end of the first epoch.
-    return mapped.apply(tf.data.experimental.assert_cardinality(size))

@@ -4,7 +4,7 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import describe_batch
 from tpt_keras.data_generators.task import training_batches
 from tpt_keras.errors import UsageError
-from tpt_keras.models.build_model import build_model
+from tpt_keras.models import build_model
 from tpt_keras.models.configs import SequenceToSequenceConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.training.evaluation import evaluate

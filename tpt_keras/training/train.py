@@ -268,7 +268,7 @@ def _finish(model, model_dir, record):
 def _check_config(model_config, config, strategy, task):
     """Checks a configuration against its model, task and devices."""
     run = config.run
-    if run.rematerialize and not model_config.cell_names:
+    if run.rematerialize and not hasattr(model_config, "cell_names"):
         raise UsageError(
             "`rematerialize` recomputes a Transformer's cells. A "
             f"{type(model_config).__name__} has none: leave it out.",

@@ -165,9 +165,14 @@ class SearchSpace:
 
     def _propose_cells(self, hp):
         """The layers, the heads and the filter, of Transformers alone."""
-        from tpt_keras.models.presets import PRESETS
+        from tpt_keras.models import PRESETS
+        from tpt_keras.models import TransformerConfig
 
-        of_cells = [name for name in self.variants if PRESETS[name].cell_names]
+        of_cells = [
+            name
+            for name in self.variants
+            if isinstance(PRESETS[name], TransformerConfig)
+        ]
         if not of_cells:
             return ()
         scope = contextlib.nullcontext()
@@ -219,9 +224,11 @@ class SearchSpace:
         )
         if num_weights >= self.min_weights:
             return config
-        of_cells = f"of {num_layers} layers and {num_heads} heads "
+        of_cells = ""
+        if hasattr(config, "num_layers"):
+            of_cells = f"of {num_layers} layers and {num_heads} heads "
         raise UsageError(
-            f"No {variant} {of_cells if config.cell_names else ''}has "
+            f"No {variant} {of_cells}has "
             f"{self.min_weights} to {self.max_weights} weights: raise "
             "`max_weights`, lower `min_weights`, or leave out these layers or "
             "heads.",
@@ -233,7 +240,7 @@ class SearchSpace:
 @functools.cache
 def _largest_model(max_weights, variant, num_layers, num_heads, filter_ratio):
     """The largest model of a combination and its weights, or 0 weights."""
-    from tpt_keras.models.build_model import count_weights
+    from tpt_keras.models import count_weights
     from tpt_keras.models.presets import PRESETS
 
     preset = PRESETS[variant]

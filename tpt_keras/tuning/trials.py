@@ -19,7 +19,7 @@ import pathlib
 from tpt_keras.errors import UsageError
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
-from tpt_keras.models.build_model import count_weights
+from tpt_keras.models import count_weights
 from tpt_keras.models.configs import from_stored
 from tpt_keras.training.state.logs import best_row
 from tpt_keras.training.state.logs import read_metrics
