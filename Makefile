@@ -15,8 +15,7 @@ PURE_TESTS := tests/layers tests/analysis tests/models tests/decoding tests/chec
 # Training on JAX as on TensorFlow.
 JAX_TRAINING_TESTS := $(addprefix tests/training/,kill_test.py \
 	backends/jax_compilation_test.py backends/jax_devices_test.py \
-	optimizer_test.py replicas_test.py workers_test.py) \
-	tests/tuning/kill_test.py
+	optimizer_test.py replicas_test.py workers_test.py)
 
 # If it is set, every process compiles all modules for ten seconds.
 unexport PYTHONDONTWRITEBYTECODE

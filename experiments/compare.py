@@ -1,19 +1,16 @@
 r"""Draws one metric of several trainings.
 
-One panel for every set of modules:
-
     python -m experiments.compare --output=curves.png \
         --model_dirs=models/paper-0,models/small-0
-"""
 
-import pathlib
+Trainings that differ in their seed alone are averaged.
+"""
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
+from tpt_keras.errors import require
 
 from . import _cli
-from . import _look_inside
 
 FLAGS = flags.FLAGS
 
@@ -24,38 +21,17 @@ flags.DEFINE_string("output", "comparison.png", "PNG file to write.")
 
 
 def check():
-    _look_inside.require_analysis("matplotlib")
+    require("matplotlib", "analysis")
 
 
 def main():
-    from tpt_keras.files import named_in_errors
-    from tpt_keras.training.state import model_folder
-    from tpt_keras.training.state.logs import METRICS_FILE
-    from tpt_keras.training.state.logs import read_metrics
+    from tpt_keras.analysis.report import training_curves
+    from tpt_keras.files import whole_file
     from tpt_keras.visualization.curves import draw_comparison
 
-    runs = {}
-    for model_dir in FLAGS.model_dirs:
-        model_folder.read_config(model_dir)  # refuses other folders
-        training = model_folder.read_training(model_dir)
-        rows = read_metrics(model_dir)
-        if not rows:
-            raise UsageError(
-                f"The folder {model_dir!r} has no training log "
-                f"({METRICS_FILE}). Name the folder that the model was trained "
-                "in; a compressed or converted model has none."
-            )
-        known = sorted(set().union(*rows) - {"step"})
-        if FLAGS.metric not in known:
-            raise UsageError(
-                f"The training {model_dir!r} has no --metric="
-                f"{FLAGS.metric!r} so far. It has: {', '.join(known)}."
-            )
-        title = ", ".join(training.get("modules", ())) or "other data"
-        name = pathlib.Path(model_dir).name
-        runs.setdefault(title, {})[name] = rows
-    with named_in_errors(FLAGS.output):
-        draw_comparison(runs, FLAGS.output, FLAGS.metric)
+    curves = training_curves(FLAGS.model_dirs, FLAGS.metric)
+    with whole_file(FLAGS.output) as partial:
+        draw_comparison(curves, partial, FLAGS.metric)
     print(FLAGS.output)
 
 

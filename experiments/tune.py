@@ -26,15 +26,13 @@ NOT_FLAGS = (
     *SEARCHED,
 )
 
-flags.DEFINE_string(
-    "tuner", "random", "The search: random, bayesian, hyperband or grid."
-)
+flags.DEFINE_string("tuner", "random", "The search: random, bayesian or grid.")
 flags.DEFINE_string(
     "objective",
     "val_sequence_accuracy",
     "The score: val_sequence_accuracy, val_token_accuracy or val_loss.",
 )
-flags.DEFINE_integer("max_trials", 10, "Most trials; not for hyperband.")
+flags.DEFINE_integer("max_trials", 10, "Most trials.")
 flags.DEFINE_integer(
     "executions_per_trial",
     1,
@@ -64,7 +62,7 @@ def main():
     training["modules"] = select_groups(
         FLAGS.dataset, FLAGS.data_dir, FLAGS.modules
     )
-    trials = tune(
+    tune(
         SearchSpace(**_flags.values(SearchSpace)),
         TrainingConfig.from_flat(**training),
         FLAGS.tuning_dir,
@@ -74,8 +72,7 @@ def main():
         FLAGS.executions_per_trial,
         strategy,
     )
-    if trials:  # a worker has none
-        print(f"{FLAGS.tuning_dir}/report.md")
+    print(f"{FLAGS.tuning_dir}/report.md")
 
 
 if __name__ == "__main__":

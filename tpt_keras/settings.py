@@ -1,6 +1,7 @@
 """Fields of configurations, declared with the values that they take."""
 
 import collections.abc
+import contextlib
 import dataclasses
 import math
 import numbers
@@ -25,6 +26,7 @@ def setting(
     above=None,
     below=None,
     choices=None,
+    items=None,
     may_change=False,
 ):
     """Declares a dataclass field and the values that it takes.
@@ -36,6 +38,8 @@ def setting(
         below: Number that a value must be smaller than. Numbers must be
             finite in any case.
         choices: Names that a value is one of.
+        items: Type of a tuple's items, which the other rules are about. Texts
+            are parsed, because flags give texts.
         may_change: Whether a training that resumes may have another value.
 
     Returns:
@@ -46,6 +50,7 @@ def setting(
         "above": above,
         "below": below,
         "choices": choices,
+        "items": items,
         "may_change": may_change,
     }
     return dataclasses.field(default=default, metadata=rules)
@@ -64,21 +69,39 @@ def check_settings(config):
         UsageError: If a value has another type or breaks a rule.
     """
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        is_misplaced_bool = isinstance(value, bool) and field.type is not bool
-        if is_misplaced_bool or not isinstance(value, _ACCEPTED[field.type]):
-            raise UsageError(
-                f"`{field.name}` takes a value of type "
-                f"{field.type.__name__}. Received: {value!r} (of type "
-                f"{type(value).__name__}).",
-                field=field.name,
+        name, rules = field.name, field.metadata
+        value = _typed(name, getattr(config, name), field.type)
+        values = [value]
+        if rules.get("items"):
+            value = values = tuple(
+                _typed(name, _parsed(item, rules["items"]), rules["items"])
+                for item in value
             )
-        value = field.type(value)
-        object.__setattr__(config, field.name, value)
-        if field.metadata.get("choices"):
-            check_choice(field.name, value, field.metadata["choices"])
-        if field.type in (int, float):
-            _check_number(field.name, value, field.metadata)
+        object.__setattr__(config, name, value)
+        for each in values:
+            if rules.get("choices"):
+                check_choice(name, each, rules["choices"])
+            if type(each) in (int, float):
+                _check_number(name, each, rules)
+
+
+def _parsed(item, kind):
+    if isinstance(item, str) and kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(item)
+    return item
+
+
+def _typed(name, value, kind):
+    """Converts a value to its type."""
+    is_misplaced_bool = isinstance(value, bool) and kind is not bool
+    if is_misplaced_bool or not isinstance(value, _ACCEPTED[kind]):
+        raise UsageError(
+            f"`{name}` takes a value of type {kind.__name__}. Received: "
+            f"{value!r} (of type {type(value).__name__}).",
+            field=name,
+        )
+    return kind(value)
 
 
 def _check_number(name, value, rules):

@@ -4,6 +4,7 @@ import pytest
 
 from tpt_keras.analysis.accuracies import PUBLISHED
 from tpt_keras.analysis.accuracies import mean_accuracy
+from tpt_keras.analysis.accuracies import mean_over_seeds
 from tpt_keras.analysis.accuracies import module_accuracy
 from tpt_keras.analysis.accuracies import split_accuracies
 from tpt_keras.analysis.predictions import Prediction
@@ -62,6 +63,17 @@ def test_the_means_interval_shrinks_with_the_number_of_modules():
     none = module_accuracy(predictions(0, 40))
     mean = mean_accuracy({"a": none, "b": none})
     assert 0.0 == mean["low"] < mean["high"]
+
+
+def test_seeds_have_a_mean_and_a_range():
+    seeds = [
+        split_accuracies({("test", "a"): predictions(right, 100 - right)})
+        for right in (96, 60)
+    ]
+    mean = mean_over_seeds(seeds)["test"]
+    assert mean["accuracy"] == pytest.approx(0.78)
+    assert (mean["low"], mean["high"]) == (0.6, 0.96)
+    assert (mean["solved"], mean["modules"]) == (0.5, 1)
 
 
 def test_published_rows_are_the_papers():

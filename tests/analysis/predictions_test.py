@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from tpt_keras.analysis.predictions import PredictionFolder
+from tpt_keras.analysis.predictions import kept_predictions
 from tpt_keras.analysis.predictions import model_fingerprint
 from tpt_keras.analysis.predictions import predict
 from tpt_keras.answer import EMPTY
@@ -46,18 +46,18 @@ def test_predictions_are_in_order_and_an_unread_question_is_wrong(generator):
 
 @pytest.fixture
 def predict_kept(generator, tmp_path):
-    """Function that predicts with the files of a folder."""
+    """Function that predicts with the file `a.jsonl`."""
 
-    def predict_kept(problems, fingerprint="1", module="a__b"):
-        folder = PredictionFolder(tmp_path, {"fingerprint": fingerprint})
-        return folder.predict("train", module, problems, lambda: generator)
+    def predict_kept(problems):
+        path = tmp_path / "train" / "a.jsonl"
+        return kept_predictions(path, problems, generator)
 
     return predict_kept
 
 
 def test_predictions_are_json_lines(predict_kept, tmp_path):
     found = predict_kept([("1 ± 1", "1\n"), ("", "2")])
-    lines = (tmp_path / "train" / "a__b.jsonl").read_text().splitlines()
+    lines = (tmp_path / "train" / "a.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [
         dataclasses.asdict(each) for each in found
     ]
@@ -79,20 +79,12 @@ def test_known_predictions_are_not_computed_again(predict_kept, generator):
     assert generator.counts == [2, 1]
 
 
-def test_predictions_of_another_model_are_removed(predict_kept, tmp_path):
-    predict_kept([("a", "a")], "1")
-    predict_kept([("a", "a")], "2", "c__d")
-    [path] = tmp_path.rglob("*.jsonl")
-    assert path.name == "c__d.jsonl"
-
-
 @pytest.mark.parametrize("content", ['{"question": "1', "[1]", '{"x": 1}'])
-@pytest.mark.parametrize("name", ["train/a__b.jsonl", "model.json"])
-def test_damaged_files_count_as_missing(
-    predict_kept, generator, tmp_path, content, name
+def test_damaged_file_counts_as_missing(
+    predict_kept, generator, tmp_path, content
 ):
     found = predict_kept([("a", "a")])
-    (tmp_path / name).write_text(content)
+    (tmp_path / "train" / "a.jsonl").write_text(content)
     assert predict_kept([("a", "a")]) == found
     assert predict_kept([("a", "a")]) == found
     assert generator.counts == [1, 1]

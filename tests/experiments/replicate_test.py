@@ -4,8 +4,6 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
-from tpt_keras.analysis.replication import scaled_config
-from tpt_keras.errors import UsageError
 from tpt_keras.training import train as training_module
 from tpt_keras.training.state.logs import read_metrics
 
@@ -47,11 +45,13 @@ def test_more_seeds_continue_a_replication(
     folder = tmp_path / "replication"
     result = replicate("--seeds=1")
     assert result.status == 0, result.stderr
-    assert result.stdout.endswith(f"{folder / 'replication.md'}\n")
-    first, _ = rows = json.loads((folder / "replication.json").read_text())
-    assert [row["name"] for row in rows] == ["transformer", "tp_transformer_c"]
-    assert first["paper_weights"] == 44_187_648
-    assert rows[0]["weights"] > rows[1]["weights"]
+    assert result.stdout.endswith(f"{folder / 'report.md'}\n")
+    report = json.loads((folder / "report.json").read_text())
+    assert [model["name"] for model in report["models"]] == [
+        str(folder / "transformer-0"),
+        str(folder / "tp_transformer_c-0"),
+    ]
+    assert report["means"] == []
 
     # Finished trainings are not repeated.
     trained = []
@@ -65,16 +65,16 @@ def test_more_seeds_continue_a_replication(
     result = replicate("--seeds=2")
     assert result.status == 0, result.stderr
     assert len(trained) == 2
-    assert "tp_transformer_c, seed 1 (4 of 4)" in result.stdout
+    assert "tp_transformer_c-1 (4 of 4)" in result.stdout
     losses = [
         read_metrics(folder / f"transformer-{seed}")[-1]["loss"]
         for seed in range(2)
     ]
     assert losses[0] != losses[1]
-    first, _ = json.loads((folder / "replication.json").read_text())
-    assert first["seeds"] == 2
+    first, second = json.loads((folder / "report.json").read_text())["means"]
+    assert second["name"].endswith("tp_transformer_c-0, mean of 2 seeds")
     for result in first["splits"].values():
-        assert result["lowest"] <= result["mean"] <= result["highest"]
+        assert result["low"] <= result["accuracy"] <= result["high"]
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "TP-Transformer (published: " in (folder / "report.md").read_text()
 
@@ -84,22 +84,13 @@ def test_more_seeds_continue_a_replication(
     [
         ("--replication_dir=", ["--replication_dir"]),
         ("--variants=lstm", ["'lstm'", "tp_transformer_c"]),
-        # It is a count.
-        ("--seeds=0", ["--seeds", "integer"]),
-        ("--scale=0", ["--scale"]),
-        ("--scale=nan", ["--scale"]),
-        ("--num_heads=7", ["--scale", "--num_heads", "7"]),
+        ("--seeds=0", ["seeds"]),
+        ("--scale=0", ["scale"]),
+        ("--scale=nan", ["scale"]),
+        ("--num_heads=7", ["--num_heads", "hidden_dim", "7"]),
         ("--distribution=some", ["distribution", "'some'"]),
     ],
 )
 def test_invalid_flags_are_refused(replicate, tmp_path, flag, parts):
     assert_refused(replicate(flag), *parts)
     assert not (tmp_path / "replication").exists()
-
-
-def test_scale_that_the_heads_do_not_divide_is_named():
-    with pytest.raises(UsageError) as caught:
-        scaled_config("tp_transformer_b", 0.0625, num_layers=2, num_heads=4)
-    assert caught.value.field == "scale"
-    for part in ("0.0625", "tp_transformer_b", "480", "30"):
-        assert part in str(caught.value)

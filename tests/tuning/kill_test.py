@@ -1,9 +1,7 @@
-"""Commands that are killed by SIGKILL and started again.
+"""A search that is killed by SIGKILL and started again.
 
-Their trainings are tiny and trace nothing: any would do.
+Its trainings are tiny and trace nothing: any would do.
 """
-
-import json
 
 import pytest
 
@@ -14,56 +12,29 @@ from tpt_keras.models.load_model import MODEL_FILE
 
 pytestmark = pytest.mark.slow
 
-TINY = (
-    f"--modules={MODULE}",
-    "--num_layers=1",
-    "--num_heads=2",
-    "--train_steps=8",
-    "--steps_per_checkpoint=2",
-    "--steps_per_evaluation=8",
-    "--evaluation_examples=0",
-    "--validation_examples=20",
-    "--batch_size=16",
-)
-TUNE = (
-    "tune",
-    *TINY,
-    "--max_trials=3",
-    "--variants=transformer,tp_transformer",
-    "--min_weights=3000",
-    "--max_weights=4000",
-)
-REPLICATE = (
-    "replicate",
-    *TINY,
-    "--variants=transformer,tp_transformer",
-    "--scale=0.015625",
-    "--seeds=1",
-    "--examples=4",
-)
-
-
-def has_begun(folder, number):
-    """Returns `True` once this training, counted from 1, has a checkpoint."""
-    rows = sum(
-        path.read_text().count("\n") for path in folder.rglob("metrics.jsonl")
-    )
-    return rows >= 4 * (number - 1) + 2
-
 
 @pytest.fixture
 def start(place_value_data, tmp_path):
-    started = []
-
-    def start(command, *flags, **environment):
-        started.append(command)
+    def start(folder):
         return ForkedProcess(
             "tests.tuning.eager_command",
-            command,
-            *flags,
+            "tune",
+            f"--tuning_dir={folder}",
             f"--data_dir={place_value_data}",
-            output=tmp_path / f"{len(started)}.txt",
-            environment=environment,
+            f"--modules={MODULE}",
+            "--variants=transformer,tp_transformer",
+            "--num_layers=1",
+            "--num_heads=2",
+            "--min_weights=3000",
+            "--max_weights=4000",
+            "--max_trials=2",
+            "--train_steps=8",
+            "--steps_per_checkpoint=2",
+            "--steps_per_evaluation=8",
+            "--evaluation_examples=0",
+            "--validation_examples=20",
+            "--batch_size=16",
+            output=tmp_path / "output.txt",
         )
 
     return start
@@ -75,54 +46,26 @@ def finish(process):
         assert process.wait() == 0, process.output
 
 
+def rows(folder):
+    """The number of rows of metrics, one of each checkpoint."""
+    return sum(
+        path.read_text().count("\n") for path in folder.rglob("metrics.jsonl")
+    )
+
+
 def finished_models(folder):
     return {path: path.stat().st_mtime_ns for path in folder.rglob(MODEL_FILE)}
 
 
-@pytest.mark.parametrize(
-    ("flags", "report"),
-    [
-        ((*TUNE, "--tuning_dir="), "report.json"),
-        ((*REPLICATE, "--replication_dir="), "replication.json"),
-    ],
-)
-def test_killed_command_resumes_to_the_same_result(
-    start, tmp_path, flags, report
-):
-    def run(folder):
-        return start(*flags[:-1], f"{flags[-1]}{folder}")
-
+def test_killed_search_resumes_to_the_same_result(start, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    finish(run(whole))
-    with processes.killed_at_the_end([run(killed)]) as [process]:
-        process.wait_until(lambda: has_begun(killed, 2))
+    finish(start(whole))
+    with processes.killed_at_the_end([start(killed)]) as [process]:
+        # The second of two trainings of four checkpoints has two.
+        process.wait_until(lambda: rows(killed) >= 6)
     before = finished_models(killed)
-    finish(run(killed))
-    assert before
+    finish(start(killed))
+    assert len(before) == 1
     assert before.items() <= finished_models(killed).items()
-    assert (killed / report).read_text() == (whole / report).read_text()
-
-
-def test_worker_started_again_resumes_its_trial(start, tmp_path):
-    [port] = processes.free_ports(1)
-    folder = tmp_path / "search"
-
-    def run(name):
-        return start(
-            *TUNE,
-            f"--tuning_dir={folder}",
-            KERASTUNER_TUNER_ID=name,
-            KERASTUNER_ORACLE_IP="localhost",
-            KERASTUNER_ORACLE_PORT=str(port),
-        )
-
-    with processes.killed_at_the_end([run("chief"), run("one")]) as [
-        chief,
-        one,
-    ]:
-        one.wait_until(lambda: has_begun(folder, 1))
-        one.kill()
-        finish(run("one"))
-        assert chief.wait() == 0, chief.output
-    trials = json.loads((folder / "report.json").read_text())
-    assert [trial["status"] for trial in trials] == ["completed"] * 3
+    name = "report.json"
+    assert (killed / name).read_text() == (whole / name).read_text()

@@ -8,12 +8,10 @@ from matplotlib.axes import Axes
 from tpt_keras.visualization.accuracy import draw_accuracy_bars
 from tpt_keras.visualization.attention import draw_attention
 from tpt_keras.visualization.attention import draw_head_tables
+from tpt_keras.visualization.curves import draw_choices
 from tpt_keras.visualization.curves import draw_comparison
 from tpt_keras.visualization.curves import draw_learning_curves
 from tpt_keras.visualization.roles import draw_role_squares
-from tpt_keras.visualization.search import draw_choices
-from tpt_keras.visualization.search import draw_parallel_coordinates
-from tpt_keras.visualization.search import searched_values
 
 ROWS = [
     {"step": 50, "loss": 3.5, "sequence_accuracy": 0.0},
@@ -23,18 +21,6 @@ ROWS = [
         "sequence_accuracy": 0.25,
         "val_loss": 2.5,
         "val_sequence_accuracy": 0.5,
-    },
-]
-TRIALS = [
-    {"score": 0.5, "hyperparameters": {"variant": "a", "layers": 2, "dim": 1}},
-    {"score": 0.7, "hyperparameters": {"variant": "b", "layers": 1, "dim": 1}},
-    {
-        "score": 0.6,
-        "hyperparameters": {"variant": "b", "layers": 1, "share": 0.1},
-    },
-    {
-        "score": 0.6,
-        "hyperparameters": {"variant": "b", "layers": 1, "share": 0.2},
     },
 ]
 
@@ -76,27 +62,33 @@ def test_learning_curves(tmp_path, calls):
 
 def test_comparison(tmp_path, calls):
     plotted = calls("plot")
-    runs = {"one": {"a": ROWS, "b": ROWS[1:]}, "two": {"c": ROWS}}
-    draw_comparison(runs, tmp_path / "comparison.png", "loss")
+    trainings = {"a": ROWS, "b": ROWS[1:]}
+    draw_comparison(trainings, tmp_path / "comparison.png", "loss")
     assert curves(plotted) == [
         ([50, 100], [3.5, 2.0], "a"),
         ([100], [2.0], "b"),
-        ([50, 100], [3.5, 2.0], "c"),
     ]
     assert image.imread(tmp_path / "comparison.png").shape[1] > 800
 
 
-@pytest.mark.parametrize("count", [1, 4])
-@pytest.mark.parametrize("draw", [draw_choices, draw_parallel_coordinates])
-def test_search(tmp_path, draw, count):
+def test_choices(tmp_path, calls):
+    plotted = calls("plot")
+    trials = [
+        {"score": 0.5, "hyperparameters": {"variant": "a", "dim": 1}},
+        {"score": 0.7, "hyperparameters": {"variant": "b", "dim": 1}},
+        {"score": 0.6, "hyperparameters": {"variant": "b", "share": 0.1}},
+    ]
+    draw_choices(trials, "val_sequence_accuracy", tmp_path / "choices.png")
+    # Only the variants differ: a value's dots, then their mean.
+    assert [list(args[1]) for args, _ in plotted] == [
+        [0.5],
+        [0.5, 0.5],
+        [0.7, 0.6],
+        pytest.approx([0.65, 0.65]),
+    ]
     # The hyperparameters of a single trial do not differ.
-    draw(TRIALS[:count], "val_sequence_accuracy", tmp_path / "search.png")
-    assert image.imread(tmp_path / "search.png").shape[1] > 200
-    assert searched_values(TRIALS) == {
-        "variant": ["a", "b"],
-        "layers": [1, 2],
-        "share": [0.1, 0.2],
-    }
+    draw_choices(trials[:1], "val_sequence_accuracy", tmp_path / "choices.png")
+    assert image.imread(tmp_path / "choices.png").shape[1] > 800
 
 
 def test_attention(tmp_path, calls):

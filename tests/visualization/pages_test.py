@@ -7,8 +7,8 @@ from tests.browser import find
 from tests.browser import find_all
 from tests.browser import open_browser
 from tests.browser import wait_until
-from tests.visualization.tables_test import REPORT
-from tests.visualization.tables_test import RESULT
+from tests.visualization.accuracy_test import REPORT
+from tests.visualization.accuracy_test import RESULT
 from tpt_keras.analysis.predictions import Prediction
 from tpt_keras.visualization.accuracy import MAX_WRONG
 from tpt_keras.visualization.accuracy import draw_accuracy_bars

@@ -13,13 +13,8 @@ _Z = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 def module_accuracy(predictions):
     """Computes the accuracy on a sample of a module's problems.
 
-    Args:
-        predictions: List of `Prediction`s.
-
-    Returns:
-        Dict of `accuracy`; `low` and `high`, Wilson's 95% confidence interval;
-        and the numbers of `examples`, of `right` answers and of `unread`
-        questions, which count as wrong.
+    `low` and `high` are Wilson's 95% confidence interval. `unread` questions
+    count as wrong.
     """
     count = len(predictions)
     right = sum(each.is_right for each in predictions)
@@ -57,11 +52,6 @@ def mean_accuracy(accuracies):
     Args:
         accuracies: Dict from modules to results of `module_accuracy`.
 
-    Returns:
-        Dict of `accuracy`, `low` and `high`; the numbers of `modules` and of
-        `solved` ones, with an accuracy above 95%; and the numbers of
-        `examples` and of `unread` questions.
-
     Example:
 
     >>> module = {"low": 0.4, "high": 0.8, "examples": 20, "unread": 0}
@@ -90,15 +80,11 @@ def mean_accuracy(accuracies):
 
 
 def split_accuracies(predictions):
-    """Computes the accuracies of a model by split.
+    """Computes the accuracies of a model by split, with those `of_modules`.
 
     Args:
         predictions: Dict from pairs, a split and a module, to lists of
             `Prediction`s.
-
-    Returns:
-        Dict from splits to the result of `mean_accuracy` and `of_modules`, a
-        dict from modules to results of `module_accuracy`.
     """
     splits = {}
     for (split, module), of_module in predictions.items():
@@ -108,6 +94,29 @@ def split_accuracies(predictions):
         split: {**mean_accuracy(rows), "of_modules": rows}
         for split, rows in splits.items()
     }
+
+
+def mean_over_seeds(models):
+    """Computes the mean accuracies of models that differ in their seed alone.
+
+    `low` and `high` are the lowest and the highest seed's accuracies.
+
+    Args:
+        models: List of results of `split_accuracies`.
+    """
+    splits = {}
+    for split in models[0]:
+        results = [model[split] for model in models]
+        accuracies = [result["accuracy"] for result in results]
+        solved = statistics.mean(result["solved"] for result in results)
+        splits[split] = {
+            "accuracy": statistics.mean(accuracies),
+            "low": min(accuracies),
+            "high": max(accuracies),
+            "solved": round(solved, 1),
+            "modules": results[0]["modules"],
+        }
+    return splits
 
 
 def _published(source, name, weights, steps, train, *splits):

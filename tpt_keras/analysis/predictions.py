@@ -4,8 +4,6 @@ import dataclasses
 import hashlib
 import json
 import operator
-import pathlib
-import shutil
 
 import keras
 
@@ -18,7 +16,6 @@ from tpt_keras.files import whole_file
 from tpt_keras.models.configs import to_stored
 
 _DECIMALS = 5
-_IDENTITY_FILE = "model.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +40,8 @@ class Prediction:
 
 
 def prediction_generator(model, batch_size=64):
-    """Makes the generator for `predict`.
-
-    Args:
-        model: A `SequenceToSequence`.
-        batch_size: Number of questions decoded together.
-
-    Returns:
-        A greedy `Generator`. Its longest answer has room for the end symbol,
-        as the targets of training have.
-    """
+    """Makes the greedy `Generator` for `predict`."""
+    # As the targets of training, the longest answer has an end symbol.
     max_length = model.config.max_answer_length + 1
     return Generator(model, max_length=max_length, batch_size=batch_size)
 
@@ -63,12 +52,10 @@ def predict(generator, problems, is_right=operator.eq):
     Args:
         generator: A `Generator`, see `prediction_generator`.
         problems: List of pairs of a question and its right answer.
-        is_right: Function from an answer and its target to a bool, see
-            `Task.is_right`.
+        is_right: See `Task.is_right`.
 
     Returns:
-        List of `Prediction`s in the order of the problems. A question that
-        the model cannot read has no answer.
+        List of `Prediction`s in the order of the problems.
 
     Example:
 
@@ -80,116 +67,60 @@ def predict(generator, problems, is_right=operator.eq):
     (None, 'is empty; ask something')
     """
     config = generator.model.config
-    answers = generator.answer([question for question, _ in problems])
     predictions = []
+    answers = generator.answer([question for question, _ in problems])
     for (question, target), answer in zip(problems, answers):
         if answer.status == OK:
-            log_prob = round(answer.log_prob, _DECIMALS)
-            each = Prediction(
-                question,
-                target,
-                answer.text,
-                log_prob,
-                is_right=is_right(answer.text, target),
-            )
+            found = {
+                "answer": answer.text,
+                "log_prob": round(answer.log_prob, _DECIMALS),
+                "is_right": is_right(answer.text, target),
+            }
         else:
-            reason = explain(
-                question,
-                answer.status,
-                config.vocabulary,
-                config.max_question_length,
-            )
-            each = Prediction(question, target, unread=reason)
-        predictions.append(each)
+            found = {
+                "unread": explain(
+                    question,
+                    answer.status,
+                    config.vocabulary,
+                    config.max_question_length,
+                )
+            }
+        predictions.append(Prediction(question, target, **found))
     return predictions
 
 
-class PredictionFolder:
-    """A folder that keeps one model's predictions as JSON lines.
+def kept_predictions(path, problems, generator, is_right=operator.eq):
+    """Answers the problems that have no prediction in a file of JSON lines yet.
 
-    `model.json` describes the model. Predictions of another model are removed.
-
-    Args:
-        path: The folder. It need not exist.
-        identity: Dict that describes the model, with its `fingerprint`.
+    A file that has all of them, and more, is kept. The predictions of a missing
+    or damaged file are made again.
     """
-
-    def __init__(self, path, identity):
-        self._path = pathlib.Path(path)
-        self._identity = identity
-
-    def predict(
-        self, split, module, problems, make_generator, is_right=operator.eq
-    ):
-        """Answers the problems of a module that have no prediction yet.
-
-        A file that has all of them, and more, is kept.
-
-        Args:
-            split: Name of the split.
-            module: Name of the module.
-            problems: List of pairs of a question and its right answer.
-            make_generator: Function that returns a `Generator`. It is called
-                only if a prediction is missing.
-            is_right: See `predict`.
-
-        Returns:
-            List of `Prediction`s in the order of the problems.
-        """
-        path = self._path / split / f"{module}.jsonl"
-        known = {(old.question, old.target): old for old in self._read(path)}
-        unique = list(dict.fromkeys(problems))
-        missing = [problem for problem in unique if problem not in known]
-        if missing:
-            new = predict(make_generator(), missing, is_right)
-            known |= zip(missing, new)
-            self._write(path, [known[problem] for problem in unique])
-        return [known[each] for each in problems]
-
-    def _read(self, path):
-        """Reads a file; a missing or damaged one has no predictions."""
-        if not self._is_of_this_model():
-            return []
-        try:
-            with reading(path):
-                lines = path.read_text(encoding="utf-8").splitlines()
-                return [Prediction(**json.loads(line)) for line in lines]
-        except UnreadableFileError:
-            return []
-
-    def _is_of_this_model(self):
-        path = self._path / _IDENTITY_FILE
-        try:
-            with reading(path):
-                fingerprint = json.loads(path.read_text())["fingerprint"]
-        except UnreadableFileError:
-            return False
-        return fingerprint == self._identity["fingerprint"]
-
-    def _write(self, path, predictions):
-        if not self._is_of_this_model():
-            shutil.rmtree(self._path, ignore_errors=True)
-            self._path.mkdir(parents=True)
-            with whole_file(self._path / _IDENTITY_FILE) as partial:
-                partial.write_text(json.dumps(self._identity, indent=2))
-        path.parent.mkdir(exist_ok=True)
-        lines = [
-            json.dumps(dataclasses.asdict(each), ensure_ascii=False) + "\n"
-            for each in predictions
-        ]
+    known = {(old.question, old.target): old for old in _read(path)}
+    unique = list(dict.fromkeys(problems))
+    missing = [problem for problem in unique if problem not in known]
+    if missing:
+        known |= zip(missing, predict(generator, missing, is_right))
+        path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as partial:
+            lines = (
+                json.dumps(vars(known[problem]), ensure_ascii=False) + "\n"
+                for problem in unique
+            )
             partial.write_text("".join(lines), encoding="utf-8")
+    return [known[problem] for problem in problems]
+
+
+def _read(path):
+    try:
+        with reading(path):
+            lines = path.read_text(encoding="utf-8").splitlines()
+            return [Prediction(**json.loads(line)) for line in lines]
+    except UnreadableFileError:
+        return []
 
 
 def model_fingerprint(model):
-    """Returns a checksum of a model's weights, configuration and dtype.
-
-    Args:
-        model: A `SequenceToSequence`.
-
-    Returns:
-        String of 16 hexadecimal digits.
-    """
+    """Returns a checksum of a model's weights, configuration and dtype."""
     described = to_stored(model.config), model.dtype_policy.name
     digest = hashlib.sha256(json.dumps(described).encode())
     for weight in model.weights:

@@ -1,15 +1,15 @@
-"""The report of models' accuracies beside the paper's: tables and figures."""
+"""Reports of several models: accuracies beside the paper's, and curves."""
 
-import functools
-import importlib.util
 import json
 import logging
 import pathlib
+import statistics
 
 from tpt_keras.analysis.accuracies import PUBLISHED
+from tpt_keras.analysis.accuracies import mean_over_seeds
 from tpt_keras.analysis.accuracies import module_accuracy
 from tpt_keras.analysis.accuracies import split_accuracies
-from tpt_keras.analysis.predictions import PredictionFolder
+from tpt_keras.analysis.predictions import kept_predictions
 from tpt_keras.analysis.predictions import model_fingerprint
 from tpt_keras.analysis.predictions import prediction_generator
 from tpt_keras.data_generators import open_task
@@ -18,43 +18,34 @@ from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.evaluation import saved_step
+from tpt_keras.training.state.logs import METRICS_FILE
+from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.training.state.model_folder import read_training
-from tpt_keras.visualization.tables import markdown_table
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def write_report(page, model_dirs, problems, best=False, batch_size=64):
-    """Writes a report's page, table, figures and predictions.
-
-    The JSON and the Markdown beside the page need no plotting library. Without
-    matplotlib, the figures and the page are left out with a warning.
+    """Writes a report's page, tables, figures and predictions.
 
     Args:
-        page: Path of the page, which ends in .html.
+        page: Path of the page, which ends in .html. Needs matplotlib.
         model_dirs: Folders of the models.
-        problems: Dict of `data_dir`, `dataset`, `modules`, `splits` and
-            `examples`, the largest number per module and split.
+        problems: Dict of `dataset`, `data_dir`, `modules`, `dataset_options`
+            (see `open_task`), `splits` and `examples`, the largest number per
+            module and split.
         best: `True` for the best models in place of the last.
         batch_size: Number of questions decoded together.
-
-    Returns:
-        Dict, the content of the JSON file.
 
     Raises:
         UsageError: If there are no such problems, or a model cannot be loaded.
     """
-    can_draw = importlib.util.find_spec("matplotlib") is not None
-    if not can_draw:
-        _logger.warning(
-            "matplotlib is not installed: writes no figures and no page. "
-            "Install it with: pip install 'tpt_keras[analysis]'"
-        )
     task = open_task(
         problems["dataset"],
         problems["data_dir"],
         problems["modules"],
-        problems.get("options", ()),
+        problems["dataset_options"],
     )
     samples = task.samples(problems["splits"], problems["examples"])
     if not samples:
@@ -63,73 +54,51 @@ def write_report(page, model_dirs, problems, best=False, batch_size=64):
             f"problems of the splits {', '.join(problems['splits'])}. Name "
             "other `splits`, or prepare them."
         )
-    models = _describe_models(model_dirs, best)
-    folder = page.with_name(f"{page.stem}_predictions")
-    with folder_lock(folder, "writes predictions"):
-        predictions = {
-            model["name"]: _predict(model, samples, task, folder, batch_size)
-            for model in models
+    loaded = {str(path): load_model(path, best) for path in model_dirs}
+    models = [
+        {
+            "name": model_dir,
+            "model": "best" if best else "last",
+            "step": saved_step(model_dir, best)
+            or (None if best else read_training(model_dir).get("train_steps")),
+            "weights": model.count_params(),
         }
+        for model_dir, model in loaded.items()
+    ]
+    folder = page.with_name(f"{page.stem}_predictions")
+    predictions = {}
+    with folder_lock(folder, "writes predictions"):
+        for model in models:
+            name = model["name"]
+            generator = prediction_generator(loaded[name], batch_size)
+            found = _predict(name, generator, samples, task, folder)
+            predictions[name] = found
+            model["splits"] = split_accuracies(found)
     report = {
         "problems": problems,
-        "models": [
-            {**model, "splits": split_accuracies(predictions[model["name"]])}
-            for model in models
-        ],
+        "means": _means(models),
+        "models": models,
         "published": PUBLISHED,
     }
     with whole_file(page.with_suffix(".json")) as partial:
         partial.write_text(json.dumps(report, indent=2))
-    with whole_file(page.with_suffix(".md")) as partial:
-        partial.write_text(markdown_table(report), encoding="utf-8")
-    if can_draw:
-        _draw(report, predictions, page)
+    _draw(report, predictions, page)
     return report
 
 
-def _describe_models(model_dirs, best):
-    """Returns a dict for every model, once all can be loaded."""
-    described = []
-    folders = list(dict.fromkeys(model_dirs))
-    names = [pathlib.Path(model_dir).resolve().name for model_dir in folders]
-    for model_dir, name in zip(folders, names):
-        if names.count(name) > 1:
-            name = str(pathlib.Path(model_dir)).strip("/").replace("/", "-")
-        model = load_model(model_dir, best)
-        step = saved_step(model_dir, best)
-        if step is None and not best:
-            step = read_training(model_dir).get("train_steps")
-        described.append(
-            {
-                "name": name,
-                "model_dir": model_dir,
-                "model": "best" if best else "last",
-                "step": step,
-                "weights": model.count_params(),
-                "fingerprint": model_fingerprint(model),
-            }
-        )
-    return described
-
-
-def _predict(model, samples, task, folder, batch_size):
+def _predict(name, generator, samples, task, folder):
     """Returns a model's predictions, and keeps them in files."""
-    kept = PredictionFolder(folder / model["name"], model)
-
-    @functools.cache
-    def make_generator():
-        loaded = load_model(model["model_dir"], model["model"] == "best")
-        return prediction_generator(loaded, batch_size)
-
+    # A model that was trained further has other files.
+    checksum = model_fingerprint(generator.model)
+    folder = folder / f"{pathlib.Path(name).resolve().name}-{checksum}"
     predictions = {}
     for (split, module), problems in samples.items():
-        found = kept.predict(
-            split, module, problems, make_generator, task.is_right
-        )
+        path = folder / split / f"{module}.jsonl"
+        found = kept_predictions(path, problems, generator, task.is_right)
         predictions[split, module] = found
-        _logger.info(
+        _log.info(
             "%-20s %-40s %-12s %8.2f%% of %d answers right",
-            model["name"],
+            name,
             module,
             split,
             100 * module_accuracy(found)["accuracy"],
@@ -138,10 +107,76 @@ def _predict(model, samples, task, folder, batch_size):
     return predictions
 
 
+def _means(models):
+    """Returns a row for the models that differ in their seed alone."""
+    by_name = {model["name"]: model for model in models}
+    rows = []
+    for name, folders in by_seeds(by_name).items():
+        if len(folders) > 1:
+            seeds = [by_name[folder] for folder in folders]
+            splits = mean_over_seeds([seed["splits"] for seed in seeds])
+            common = {key: seeds[0][key] for key in ("weights", "step")}
+            rows.append({"name": name, **common, "splits": splits})
+    return rows
+
+
+def by_seeds(model_dirs):
+    """Returns a dict from names to folders that differ in their seed alone."""
+    groups = {}
+    for model_dir in dict.fromkeys(map(str, model_dirs)):
+        key, training = model_dir, read_training(model_dir)
+        if training:
+            model = read_config(model_dir).get("model")
+            key = json.dumps([model, {**training, "seed": None}])
+        groups.setdefault(key, []).append(model_dir)
+    return {
+        f"{folders[0]}, mean of {len(folders)} seeds"
+        if len(folders) > 1
+        else folders[0]: folders
+        for folders in groups.values()
+    }
+
+
+def training_curves(model_dirs, metric):
+    """Returns a dict from names to rows with a `step` and the metric.
+
+    Trainings that differ in their seed alone are averaged, at the steps that
+    all of them have.
+    """
+    curves = {}
+    for name, folders in by_seeds(model_dirs).items():
+        series = [_series(folder, metric) for folder in folders]
+        curves[name] = [
+            {
+                "step": step,
+                metric: statistics.mean(each[step] for each in series),
+            }
+            for step in sorted(set.intersection(*map(set, series)))
+        ]
+    return curves
+
+
+def _series(model_dir, metric):
+    rows = read_metrics(model_dir)
+    found = {row["step"]: row[metric] for row in rows if metric in row}
+    if not found:
+        known = sorted(set().union(*rows) - {"step"}) or ["none"]
+        raise UsageError(
+            f"The {METRICS_FILE} of the folder {model_dir!r} has no `metric` "
+            f"{metric!r} so far. It has: {', '.join(known)}.",
+            field="metric",
+            path=model_dir,
+        )
+    return found
+
+
 def _draw(report, predictions, page):
     from tpt_keras.visualization.accuracy import draw_accuracy_bars
+    from tpt_keras.visualization.accuracy import markdown_report
     from tpt_keras.visualization.accuracy import write_accuracy_page
 
+    with whole_file(page.with_suffix(".md")) as partial:
+        partial.write_text(markdown_report(report), encoding="utf-8")
     figures = {}
     for split in report["models"][0]["splits"]:
         accuracies = {

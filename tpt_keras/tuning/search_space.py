@@ -1,16 +1,13 @@
-import contextlib
 import dataclasses
 import functools
 import itertools
-import math
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_choices
+from tpt_keras.errors import check_choice
+from tpt_keras.settings import check_settings
+from tpt_keras.settings import setting
 from tpt_keras.training.optimizers import OPTIMIZERS
 from tpt_keras.training.optimizers import SCHEDULES
-
-# AdamW is adam with the weight decay of the training.
-_OPTIMIZERS = tuple(name for name in OPTIMIZERS if name != "adamw")
 
 # Lion's learning rates, as a share of Adam's (Chen et al. 2023).
 LION_FACTOR = 0.1
@@ -35,10 +32,9 @@ class SearchSpace:
         filter_ratios: Filters' sizes, as shares of the hidden size. Empty:
             each variant's own.
         dropouts: Dropout rates.
-        optimizers: adam, muon, lion.
-        learning_rates: Lowest and highest peak learning rate of Adam and
-            Muon. Between them, each rate is twice the one before. Lion's are
-            a tenth.
+        optimizers: adam, adamw, muon, lion.
+        learning_rates: Lowest and highest peak learning rate. Between them,
+            each rate is twice the one before. Lion's are a tenth.
         schedules: constant, cosine.
         warmup_shares: Shares of the steps over which the learning rate rises,
             for a cosine.
@@ -58,49 +54,39 @@ class SearchSpace:
     ```
     """
 
-    variants: tuple = (
-        "transformer",
-        "tp_transformer",
-        "tp_transformer_b",
-        "tp_transformer_c",
+    variants: tuple = setting(
+        (
+            "transformer",
+            "tp_transformer",
+            "tp_transformer_b",
+            "tp_transformer_c",
+        ),
+        items=str,
     )
-    num_layers: tuple = (1, 2)
-    num_heads: tuple = (2, 4)
-    filter_ratios: tuple = ()
-    dropouts: tuple = (0.0, 0.1)
-    optimizers: tuple = ("adam",)
-    learning_rates: tuple = (5e-4, 4e-3)
-    schedules: tuple = ("cosine",)
-    warmup_shares: tuple = (0.1,)
-    min_weights: int = 190_000
-    max_weights: int = 200_000
+    num_layers: tuple = setting((1, 2), items=int, minimum=1)
+    num_heads: tuple = setting((2, 4), items=int, minimum=1)
+    filter_ratios: tuple = setting((), items=float, above=0)
+    dropouts: tuple = setting((0.0, 0.1), items=float, minimum=0, below=1)
+    optimizers: tuple = setting(("adam",), items=str, choices=tuple(OPTIMIZERS))
+    learning_rates: tuple = setting((5e-4, 4e-3), items=float, above=0)
+    schedules: tuple = setting(("cosine",), items=str, choices=SCHEDULES)
+    warmup_shares: tuple = setting((0.1,), items=float, minimum=0, below=1)
+    min_weights: int = setting(190_000, minimum=1)
+    max_weights: int = setting(200_000, minimum=1)
 
     def __post_init__(self):
-        # The module itself is imported for its flags, before Keras.
-        from tpt_keras.models.presets import PRESETS
-
-        self._set_types()
-        check_choices("variant", self.variants, PRESETS)
-        check_choices("optimizer", self.optimizers, _OPTIMIZERS)
-        check_choices("schedule", self.schedules, SCHEDULES)
-        for name in ("num_layers", "num_heads", "filter_ratios"):
-            if not all(0 < value < math.inf for value in getattr(self, name)):
-                raise UsageError(f"`{name}` must be positive.", field=name)
-        for name in ("dropouts", "warmup_shares"):
-            if not all(0 <= value < 1 for value in getattr(self, name)):
-                raise UsageError(f"`{name}` must be in [0, 1).", field=name)
+        check_settings(self)
+        for field in dataclasses.fields(self):
+            if field.name != "filter_ratios" and not getattr(self, field.name):
+                raise UsageError(
+                    f"`{field.name}` must have a value.", field=field.name
+                )
         rates = self.learning_rates
-        if len(rates) != 2 or not 0 < rates[0] <= rates[1] < math.inf:
+        if len(rates) != 2 or rates[0] > rates[1]:
             raise UsageError(
                 "`learning_rates` must be the lowest and the highest, such as "
                 f"5e-4,4e-3. Received: {','.join(map(str, rates))}.",
                 field="learning_rates",
-            )
-        if not 0 < self.min_weights <= self.max_weights:
-            raise UsageError(
-                "`min_weights` must be positive and at most `max_weights`. "
-                f"Received: {self.min_weights} and {self.max_weights}.",
-                field="min_weights",
             )
         for choices in itertools.product(
             self.variants,
@@ -109,38 +95,6 @@ class SearchSpace:
             self.filter_ratios or [None],
         ):
             self._model(*choices)
-
-    def _set_types(self):
-        """Converts the values to their types; flags give strings."""
-        kinds = {
-            "variants": str,
-            "optimizers": str,
-            "schedules": str,
-            "num_layers": int,
-            "num_heads": int,
-        }
-        for field in dataclasses.fields(self):
-            if field.type is not tuple:
-                continue
-            values = getattr(self, field.name)
-            kind = kinds.get(field.name, float)
-            try:
-                values = tuple(map(kind, values))
-            except ValueError:
-                raise UsageError(
-                    f"`{field.name}` takes values of type {kind.__name__}. "
-                    f"Received: {','.join(map(str, values))}.",
-                    field=field.name,
-                ) from None
-            if len(set(values)) < len(values) and kind is not float:
-                raise UsageError(
-                    f"`{field.name}` names a value twice.", field=field.name
-                )
-            if not values and field.name != "filter_ratios":
-                raise UsageError(
-                    f"`{field.name}` must have a value.", field=field.name
-                )
-            object.__setattr__(self, field.name, values)
 
     def propose(self, hp, training):
         """Converts hyperparameters to configurations.
@@ -155,98 +109,74 @@ class SearchSpace:
             A `ModelConfig` and a `TrainingConfig`.
         """
         variant = _choice(hp, "variant", self.variants)
-        cells = self._propose_cells(hp)
+        model = self._model(variant, *self._propose_cells(hp))
         dropout = _choice(hp, "dropout", self.dropouts)
-        model = self._model(variant, *cells)
+        optimizer = _choice(hp, "optimizer", self.optimizers)
+        low, high = self.learning_rates
+        # The step is a factor: each rate is twice the one before.
+        rate = hp.Float("learning_rate", low, high, step=2, sampling="log")
+        schedule = _choice(hp, "schedule", self.schedules)
+        share = None
+        if "cosine" in self.schedules:
+            with hp.conditional_scope("schedule", ["cosine"]):
+                share = _choice(hp, "warmup_share", self.warmup_shares)
         return model.replace(dropout=dropout), training.replace(
-            **self._propose_rate(hp),
-            **self._propose_schedule(hp, training.run.train_steps),
+            optimizer=optimizer,
+            learning_rate=rate * (LION_FACTOR if optimizer == "lion" else 1),
+            schedule=schedule,
+            warmup_steps=int((share or 0) * training.run.train_steps),
         )
 
     def _propose_cells(self, hp):
         """The layers, the heads and the filter, of Transformers alone."""
-        from tpt_keras.models import PRESETS
-        from tpt_keras.models import TransformerConfig
-
-        of_cells = [
-            name
-            for name in self.variants
-            if isinstance(PRESETS[name], TransformerConfig)
-        ]
+        of_cells = list(filter(_has_cells, self.variants))
         if not of_cells:
             return ()
-        scope = contextlib.nullcontext()
-        if len(of_cells) < len(self.variants):
-            scope = hp.conditional_scope("variant", of_cells)
-        with scope:
+        with hp.conditional_scope("variant", of_cells):
             return (
                 _choice(hp, "num_layers", self.num_layers),
                 _choice(hp, "num_heads", self.num_heads),
-                _choice(hp, "filter_ratio", self.filter_ratios)
-                if self.filter_ratios
-                else None,
+                _choice(hp, "filter_ratio", self.filter_ratios),
             )
 
-    def _propose_rate(self, hp):
-        """The optimizer, with a learning rate of its own."""
-        optimizer = _choice(hp, "optimizer", self.optimizers)
-        low, high = self.learning_rates
-        rates = {}
-        # Always in the same order, so that a search can be repeated.
-        for name in filter(self.optimizers.__contains__, _OPTIMIZERS):
-            factor = LION_FACTOR if name == "lion" else 1.0
-            with hp.conditional_scope("optimizer", [name]):
-                rates[name] = hp.Float(
-                    f"{name}_learning_rate",
-                    factor * low,
-                    factor * high,
-                    step=2,  # times the rate before
-                    sampling="log",
-                )
-        return {"optimizer": optimizer, "learning_rate": rates[optimizer]}
-
-    def _propose_schedule(self, hp, train_steps):
-        """The schedule; only a cosine has a warm-up."""
-        schedule = _choice(hp, "schedule", self.schedules)
-        share = 0.0
-        if "cosine" in self.schedules:
-            with hp.conditional_scope("schedule", ["cosine"]):
-                share = _choice(hp, "warmup_share", self.warmup_shares) or 0.0
-        warmup_steps = int(share * train_steps)
-        return {"schedule": schedule, "warmup_steps": warmup_steps}
-
-    def _model(
-        self, variant, num_layers=None, num_heads=None, filter_ratio=None
-    ):
+    def _model(self, variant, *of_cells):
         """The largest model of a combination within `max_weights`."""
+        if not _has_cells(variant):
+            of_cells = ()
         config, num_weights = _largest_model(
-            self.max_weights, variant, num_layers, num_heads, filter_ratio
+            self.max_weights, variant, *of_cells
         )
-        if num_weights >= self.min_weights:
-            return config
-        of_cells = ""
-        if hasattr(config, "num_layers"):
-            of_cells = f"of {num_layers} layers and {num_heads} heads "
-        raise UsageError(
-            f"No {variant} {of_cells}has "
-            f"{self.min_weights} to {self.max_weights} weights: raise "
-            "`max_weights`, lower `min_weights`, or leave out these layers or "
-            "heads.",
-            field="max_weights",
-        )
+        if num_weights < self.min_weights:
+            raise UsageError(
+                f"No {variant} with the layers, heads and filter {of_cells} "
+                f"has {self.min_weights} to {self.max_weights} weights. Raise "
+                "`max_weights`, lower `min_weights`, or leave these out.",
+                field="max_weights",
+            )
+        return config
 
 
-# Every trial asks, and a search has few combinations.
-@functools.cache
-def _largest_model(max_weights, variant, num_layers, num_heads, filter_ratio):
-    """The largest model of a combination and its weights, or 0 weights."""
-    from tpt_keras.models import count_weights
+def _preset(name):
+    # Imported late: the commands read the fields above before Keras.
     from tpt_keras.models.presets import PRESETS
 
-    preset = PRESETS[variant]
+    check_choice("variant", name, PRESETS)
+    return PRESETS[name]
+
+
+def _has_cells(variant):
+    return hasattr(_preset(variant), "num_layers")
+
+
+@functools.cache
+def _largest_model(
+    max_weights, variant, num_layers=None, num_heads=None, filter_ratio=None
+):
+    """The largest model of a combination and its weights, or 0 weights."""
+    from tpt_keras.models import count_weights
 
     def config(width, more=0):
-        return preset.resized(
+        return _preset(variant).resized(
             width,
             more,
             num_layers=num_layers,
@@ -259,14 +189,15 @@ def _largest_model(max_weights, variant, num_layers, num_heads, filter_ratio):
 
     width = _largest(count, max_weights, 1)
     if not width:
-        return preset, 0
+        return _preset(variant), 0
     more = _largest(lambda more: count(width, more), max_weights, 0)
-    found = config(width, more)
-    return found, count_weights(found)
+    return config(width, more), count(width, more)
 
 
 def _choice(hp, name, values):
-    """One of the values, or `None` for an inactive hyperparameter."""
+    """One of the values, or `None` without any or in an inactive scope."""
+    if not values:
+        return None
     if len(values) == 1:
         return hp.Fixed(name, values[0])
     return hp.Choice(name, list(values))

@@ -1,21 +1,101 @@
-"""The figure and the page of accuracies by module."""
+"""Accuracies beside the paper's: the table, the bars and the page."""
 
 import base64
 import pathlib
+import textwrap
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 from matplotlib.ticker import PercentFormatter
 
+from tpt_keras.visualization.page import markdown_table
 from tpt_keras.visualization.page import page
 from tpt_keras.visualization.page import write_page
-from tpt_keras.visualization.tables import table_cells
-from tpt_keras.visualization.tables import table_notes
 
 # Inches of a bar and of the gap between two modules.
 _BAR, _GAP = 0.13, 0.1
 # Wrong answers on the page per model, split and module, which limits its size.
 MAX_WRONG = 200
+
+
+def markdown_report(report):
+    """Returns a report's table and its notes in Markdown.
+
+    Args:
+        report: Dict of `models`, `published` and `means` (of seeds), lists of
+            rows with `name`, `weights`, `step` and `splits`; and `problems`
+            with the names of the `splits` and the number of `examples`.
+    """
+    header, *rows = _cells(report)
+    notes = [textwrap.fill(note, 80) for note in _notes(report)]
+    return "\n\n".join([markdown_table(header, rows), *notes]) + "\n"
+
+
+def _cells(report):
+    """Returns the texts of the table, the header first."""
+    splits = report["problems"]["splits"]
+    header = ["model", "weights", "steps"]
+    for split in splits:
+        header += [split, ">95%"]
+    rows = [*report["means"], *report["models"], *report["published"]]
+    return [header, *(_row(each, splits) for each in rows)]
+
+
+def _row(row, splits):
+    name = row["name"]
+    if "source" in row:
+        name += f" (published: {row['source']})"
+    weights, step = row["weights"] / 1e6, row["step"]
+    cells = [
+        name,
+        f"{weights:.1f}M" if weights < 100 else f"{weights:.0f}M",
+        "-" if step is None else f"{step:,}",
+    ]
+    for split in splits:
+        result = row["splits"].get(split)
+        cells += ["-", "-"] if result is None else _accuracy_and_solved(result)
+    return cells
+
+
+def _accuracy_and_solved(result):
+    accuracy, solved = f"{result['accuracy']:.2%}", result.get("solved", "-")
+    if "low" in result:
+        accuracy += f" ({result['low']:.1%} to {result['high']:.1%})"
+        solved = f"{solved} of {result['modules']}"
+    return [accuracy, str(solved)]
+
+
+def _notes(report):
+    problems = report["problems"]
+    notes = [
+        "An answer is right if all its characters are. It is decoded greedily. "
+        "An accuracy is the mean over modules, each with the same weight, of "
+        f"at most {problems['examples']} problems per module, the same for all "
+        "models. The 95% confidence interval is in brackets (MOVER of the "
+        "modules' Wilson intervals).",
+        ">95%: modules with an accuracy above 95%.",
+        "Published rows are the paper's figures, of all 56 modules and of its "
+        "own splits. They were not computed here.",
+    ]
+    if report["means"]:
+        notes.append(
+            "Means of seeds have the lowest and the highest seed in brackets. "
+            "With few seeds, rows with overlapping brackets do not differ."
+        )
+    if "train" in problems["splits"]:
+        notes.append(
+            "train: problems of the training splits, from the end that a "
+            "training reserves for validation last (see docs/report.md)."
+        )
+    for model in report["models"]:
+        for split, result in model["splits"].items():
+            if result["unread"]:
+                notes.append(
+                    f"{model['name']} cannot read {result['unread']} of the "
+                    f"{result['examples']} questions of {split}, for their "
+                    "length or a character. They count as wrong."
+                )
+    return notes
 
 
 def draw_accuracy_bars(accuracies, title, path):
@@ -74,23 +154,23 @@ def write_accuracy_page(report, predictions, figures, path):
     """Writes a page with the table, the bars and the wrong answers.
 
     Args:
-        report: Dict, see `table_cells`.
+        report: Dict, see `markdown_report`.
         predictions: Dict from models' names to dicts from pairs, a split and
             a module, to lists of `Prediction`s.
         figures: Dict from splits to PNG files, which the page embeds.
         path: HTML file to write.
     """
-    header, *rows = table_cells(report)
+    header, *rows = _cells(report)
+    images = {
+        split: base64.b64encode(pathlib.Path(figure).read_bytes()).decode()
+        for split, figure in figures.items()
+    }
     data = {
         "header": header,
         "rows": rows,
-        "num_models": len(report["models"]),
-        "notes": table_notes(report),
-        "figures": {
-            split: "data:image/png;base64,"
-            + base64.b64encode(pathlib.Path(figure).read_bytes()).decode()
-            for split, figure in figures.items()
-        },
+        "num_published": len(report["published"]),
+        "notes": _notes(report),
+        "figures": images,
         "wrong": {
             name: _wrong_by_split(of_model)
             for name, of_model in predictions.items()
@@ -104,20 +184,21 @@ def _wrong_by_split(predictions):
     splits = {}
     for (split, module), of_module in predictions.items():
         wrong = [each for each in of_module if not each.is_right]
+        problems = [
+            (
+                each.question,
+                each.target,
+                each.unread or each.answer,
+                each.log_prob,
+            )
+            for each in wrong[:MAX_WRONG]
+        ]
         splits.setdefault(split, []).append(
             {
                 "module": module,
                 "examples": len(of_module),
                 "wrong": len(wrong),
-                "problems": [
-                    [
-                        each.question,
-                        each.target,
-                        each.unread or each.answer,
-                        each.log_prob,
-                    ]
-                    for each in wrong[:MAX_WRONG]
-                ],
+                "problems": problems,
             }
         )
     return splits

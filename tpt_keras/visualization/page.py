@@ -1,4 +1,4 @@
-"""Pages of HTML that need neither another file nor a network."""
+"""Tables in Markdown, and pages of HTML that need no other file."""
 
 import json
 import pathlib
@@ -33,3 +33,17 @@ def write_page(text, path):
     """
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def markdown_table(header, rows):
+    """Returns a table in Markdown.
+
+    Args:
+        header: List of strings.
+        rows: List of lists of as many strings.
+    """
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', '/') for cell in row)} |"
+        for row in (header, rule, *rows)
+    )

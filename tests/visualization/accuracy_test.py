@@ -1,0 +1,62 @@
+from tpt_keras.visualization.accuracy import markdown_report
+
+RESULT = {
+    "accuracy": 0.40125,
+    "low": 0.38,
+    "high": 0.425,
+    "solved": 3,
+    "modules": 56,
+    "examples": 560,
+    "unread": 12,
+}
+REPORT = {
+    "problems": {"splits": ["train", "extrapolate"], "examples": 10},
+    "means": [
+        {
+            "name": "mine, mean of 2 seeds",
+            "weights": 1_000_000,
+            "step": 10,
+            "splits": {
+                "train": {
+                    "accuracy": 0.5,
+                    "low": 0.4,
+                    "high": 0.6,
+                    "solved": 1.5,
+                    "modules": 2,
+                }
+            },
+        }
+    ],
+    "models": [
+        {
+            "name": "mine",
+            "weights": 49_178_112,
+            "step": None,
+            "splits": {"train": RESULT},
+        }
+    ],
+    "published": [
+        {
+            "name": "theirs",
+            "source": "a paper",
+            "weights": 346_000_000,
+            "step": 1_000_000,
+            "splits": {"extrapolate": {"accuracy": 0.5467, "solved": 3}},
+        }
+    ],
+}
+
+
+def test_the_table_has_a_row_for_each_model():
+    text = markdown_report(REPORT)
+    assert text.splitlines()[:5] == [
+        "| model | weights | steps | train | >95% | extrapolate | >95% |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| mine, mean of 2 seeds | 1.0M | 10 | 50.00% (40.0% to 60.0%) | "
+        "1.5 of 2 | - | - |",
+        "| mine | 49.2M | - | 40.12% (38.0% to 42.5%) | 3 of 56 | - | - |",
+        "| theirs (published: a paper) | 346M | 1,000,000 | - | - | "
+        "54.67% | 3 |",
+    ]
+    # The unread questions are in a note.
+    assert "12 of the 560" in " ".join(text.split())
