@@ -35,7 +35,7 @@ def check():
 def main():
     from tpt_keras.checkpoints import from_reference
     from tpt_keras.models.configs import to_stored
-    from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
+    from tpt_keras.tokenizers.character_tokenizer import SPECIAL_SYMBOLS
     from tpt_keras.training.state import model_folder
 
     model = from_reference(

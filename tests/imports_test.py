@@ -27,7 +27,7 @@ ORDER = (
 RANKS = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 # The only third-party packages of some rooms.
 THIRD_PARTY = {
-    "decoding": {"jax", "keras", "numpy", "tensorflow"},
+    "decoding": {"keras", "numpy"},
     "errors": set(),
     "files": {"filelock"},
     "layers": {"keras", "numpy"},
@@ -42,8 +42,8 @@ IMPORTERS = {
     "matplotlib": {"visualization"},
     "streamlit": {"playground"},
     "tensorflow": {
+        "compilation",
         "data_generators",
-        "decoding",
         "language_model",
         "serving",
         "tokenizers",

@@ -20,7 +20,7 @@ from tpt_keras.data_generators.examples import permute
 from tpt_keras.data_generators.examples import readable_examples
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
-from tpt_keras.tokenizers.vocabulary import CHARACTERS
+from tpt_keras.tokenizers.character_tokenizer import CHARACTERS
 
 TEXT = st.text(CHARACTERS, max_size=9)
 SEEDS = st.tuples(st.integers(0, 2**40), st.integers(-1, 2**20))

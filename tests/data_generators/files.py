@@ -6,7 +6,7 @@ import numpy as np
 
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.mathematics import archive
-from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 
 # One with an extrapolation module of another name, one with one of its own
 # name, one without.

@@ -16,7 +16,7 @@ from tpt_keras.data_generators.text_pairs import read_pairs
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
-from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 
 PAIRS = [(f"{n} + {n}", str(n + n)) for n in range(100)]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)

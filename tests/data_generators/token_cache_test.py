@@ -17,7 +17,7 @@ from tpt_keras.data_generators import token_cache
 from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.data_generators.token_cache import open_cache
 from tpt_keras.errors import UsageError
-from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 
 SPLITS = {
     "easy": [(f"What is {n} + {n}?", str(n + n)) for n in range(300)],
@@ -213,12 +213,13 @@ def test_processes_make_a_cache_together(dataset):
     script = (
         "import pathlib, sys, time\n"
         "from tpt_keras.data_generators.token_cache import open_cache\n"
-        "from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY\n"
+        "from tpt_keras.tokenizers import character_tokenizer\n"
         "def read():\n"
         "    print('read')\n"
         "    time.sleep(0.5)\n"
         "    return {'easy': [('1', '2')]}\n"
-        "cache = open_cache(sys.argv[1], MATHEMATICS_VOCABULARY, read)\n"
+        "vocabulary = character_tokenizer.MATHEMATICS_VOCABULARY\n"
+        "cache = open_cache(sys.argv[1], vocabulary, read)\n"
         "assert cache.examples(['easy']).texts([0]) == [('1', '2')]\n"
     )
     processes = [

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from tests.decoding.compiled import compiled
 from tests.decoding.toy_language import ToyLanguage
 from tests.decoding.toy_language import loop_in_python
 from tests.decoding.toy_language import score
+from tpt_keras.compilation import compiled
 from tpt_keras.decoding import SAMPLERS
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import GreedySampler
@@ -73,11 +73,6 @@ def assert_found(found, language, expected, length_penalty=0.0):
         assert np.all(found["log_probs"][row, count:] <= IMPOSSIBLE)
 
 
-def greedy_reference(language):
-    sequences = map(language.greedy_sequence, range(language.num_rows))
-    return [[(s, language.log_prob(r, s))] for r, s in enumerate(sequences)]
-
-
 def beam_reference(language, width, length_penalty=0.0):
     return [
         language.beam_sequences(row, width, length_penalty)[0]
@@ -102,7 +97,7 @@ def beam_reference(language, width, length_penalty=0.0):
 )
 def test_greedy_equals_the_reference(sampler, kwargs):
     language = ToyLanguage(**kwargs)
-    expected = greedy_reference(language)
+    expected = beam_reference(language, 1)
     assert_found(decode(language, sampler), language, expected)
 
 
@@ -142,16 +137,6 @@ def test_width_of_all_sequences_finds_all_in_order(length_penalty, extra):
     np.testing.assert_allclose(
         np.sum(np.exp(found["log_probs"]), axis=-1), 1.0, rtol=1e-5
     )
-
-
-def test_wider_beams_find_better_sequences():
-    language = ToyLanguage(seed=1, num_rows=20, **SMALL)
-    greedy, beam, best = (
-        decode(language, BeamSampler(width))["log_probs"][:, 0]
-        for width in (1, 2, NUM_SEQUENCES)
-    )
-    assert np.any(beam > greedy + 1e-3)
-    assert np.any(best > beam + 1e-3)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
@@ -267,7 +252,7 @@ def test_compiles_for_a_batch_of_any_size(sampler):
     language = ToyLanguage(num_rows=7, end_bias=1.0)
 
     def decode_rows(rows):
-        rows = ops.repeat(rows, sampler.num_sequences)
+        rows = ops.repeat(rows[:, 0], sampler.num_sequences)
         tokens = ops.full(
             (ops.shape(rows)[0], language.max_length), -1, dtype="int32"
         )
@@ -277,10 +262,10 @@ def test_compiles_for_a_batch_of_any_size(sampler):
             **arguments, cache={"row": rows, "tokens": tokens}
         )
 
-    decode_rows = compiled(decode_rows, [None])
+    decode_rows = compiled(decode_rows, [])
     expected = decode(language, sampler)
     for size in (1, 7):
-        found = decode_rows(np.arange(size, dtype="int32"))
+        found = decode_rows(np.arange(size, dtype="int32")[:, None])
         np.testing.assert_array_equal(
             found["token_ids"], expected["token_ids"][:size]
         )

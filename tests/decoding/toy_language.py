@@ -132,15 +132,6 @@ class ToyLanguage:
         scored = [(s, self.log_prob(row, s)) for s in sequences]
         return sorted(scored, key=_by_score(length_penalty))
 
-    def greedy_sequence(self, row):
-        """The sequence of the likeliest tokens."""
-        sequence = ()
-        while len(sequence) < self.max_length and self.end_id not in sequence:
-            log_probs = self.next_log_probs(row, sequence)
-            best = max(self.tokens, key=lambda token: log_probs[token])
-            sequence = (*sequence, best)
-        return sequence
-
     def beam_sequences(self, row, beam_width, length_penalty=0.0):
         """Runs beam search; returns the beams, best first, and its steps."""
         beams = [((), 0.0)]

@@ -8,6 +8,7 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.layer_test_case import saved_and_loaded
 from tpt_keras.layers import FanInUniform
 from tpt_keras.layers import Projection
 
@@ -26,13 +27,6 @@ def make_model(init_kwargs, inputs):
     return keras.Model(symbolic, layer(symbolic)), layer
 
 
-def saved_and_loaded(model):
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "model.keras"
-        model.save(path)
-        return keras.saving.load_model(path)
-
-
 def fit(model, inputs):
     """Two large steps: the first one moves only the second adapter."""
     is_jax = keras.backend.backend() == "jax"
@@ -44,7 +38,6 @@ def fit(model, inputs):
 
 class ProjectionTest(LayerTestCase):
     @parameterized.named_parameters(
-        ("vectors", {"output_shape": 6}, (8,), (6,), 8 * 6 + 6, True),
         ("into_heads", {"output_shape": (2, 3)}, (8,), (2, 3), 54, True),
         (
             "out_of_heads",
@@ -131,23 +124,6 @@ class ProjectionTest(LayerTestCase):
             np.std(values), limit / math.sqrt(3.0), delta=0.15 * limit
         )
 
-    def test_regularizer_and_constraint_are_applied(self):
-        layer = Projection(
-            3,
-            kernel_initializer="ones",
-            bias_initializer="ones",
-            kernel_regularizer=keras.regularizers.L2(0.5),
-            bias_regularizer=keras.regularizers.L1(0.25),
-            kernel_constraint=keras.constraints.MaxNorm(1.0),
-        )
-        layer(np.ones((1, 4), "float32"))
-        self.assert_all_close(
-            sum(layer.losses), np.float32(0.5 * 12 + 0.25 * 3)
-        )
-        self.assertIsInstance(
-            layer.kernel.constraint, keras.constraints.MaxNorm
-        )
-
     def test_input_of_another_size(self):
         layer = Projection((2, 3))
         layer.build((None, None, 8))
@@ -155,14 +131,6 @@ class ProjectionTest(LayerTestCase):
             layer(np.ones((2, 5, 7), "float32"))
         self.assertEqual(tuple(layer(np.ones((2, 8))).shape), (2, 2, 3))
         self.assertEqual(tuple(layer(np.ones((2, 1, 4, 8))).shape[1:3]), (1, 4))
-
-    def test_activation(self):
-        layer = Projection(3, activation="relu")
-        output = ops.convert_to_numpy(layer(VECTORS))
-        layer.activation = keras.activations.linear
-        self.assert_all_equal(
-            output, np.maximum(ops.convert_to_numpy(layer(VECTORS)), 0.0)
-        )
 
 
 class LoRATest(LayerTestCase):
@@ -266,20 +234,3 @@ class QuantizationTest(LayerTestCase):
         self.assert_all_close(
             saved_and_loaded(model)(inputs), trained, atol=0.05
         )
-
-    def test_float8_trains(self):
-        model, layer = make_model({"output_shape": 3}, VECTORS)
-        expected = ops.convert_to_numpy(model(VECTORS))
-        layer.quantize("float8")
-        self.assert_all_close(model(VECTORS), expected, atol=0.3)
-        fit(model, VECTORS)
-        self.assertNotEqual(float(layer.inputs_scale), 1.0)
-
-    def test_subclasses_are_not_quantized(self):
-        class Special(Projection):
-            pass
-
-        layer = Special(3)
-        layer.build((None, 4))
-        with self.assertRaises(NotImplementedError):
-            layer.quantize("int8")

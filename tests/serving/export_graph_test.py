@@ -16,11 +16,11 @@ from tpt_keras.serving.export_graph import GROUP_SIZE
 from tpt_keras.serving.export_graph import AnswerGraph
 from tpt_keras.serving.export_graph import encode_in_groups
 from tpt_keras.serving.export_weights import ConstantWeights
-from tpt_keras.tokenizers.vocabulary import CHARACTERS
-from tpt_keras.tokenizers.vocabulary import END
-from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
-from tpt_keras.tokenizers.vocabulary import PAD
-from tpt_keras.tokenizers.vocabulary import START
+from tpt_keras.tokenizers.character_tokenizer import CHARACTERS
+from tpt_keras.tokenizers.character_tokenizer import END
+from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
+from tpt_keras.tokenizers.character_tokenizer import PAD
+from tpt_keras.tokenizers.character_tokenizer import START
 
 
 def answer_graph(model):

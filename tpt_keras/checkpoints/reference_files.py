@@ -11,11 +11,11 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
-from tpt_keras.tokenizers.vocabulary import END
-from tpt_keras.tokenizers.vocabulary import PAD
-from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
-from tpt_keras.tokenizers.vocabulary import START
-from tpt_keras.tokenizers.vocabulary import UNKNOWN
+from tpt_keras.tokenizers.character_tokenizer import END
+from tpt_keras.tokenizers.character_tokenizer import PAD
+from tpt_keras.tokenizers.character_tokenizer import SPECIAL_SYMBOLS
+from tpt_keras.tokenizers.character_tokenizer import START
+from tpt_keras.tokenizers.character_tokenizer import UNKNOWN
 
 # torchtext's special symbols in its order, and ours.
 REFERENCE_SYMBOLS = {

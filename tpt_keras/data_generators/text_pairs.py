@@ -13,10 +13,10 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_choices
 from tpt_keras.files import reading
-from tpt_keras.tokenizers.vocabulary import END
-from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
-from tpt_keras.tokenizers.vocabulary import PAD
-from tpt_keras.tokenizers.vocabulary import START
+from tpt_keras.tokenizers.character_tokenizer import END
+from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.character_tokenizer import PAD
+from tpt_keras.tokenizers.character_tokenizer import START
 
 TEST = "test"
 _COLUMNS = ["question", "answer"]

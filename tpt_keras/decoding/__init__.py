@@ -3,7 +3,6 @@
 - `generator.py`: `Generator`, the way in: batches, compiles, decodes.
 - `samplers.py`: the decoding loop and how each sampler chooses tokens.
 - `early_exit.py`: the loop that finished answers leave.
-- `compilation.py`: compiled functions of token ids, for each backend.
 """
 
 from tpt_keras.answer import Answer

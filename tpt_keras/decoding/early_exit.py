@@ -26,17 +26,10 @@ class EarlyExit:
         self._num_sequences = num_sequences
 
     def __call__(self, cond, body, loop_vars, maximum_iterations):
-        """Runs the loop.
+        """Runs the loop, and returns the last state without the cache.
 
-        Args:
-            cond: Function of the state, `True` if a sequence is unfinished.
-            body: Function of the state to a tuple of the next state.
-            loop_vars: Tuple of the state, a dict. Its cache may have room for
-                a single token.
-            maximum_iterations: Most steps, an integer.
-
-        Returns:
-            Tuple of the last state of all sequences, without the cache.
+        The arguments are those of `keras.ops.while_loop`. `loop_vars` is a
+        tuple of the state, a dict, whose cache may have room for one token.
         """
         (state,) = loop_vars
         results = {
@@ -106,10 +99,7 @@ class EarlyExit:
 
 
 def _untraced(number, cache):
-    """Returns a number as a tensor whose value tracing does not know.
-
-    TensorFlow folds what depends on no input into constants.
-    """
+    """Hides a number's value from TensorFlow, which folds constants."""
     for values in tree.flatten(cache):
         first = ops.cast(ops.reshape(values, (-1,))[:1], "int32")
         number = number + 0 * ops.sum(first)

@@ -6,7 +6,8 @@ from keras import ops
 
 from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
-from tpt_keras.decoding.compilation import compiled
+from tpt_keras.answer import answer_in_batches
+from tpt_keras.compilation import compiled
 from tpt_keras.decoding.early_exit import EarlyExit
 from tpt_keras.decoding.samplers import IMPOSSIBLE
 from tpt_keras.decoding.samplers import get_sampler
@@ -63,20 +64,19 @@ class Generator:
             max_length = model.config.max_answer_length
         check_positive_integer("max_length", max_length)
         check_positive_integer("batch_size", batch_size)
-        has_fixed_shapes = keras.backend.backend() == "jax"
+        self._has_fixed_shapes = keras.backend.backend() == "jax"
+        if early_exit is None:
+            early_exit = not self._has_fixed_shapes
         self.model = model
         self.sampler = get_sampler(sampler)
         self.max_length = max_length
         self.batch_size = batch_size
-        self.early_exit = (
-            not has_fixed_shapes if early_exit is None else (early_exit)
-        )
-        self._has_fixed_shapes = has_fixed_shapes
+        self.early_exit = early_exit
         self._lock = threading.Lock()
         # The variables that the program was compiled for, and the program.
         self._compiled = None, None
 
-    def answer(self, questions, on_answers=None, batch_size=None):
+    def answer(self, questions, batch_size=None):
         """Answers questions.
 
         A question that cannot be answered gets a status that tells why, and
@@ -84,8 +84,6 @@ class Generator:
 
         Args:
             questions: List of strings, or of bytes in UTF-8.
-            on_answers: Function that is called with the number of new answers
-                after each batch.
             batch_size: In place of the generator's own.
 
         Returns:
@@ -98,38 +96,43 @@ class Generator:
         batch_size = self.batch_size if batch_size is None else batch_size
         check_positive_integer("batch_size", batch_size)
         texts = _texts(questions)
-        tokenizer = self.model.tokenizer
         longest = self.model.config.max_question_length
-        answers = [
-            Answer("", None, tokenizer.question_status(text, longest))
+        statuses = [
+            self.model.tokenizer.question_status(text, longest)
             for text in texts
         ]
-        # Questions of similar lengths together need less padding.
-        order = sorted(
-            (i for i, answer in enumerate(answers) if answer.status == OK),
-            key=lambda i: len(texts[i]),
+        answers = iter(
+            answer_in_batches(
+                self._answer_batch,
+                [t for t, status in zip(texts, statuses) if status == OK],
+                batch_size,
+            )
         )
-        if on_answers:
-            on_answers(len(texts) - len(order))
-        for start in range(0, len(order), batch_size):
-            places = order[start : start + batch_size]
-            token_ids = tokenizer.encode_batch([texts[i] for i in places])
-            found = self._answers(self.generate_on_batch(token_ids))
-            for place, answer in zip(places, found, strict=True):
-                answers[place] = answer
-            if on_answers:
-                on_answers(len(places))
-        return answers
+        return [
+            next(answers) if status == OK else Answer("", None, status)
+            for status in statuses
+        ]
+
+    def _answer_batch(self, questions):
+        tokenizer = self.model.tokenizer
+        texts = [question.decode() for question in questions]
+        found = self.generate_on_batch(tokenizer.encode_batch(texts))
+        for rows, log_probs in zip(found["token_ids"], found["log_probs"]):
+            best, *others = [
+                (tokenizer.decode(token_ids), log_prob)
+                for token_ids, log_prob in zip(rows, log_probs.tolist())
+            ]
+            yield Answer(
+                *best,
+                alternatives=tuple(
+                    Answer(text, log_prob)
+                    for text, log_prob in others
+                    if log_prob > IMPOSSIBLE
+                ),
+            )
 
     def generate_on_batch(self, encoder_token_ids):
-        """Runs `generate` compiled.
-
-        Args:
-            encoder_token_ids: Integer array `(batch, source_length)`.
-
-        Returns:
-            Dict of NumPy arrays, as `generate` returns it.
-        """
+        """Runs `generate` compiled, from NumPy array to NumPy arrays."""
         token_ids = np.asarray(encoder_token_ids).astype("int32")
         num_rows = len(token_ids)
         if self._has_fixed_shapes:
@@ -138,14 +141,7 @@ class Generator:
         return {name: values[:num_rows] for name, values in found.items()}
 
     def init_cache(self, encoder_token_ids):
-        """Encodes questions, for `generate`.
-
-        Args:
-            encoder_token_ids: Tensor `(batch, source_length)`.
-
-        Returns:
-            Dict of tensors `(batch, ...)`, nested in any way.
-        """
+        """Encodes questions `(batch, source_length)`, for `generate`."""
         # The cache of an early exit grows.
         room = 1 if self.early_exit else self.max_length
         return self.model.init_cache(encoder_token_ids, room)
@@ -220,25 +216,9 @@ class Generator:
         mode = {"mode": "edge"} if num_rows else {"constant_values": pad_id}
         return np.pad(token_ids, ((0, more_rows), (0, 0)), **mode)
 
-    def _answers(self, found):
-        decode = self.model.tokenizer.decode
-        for rows, log_probs in zip(found["token_ids"], found["log_probs"]):
-            best, *others = [
-                (decode(token_ids), log_prob)
-                for token_ids, log_prob in zip(rows, log_probs.tolist())
-            ]
-            yield Answer(
-                *best,
-                alternatives=tuple(
-                    Answer(text, log_prob)
-                    for text, log_prob in others
-                    if log_prob > IMPOSSIBLE
-                ),
-            )
-
 
 def _texts(questions):
-    """Questions as strings; invalid UTF-8 becomes lone surrogates."""
+    # Invalid UTF-8 becomes lone surrogates, which the tokenizer reports.
     if isinstance(questions, (str, bytes)):
         raise TypeError("`questions` must be a list of strings.")
     texts = [

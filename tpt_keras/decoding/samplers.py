@@ -1,8 +1,4 @@
-"""Samplers: they choose the next tokens while a model decodes.
-
-A sampler of one's own is a subclass of `Sampler`. With a row in `SAMPLERS` it
-has a name.
-"""
+"""Samplers: they choose the next tokens while a model decodes."""
 
 import math
 
@@ -25,7 +21,8 @@ class Sampler:
     """The decoding loop, in pure `keras.ops`, that all samplers share.
 
     A subclass defines `choose`. It may follow several sequences of a row
-    (`num_sequences`), and may keep a state of its own (`init_state`).
+    (`num_sequences`), and may keep a state of its own (`init_state`). A row in
+    `SAMPLERS` gives it a name.
 
     Attributes:
         num_sequences: Number of sequences that are followed for each row.
@@ -112,50 +109,16 @@ class Sampler:
         check_positive_integer("max_length", max_length)
         if row_keys is None:
             row_keys = ops.arange(batch_size, dtype="int32")
-        positions = ops.arange(max_length)
-
-        def is_unfinished(state):
-            return ops.logical_not(ops.all(state["is_ended"]))
-
-        def decode_one(state):
-            index, is_ended = state["index"], state["is_ended"]
-            logits, changed = step(state["last_ids"], state["cache"], index)
-            logits, log_probs = _candidates(logits, is_ended, pad_id)
-            lengths = state["lengths"] + ops.cast(
-                ops.logical_not(is_ended), "int32"
-            )
-            next_ids, log_probs, parents = self.choose(
-                logits, log_probs, {**state, "lengths": lengths}
-            )
-            moved = is_ended, lengths, state["token_ids"], changed
-            if parents is not None:
-                moved = tree.map_structure(
-                    lambda values: ops.take(values, parents, axis=0), moved
-                )
-            is_ended, lengths, token_ids, changed = moved
-            return (
-                {
-                    **state,
-                    "index": index + 1,
-                    "is_ended": ops.logical_or(
-                        is_ended, ops.equal(next_ids, end_id)
-                    ),
-                    "last_ids": next_ids,
-                    "lengths": lengths,
-                    "log_probs": log_probs,
-                    "token_ids": ops.where(
-                        ops.equal(positions, index),
-                        ops.expand_dims(next_ids, -1),
-                        token_ids,
-                    ),
-                    "cache": {**state["cache"], **changed},
-                },
-            )
-
-        state = self._first_state(batch_size, max_length, start_id, pad_id)
-        state |= {"cache": cache, "sampler": self.init_state(row_keys)}
+        state = {
+            **self._first_state(batch_size, max_length, start_id, pad_id),
+            "cache": cache,
+            "sampler": self.init_state(row_keys),
+        }
         (state,) = (while_loop or ops.while_loop)(
-            is_unfinished, decode_one, (state,), maximum_iterations=max_length
+            lambda state: ops.logical_not(ops.all(state["is_ended"])),
+            lambda state: (self._next_state(state, step, end_id, pad_id),),
+            (state,),
+            maximum_iterations=max_length,
         )
         return self._results(state, batch_size, max_length)
 
@@ -171,6 +134,35 @@ class Sampler:
             # A `where` of two Python numbers has Keras's default dtype.
             "log_probs": IMPOSSIBLE * ops.cast(is_copy, "float32"),
             "token_ids": ops.full((count, max_length), pad_id, dtype="int32"),
+        }
+
+    def _next_state(self, state, step, end_id, pad_id):
+        index, is_ended = state["index"], state["is_ended"]
+        logits, changed = step(state["last_ids"], state["cache"], index)
+        logits, log_probs = _candidates(logits, is_ended, pad_id)
+        goes_on = ops.cast(ops.logical_not(is_ended), "int32")
+        lengths = state["lengths"] + goes_on
+        next_ids, log_probs, parents = self.choose(
+            logits, log_probs, {**state, "lengths": lengths}
+        )
+        moved = is_ended, lengths, state["token_ids"], changed
+        if parents is not None:
+            moved = tree.map_structure(
+                lambda values: ops.take(values, parents, axis=0), moved
+            )
+        is_ended, lengths, token_ids, changed = moved
+        is_here = ops.equal(ops.arange(token_ids.shape[-1]), index)
+        return {
+            **state,
+            "index": index + 1,
+            "is_ended": ops.logical_or(is_ended, ops.equal(next_ids, end_id)),
+            "last_ids": next_ids,
+            "lengths": lengths,
+            "log_probs": log_probs,
+            "token_ids": ops.where(
+                is_here, ops.expand_dims(next_ids, -1), token_ids
+            ),
+            "cache": {**state["cache"], **changed},
         }
 
     def _results(self, state, batch_size, max_length):
@@ -301,17 +293,7 @@ SAMPLERS = {
 
 
 def get_sampler(sampler):
-    """Returns a sampler by its name, or itself.
-
-    Args:
-        sampler: A `Sampler`, or a name in `SAMPLERS`.
-
-    Returns:
-        A `Sampler`.
-
-    Raises:
-        UsageError: If the name is unknown.
-    """
+    """Returns a `Sampler` by its name in `SAMPLERS`, or itself."""
     if isinstance(sampler, Sampler):
         return sampler
     check_choice("sampler", sampler, SAMPLERS)
@@ -346,15 +328,7 @@ def _penalty_divisor(lengths, length_penalty):
 
 
 def row_keys(token_ids, pad_id):
-    """Hashes rows of tokens, whatever padding is behind them.
-
-    Args:
-        token_ids: Integer tensor `(batch, length)`.
-        pad_id: Token of the padding.
-
-    Returns:
-        int32 tensor `(batch,)`.
-    """
+    """Hashes rows of tokens, whatever padding is behind them: `(batch,)`."""
     token_ids = ops.cast(token_ids, "int32")
     places = ops.arange(ops.shape(token_ids)[1], dtype="int32")
     hashed = _mixed(_mixed(token_ids) + places)
@@ -363,10 +337,10 @@ def row_keys(token_ids, pad_id):
 
 
 def _gumbel_noise(seed, keys, index, count):
-    """Draws `count` numbers for each key, by the standard Gumbel distribution.
+    """Draws `count` numbers for each key from the standard Gumbel distribution.
 
-    Keras's own draws depend on the place in a batch, which rows leave when
-    they have ended. These depend on the row alone, on every backend.
+    Keras's own draws depend on the place in a batch. These depend on the row
+    alone, on every backend.
     """
     seed = (seed + 2**31) % 2**32 - 2**31
     keys = _mixed(_mixed(keys + seed) + ops.cast(index, "int32"))

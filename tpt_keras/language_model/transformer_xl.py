@@ -160,19 +160,17 @@ class TransformerXL(keras.Model):
         """
         config = self.config
         window = config.memory_length if config.same_length else None
+        options = {"sliding_window": window, **config.attention_options}
         if config.attention != "transformer_xl":
             return {
                 "attention": config.attention,
-                "attention_options": config.attention_options,
-                "sliding_window": window,
+                "attention_options": options,
             }
-        options = {
-            "dropout": config.dropout,
-            "sliding_window": window,
-            **config.attention_options,
-        }
         mechanism = TransformerXLAttention(
-            biases, dtype=self.dtype_policy, name="attention", **options
+            biases,
+            dtype=self.dtype_policy,
+            name="attention",
+            **{"dropout": config.dropout, **options},
         )
         return {"attention": mechanism}
 

@@ -1,11 +1,4 @@
-"""Masks of attention, and attention over several axes.
-
-A mask is boolean and true where a query may attend.
-
-Attention over several axes is folded to attention over a single one: the
-attention axes are moved behind the other axes, then both kinds are folded, so
-that `(batch, ..., features)` becomes `(batch * others, length, features)`.
-"""
+"""Masks of attention, true where a query may attend, and attention axes."""
 
 import functools
 import math
@@ -41,31 +34,6 @@ def merge_masks(query_mask, value_mask, key_mask, attention_mask):
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def distance_mask(
-    target_length, source_length, is_causal, sliding_window, start_index=0
-):
-    """Masks positions in the future or outside of the sliding window.
-
-    Returns:
-        Boolean `(1, target_length, source_length)`, or None if nothing is
-        masked.
-    """
-    rows = ops.reshape(start_index + ops.arange(target_length), (1, -1, 1))
-    columns = ops.reshape(ops.arange(source_length), (1, 1, -1))
-    mask = ops.greater_equal(rows, columns) if is_causal else None
-    if sliding_window is None:
-        return mask
-    is_near = ops.less(ops.abs(rows - columns), sliding_window)
-    return is_near if mask is None else ops.logical_and(mask, is_near)
-
-
-def mask_to_bias(mask):
-    """Makes a float32 bias of logits: zero where `mask` is true, else -1e9."""
-    if len(mask.shape) == 3:
-        mask = ops.expand_dims(mask, 1)
-    return ops.where(mask, 0.0, -1e9)
-
-
 def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
     """Resolves the axes to attend over, counted from the front.
 
@@ -73,52 +41,43 @@ def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
     `ValueError` if the shapes or axes do not fit together.
     """
     rank = len(query_shape)
-    received = (
-        f"Received: query_shape={tuple(query_shape)}, "
-        f"value_shape={tuple(value_shape)}, key_shape={tuple(key_shape)}, "
-        f"attention_axes={attention_axes}"
+    between = range(1, rank - 1)
+    axes = tuple(
+        axis + rank if axis < 0 else axis
+        for axis in (between if attention_axes is None else attention_axes)
     )
-    if not _fit(value_shape[1:-1], key_shape[1:-1]):
-        raise ValueError(
-            f"`value` and `key` must be equal in all axes but the last. "
-            f"{received}"
+    others = [axis for axis in between if axis not in axes]
+    problem = None
+    if rank < 3 or len(value_shape) != rank or len(key_shape) != rank:
+        problem = (
+            "`query`, `value` and `key` must have equal ranks of at least 3."
         )
-    if rank < 3 or len(value_shape) != rank:
-        raise ValueError(
-            "`query`, `value` and `key` must have equal ranks of at least 3. "
-            f"{received}"
-        )
-    if attention_axes is None:
-        return tuple(range(1, rank - 1))
-    axes = tuple(axis + rank if axis < 0 else axis for axis in attention_axes)
-    if len(set(axes)) < len(axes) or not set(axes) <= set(range(1, rank - 1)):
-        raise ValueError(
+    elif not _fit(value_shape[1:-1], key_shape[1:-1]):
+        problem = "`value` and `key` must be equal in all axes but the last."
+    elif len(set(axes)) < len(axes) or not set(axes) <= set(between):
+        problem = (
             "`attention_axes` must be distinct and must not include the first "
-            f"or the last axis. {received}"
+            "or the last axis."
         )
-    others = [axis for axis in range(1, rank - 1) if axis not in axes]
-    if not _fit(
-        *([s[axis] for axis in others] for s in (query_shape, value_shape))
-    ):
-        raise ValueError(
+    elif not _fit(_pick(query_shape, others), _pick(value_shape, others)):
+        problem = (
             "`query` and `value` must be equal in the axes that are not in "
-            f"`attention_axes`. {received}"
+            "`attention_axes`."
+        )
+    if problem:
+        raise ValueError(
+            f"{problem} Received: query_shape={tuple(query_shape)}, "
+            f"value_shape={tuple(value_shape)}, key_shape={tuple(key_shape)}, "
+            f"attention_axes={attention_axes}"
         )
     return axes
 
 
-def weights_shape(attention_axes, num_heads, query_shape, value_shape):
-    """Shape `(batch, others..., num_heads, targets..., sources...)`."""
-    return (
-        *_pick(query_shape, _leading_axes(attention_axes, len(query_shape))),
-        num_heads,
-        *_pick(query_shape, attention_axes),
-        *_pick(value_shape, attention_axes),
-    )
-
-
 class FoldedAxes:
     """Folds inputs of higher rank to rank 3 and unfolds the outputs.
+
+    The attention axes are moved behind the other axes, then both kinds are
+    folded: `(batch, ..., features)` to `(batch * others, length, features)`.
 
     Args:
         attention_axes: Tuple of positive integers.
@@ -128,28 +87,26 @@ class FoldedAxes:
     """
 
     def __init__(self, attention_axes, num_heads, query_shape, value_shape):
-        rank = len(query_shape)
+        axes = range(len(query_shape) - 1)
+        others = [axis for axis in axes if axis not in attention_axes]
         self._num_axes = len(attention_axes)
         # The order of all axes but the last.
-        self._order = (*_leading_axes(attention_axes, rank), *attention_axes)
-        self._query_shape = query_shape
-        self._weights_shape = weights_shape(
-            attention_axes, num_heads, query_shape, value_shape
+        self._order = (*others, *attention_axes)
+        self._ordered_shape = _pick(query_shape, self._order)
+        self._weights_shape = (
+            *_pick(query_shape, others),
+            num_heads,
+            *_pick(query_shape, attention_axes),
+            *_pick(value_shape, attention_axes),
         )
 
     def fold(self, sequences):
         """Folds `(batch, ..., features)` to rank 3."""
-        rank = len(sequences.shape)
-        sequences = ops.transpose(sequences, (*self._order, rank - 1))
-        shape = ops.shape(sequences)
-        num_leading = rank - 1 - self._num_axes
+        sequences = ops.transpose(sequences, (*self._order, len(self._order)))
+        *sizes, features = ops.shape(sequences)
+        leading, lengths = sizes[: -self._num_axes], sizes[-self._num_axes :]
         return ops.reshape(
-            sequences,
-            (
-                math.prod(shape[:num_leading]),
-                math.prod(shape[num_leading:-1]),
-                shape[-1],
-            ),
+            sequences, (math.prod(leading), math.prod(lengths), features)
         )
 
     def fold_padding_mask(self, mask):
@@ -170,36 +127,28 @@ class FoldedAxes:
             mask = ops.expand_dims(mask, heads_axis)
         shape = list(self._weights_shape)
         shape[heads_axis] = mask.shape[heads_axis]
-        targets = shape[heads_axis + 1 : heads_axis + 1 + self._num_axes]
         folded_shape = (
             math.prod(shape[:heads_axis]),
             shape[heads_axis],
-            math.prod(targets),
+            math.prod(shape[heads_axis + 1 : -self._num_axes]),
             math.prod(shape[-self._num_axes :]),
         )
         return ops.reshape(ops.broadcast_to(mask, shape), folded_shape)
 
     def unfold(self, outputs):
         """Unfolds `(batch * others, target_length, ...)`."""
-        num_axes = len(self._order)
         outputs = ops.reshape(
-            outputs,
-            (
-                *_pick(self._query_shape, self._order),
-                *ops.shape(outputs)[2:],
-            ),
+            outputs, (*self._ordered_shape, *ops.shape(outputs)[2:])
         )
-        last_axes = range(num_axes, len(outputs.shape))
+        num_axes = len(self._order)
         inverse = sorted(range(num_axes), key=self._order.__getitem__)
-        return ops.transpose(outputs, (*inverse, *last_axes))
+        return ops.transpose(
+            outputs, (*inverse, *range(num_axes, len(outputs.shape)))
+        )
 
     def unfold_weights(self, weights):
-        """Unfolds attention weights to the shape `weights_shape`."""
+        """Unfolds attention weights."""
         return ops.reshape(weights, self._weights_shape)
-
-
-def _leading_axes(attention_axes, rank):
-    return [axis for axis in range(rank - 1) if axis not in attention_axes]
 
 
 def _pick(shape, axes):
@@ -208,7 +157,7 @@ def _pick(shape, axes):
 
 def _fit(sizes, other_sizes):
     """Returns `True` if all known sizes are equal."""
-    return len(sizes) == len(other_sizes) and all(
+    return all(
         size == other or size is None or other is None
         for size, other in zip(sizes, other_sizes)
     )

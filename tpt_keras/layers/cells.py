@@ -7,7 +7,6 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.layers.composite_layer import CompositeLayer
-from tpt_keras.layers.composite_layer import call_arguments
 from tpt_keras.layers.composite_layer import serialize_choice
 from tpt_keras.layers.composite_layer import serialize_fields
 from tpt_keras.layers.projection import FeedForward
@@ -15,10 +14,9 @@ from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
 
 
 class TransformerCell(CompositeLayer):
-    """Base class of the cells: their arguments and their sublayers.
+    """Base class of the cells, with the arguments of `EncoderCell`."""
 
-    The arguments are those of `EncoderCell`.
-    """
+    traced_arguments = ("return_attention_inputs", "self_attention_cache")
 
     def __init__(
         self,
@@ -57,11 +55,11 @@ class TransformerCell(CompositeLayer):
         self.seed = seed
 
     def _layer_norm(self, name):
-        layer_norm = keras.layers.LayerNormalization(
+        layer = keras.layers.LayerNormalization(
             epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
         )
-        layer_norm.build((None, None, self.hidden_dim))
-        return layer_norm
+        layer.build((None, None, self.hidden_dim))
+        return layer
 
     def _attention(self, name, **kwargs):
         if self.key_dim is None and self.hidden_dim % self.num_heads:
@@ -116,19 +114,16 @@ class TransformerCell(CompositeLayer):
             return None
         return random.Random(f"{self.seed} {name}").getrandbits(31)
 
-    def _apply_feed_forward(self, x, training):
-        z = self.feed_forward(
-            self.feed_forward_layer_norm(x), training=training
-        )
-        x = ops.add(x, self.dropout_layer(z, training=training))
-        return self.output_layer_norm(x)
+    def _add(self, x, z, training):
+        return ops.add(x, self.dropout_layer(z, training=training))
 
-    def compute_output_spec(self, *args, **kwargs):
-        call = call_arguments(self, args, kwargs)
-        several = ("return_attention_inputs", "self_attention_cache")
-        if any(call.get(name) for name in several):
-            return keras.Operation.compute_output_spec(self, *args, **kwargs)
-        return super().compute_output_spec(*args, **kwargs)
+    def _apply_feed_forward(self, x, training):
+        z = self.feed_forward_layer_norm(x)
+        z = self.feed_forward(z, training=training)
+        return self.output_layer_norm(self._add(x, z, training))
+
+    def compute_output_shape(self, input_shape, *other_shapes):
+        return input_shape
 
     def get_config(self):
         return {
@@ -222,14 +217,10 @@ class EncoderCell(TransformerCell):
         query = self.self_attention_layer_norm(inputs)
         masks = {"attention_mask": _source_mask(padding_mask)}
         z = self.self_attention(query, query, training=training, **masks)
-        x = ops.add(inputs, self.dropout_layer(z, training=training))
-        x = self._apply_feed_forward(x, training)
+        x = self._apply_feed_forward(self._add(inputs, z, training), training)
         if not return_attention_inputs:
             return x
         return x, {"self_attention": {"query": query, "value": query, **masks}}
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -328,7 +319,7 @@ class DecoderCell(TransformerCell):
             z, _ = self.self_attention.attend(
                 query, *self_attention_cache, index=cache_update_index
             )
-        x = ops.add(decoder_sequence, self.dropout_layer(z, training=training))
+        x = self._add(decoder_sequence, z, training)
 
         query = self.cross_attention_layer_norm(x)
         mask = _source_mask(encoder_padding_mask)
@@ -344,23 +335,17 @@ class DecoderCell(TransformerCell):
             z, _ = self.cross_attention.attend(
                 query, *cross_attention_cache, mask=mask, training=training
             )
-        x = ops.add(x, self.dropout_layer(z, training=training))
-        x = self._apply_feed_forward(x, training)
+        x = self._apply_feed_forward(self._add(x, z, training), training)
         if self_attention_cache is not None:
             return x, self_attention_cache
         return (x, attention_inputs) if return_attention_inputs else x
-
-    def compute_output_shape(
-        self, decoder_sequence_shape, encoder_sequence_shape=None
-    ):
-        return decoder_sequence_shape
 
     def init_cache(self, batch_size, max_length):
         """Makes an empty KV cache for the self-attention.
 
         Args:
             batch_size: Number of rows, an integer or a scalar tensor.
-            max_length: Largest number of tokens to decode, an integer.
+            max_length: Largest number of tokens to decode.
 
         Returns:
             A KV cache, see `AttentionMechanism`.
@@ -368,32 +353,101 @@ class DecoderCell(TransformerCell):
         return self.self_attention.attention.init_cache(batch_size, max_length)
 
     def grow_cache(self, cache, max_length):
-        """Makes room for more tokens in the self-attention's KV cache.
-
-        Args:
-            cache: Cache from `init_cache` or the last call.
-            max_length: New largest number of tokens.
-
-        Returns:
-            A KV cache.
-        """
+        """Makes room for `max_length` tokens in a KV cache of `init_cache`."""
         return self.self_attention.attention.grow_cache(cache, max_length)
 
     def cross_attention_keys_and_values(
         self, encoder_sequence, encoder_padding_mask=None
     ):
-        """Makes the KV cache of the encoder's output.
+        """Makes the KV cache of the encoder's output, a tuple of tensors.
 
         Args:
             encoder_sequence: Tensor `(batch, source_length, hidden_dim)`.
             encoder_padding_mask: Boolean `(batch, source_length)`.
-
-        Returns:
-            A tuple of tensors `(batch, ...)`.
         """
         return self.cross_attention.project_keys_and_values(
             encoder_sequence, padding_mask=encoder_padding_mask
         )
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class TransformerXLCell(TransformerCell):
+    """A cell of Transformer-XL (Dai et al., 2019), which attends to a memory.
+
+    The memory of earlier segments precedes the positions of this one. As in
+    the paper, layer norms follow the sums, and the attention's maps have no
+    biases:
+
+        x = LN1(x + attention(x, [memory, x], [memory, x])), causal
+        return LN2(x + FF(x))
+
+    The default `binding="none"` is the paper's. Any other makes a
+    TP-Transformer-XL.
+
+    Args:
+        intermediate_dim: See `EncoderCell`.
+        num_heads: See `EncoderCell`.
+        binding: The binding. Defaults to `"none"`.
+        attention: The attention mechanism. Defaults to `"transformer_xl"`. To
+            share `QueryBiases` among cells, give `TransformerXLAttention`s.
+        **kwargs: The other arguments of an `EncoderCell`.
+
+    Call arguments:
+        inputs: Tensor `(batch, length, hidden_dim)`.
+        memory: Tensor `(batch, memory_length, hidden_dim)`: the cell's inputs
+            at earlier positions. Defaults to none.
+        memory_mask: Boolean `(batch, memory_length)`, true where the memory
+            holds something. Defaults to true everywhere.
+        training: Whether to apply dropout.
+
+    Returns:
+        Tensor `(batch, length, hidden_dim)`.
+
+    Example:
+
+    >>> cell = TransformerXLCell(intermediate_dim=32, num_heads=2)
+    >>> x = keras.random.normal((3, 4, 8))
+    >>> cell(x, memory=keras.random.normal((3, 10, 8))).shape
+    (3, 4, 8)
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        num_heads,
+        binding="none",
+        attention="transformer_xl",
+        **kwargs,
+    ):
+        super().__init__(
+            intermediate_dim, num_heads, binding, attention=attention, **kwargs
+        )
+
+    def build(self, inputs_shape, memory_shape=None, memory_mask_shape=None):
+        self.hidden_dim = inputs_shape[-1]
+        self.self_attention = self._attention("self_attention", use_bias=False)
+        self._build_feed_forward()
+        self.built = True
+
+    def call(self, inputs, memory=None, memory_mask=None, training=None):
+        sources, start_index, mask = inputs, 0, None
+        if memory is not None:
+            sources = ops.concatenate([memory, inputs], axis=1)
+            start_index = ops.shape(memory)[1]
+        if memory_mask is not None:
+            own = ops.ones(ops.shape(inputs)[:2], dtype="bool")
+            mask = ops.concatenate([memory_mask, own], axis=1)[:, None]
+        z = self.self_attention(
+            inputs,
+            sources,
+            attention_mask=mask,
+            use_causal_mask=True,
+            start_index=start_index,
+            training=training,
+        )
+        x = self.feed_forward_layer_norm(self._add(inputs, z, training))
+        z = self.feed_forward(x, training=training)
+        return self.output_layer_norm(self._add(x, z, training))
 
 
 def _source_mask(padding_mask):

@@ -1,7 +1,6 @@
 """Tools of layers that hold other layers."""
 
 import inspect
-import itertools
 
 import keras
 from keras import ops
@@ -12,42 +11,25 @@ from tpt_keras.errors import UsageError
 class CompositeLayer(keras.layers.Layer):
     """Base class of layers that hold other layers.
 
-    - Its config keeps the dtype policies of quantized sublayers.
-    - `keras.RematScope` works with it on TensorFlow. There, Keras gives
-      gradients to positional tensors alone and refuses keyword arguments in
-      graphs.
+    Its config keeps the dtype policies of quantized sublayers.
     """
+
+    # The call arguments that change the form of the output.
+    traced_arguments = ()
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
 
+    def compute_output_spec(self, *args, **kwargs):
+        call = inspect.signature(self.call).bind(*args, **kwargs).arguments
+        if any(call.get(name) for name in self.traced_arguments):
+            # Keras traces the call.
+            return keras.Operation.compute_output_spec(self, *args, **kwargs)
+        return super().compute_output_spec(*args, **kwargs)
+
     def get_config(self):
         return {**super().get_config(), "dtype": dtype_config(self)}
-
-    def rematerialized_call(self, layer_call, *args, **kwargs):
-        arguments = keras.tree.flatten((args, kwargs))
-        has_gradient = [
-            ops.is_tensor(argument)
-            and keras.backend.is_float_dtype(argument.dtype)
-            for argument in arguments
-        ]
-
-        def call_with(*tensors):
-            tensors = iter(tensors)
-            merged = [
-                next(tensors) if has else argument
-                for has, argument in zip(has_gradient, arguments)
-            ]
-            args_, kwargs_ = keras.tree.pack_sequence_as((args, kwargs), merged)
-            return layer_call(*args_, **kwargs_)
-
-        call = super().rematerialized_call(call_with, *args, **kwargs)
-        return lambda *args, **kwargs: call(
-            *itertools.compress(
-                keras.tree.flatten((args, kwargs)), has_gradient
-            )
-        )
 
 
 def dtype_config(layer):
@@ -55,12 +37,6 @@ def dtype_config(layer):
 
     A quantized layer can only be loaded with its own dtype policy, so the
     policies of quantized sublayers are kept by their paths.
-
-    Args:
-        layer: A Keras layer.
-
-    Returns:
-        A serialized dtype policy, or map of dtype policies.
     """
     policy = layer.dtype_policy
     if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
@@ -82,32 +58,18 @@ def serialize_fields(layer, *names):
     }
 
 
-def call_arguments(layer, args, kwargs):
-    """All arguments of a call by their names, defaults included."""
-    bound = inspect.signature(layer.call).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return bound.arguments
-
-
 def make_choice(kind, base, table, choice, options=None, /, **kwargs):
-    """Makes one of the exchangeable parts of an attention.
+    """Makes the mechanism or the binding of an attention.
 
     Args:
         kind: The field's name, for messages: `"binding"`.
-        base: The base class of all such parts.
+        base: Base class of the parts of this kind.
         table: Dict of names to built-in classes.
         choice: A key of `table`, the name of a subclass of `base` that is
             registered with Keras (`"package>Class"`), or an instance.
         options: Dict of arguments of that class, or `None`. They override
             `kwargs`. An instance takes none.
-        **kwargs: Arguments that every such class takes. An instance has its
-            own.
-
-    Returns:
-        An instance of `base`.
-
-    Raises:
-        UsageError: If the choice is unknown or does not take the options.
+        **kwargs: Arguments that every such class takes.
     """
     if isinstance(choice, dict):
         choice = keras.saving.deserialize_keras_object(choice)

@@ -86,7 +86,7 @@ class Projection(keras.layers.EinsumDense):
             kernel_initializer=_MatrixInitializer(
                 kernel_initializer, num_input_axes
             ),
-            bias_initializer=bias_initializer,
+            bias_initializer=_copy(bias_initializer),
             **kwargs,
         )
         self.num_input_axes = num_input_axes
@@ -144,8 +144,6 @@ class Projection(keras.layers.EinsumDense):
 
     def quantize(self, mode=None, type_check=True, config=None):
         # Keras's check refuses every subclass of `EinsumDense`.
-        if type_check and type(self) is not Projection:
-            raise self._not_implemented_error(self.quantize)
         super().quantize(mode, type_check=False, config=config)
 
     def compute_output_shape(self, input_shape):
@@ -229,8 +227,8 @@ class FeedForward(CompositeLayer):
     def _projection(self, units, name, input_shape):
         layer = Projection(
             units,
-            kernel_initializer=self.kernel_initializer.clone(),
-            bias_initializer=self.bias_initializer.clone(),
+            kernel_initializer=self.kernel_initializer,
+            bias_initializer=self.bias_initializer,
             dtype=self.dtype_policy,
             name=name,
         )
@@ -279,14 +277,7 @@ class FanInUniform(keras.initializers.RandomUniform):
         self.fan_in = fan_in
 
     def with_fan_in(self, fan_in):
-        """The same initializer for a map of this input size.
-
-        Args:
-            fan_in: Size of the map's input.
-
-        Returns:
-            A `FanInUniform`.
-        """
+        """The same initializer for a map of this input size."""
         return type(self)(self.fan_in or fan_in, self._init_seed)
 
     def __call__(self, shape, dtype=None):
@@ -303,7 +294,7 @@ class _MatrixInitializer(keras.initializers.Initializer):
     """Initializes a kernel with several axes as a matrix."""
 
     def __init__(self, initializer, num_input_axes):
-        self.initializer = keras.initializers.get(initializer)
+        self.initializer = _copy(initializer)
         self.num_input_axes = num_input_axes
 
     def __call__(self, shape, dtype=None):
@@ -311,6 +302,13 @@ class _MatrixInitializer(keras.initializers.Initializer):
             _matrix_shape(shape, self.num_input_axes), dtype=dtype
         )
         return ops.reshape(matrix, shape)
+
+
+def _copy(initializer):
+    """A new initializer: an old one would draw the same values again."""
+    initializer = keras.initializers.get(initializer)
+    is_initializer = isinstance(initializer, keras.initializers.Initializer)
+    return initializer.clone() if is_initializer else initializer
 
 
 def _matrix_shape(kernel_shape, num_input_axes):

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tpt_keras.errors import check_choice
-from tpt_keras.layers.composite_layer import dtype_config
+from tpt_keras.layers.composite_layer import CompositeLayer
 from tpt_keras.layers.composite_layer import serialize_fields
 from tpt_keras.layers.composite_layer import with_gradient
 from tpt_keras.layers.projection import Projection
@@ -13,7 +13,7 @@ POSITIONS = ("sinusoidal", "none")
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class TokenAndPositionEmbedding(keras.layers.Layer):
+class TokenAndPositionEmbedding(CompositeLayer):
     """Embeds tokens at positions, binds them to a role, and gives logits.
 
     The scaled embedding of the token plus the sinusoid of its position. With
@@ -65,6 +65,8 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
     (1, 4, 72)
     """
 
+    traced_arguments = ("reverse",)
+
     def __init__(
         self,
         vocabulary_size,
@@ -103,7 +105,7 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.vocabulary_size, self.hidden_dim),
-            initializer=self.embeddings_initializer.clone(),
+            initializer=self.embeddings_initializer,
             # Sums the gradients of both uses before they are rounded.
             autocast=False,
         )
@@ -111,8 +113,8 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         if self.bind_embeddings:
             self.role_dense = Projection(
                 self.hidden_dim,
-                kernel_initializer=self.embeddings_initializer.clone(),
-                bias_initializer=self.bias_initializer.clone(),
+                kernel_initializer=self.embeddings_initializer,
+                bias_initializer=self.bias_initializer,
                 dtype=self.dtype_policy,
                 name="role",
             )
@@ -155,23 +157,14 @@ class TokenAndPositionEmbedding(keras.layers.Layer):
         is_hidden_states = len(inputs.shape) > 2
         return mask if is_hidden_states else ops.not_equal(inputs, 0)
 
-    def compute_output_shape(self, input_shape, reverse=False, **kwargs):
-        if reverse:
+    def compute_output_shape(self, input_shape):
+        if len(input_shape) > 2:  # hidden states
             return (*input_shape[:-1], self.vocabulary_size)
         return (*input_shape, self.hidden_dim)
-
-    def compute_output_spec(
-        self, inputs, start_index=0, reverse=False, training=None
-    ):
-        return keras.KerasTensor(
-            self.compute_output_shape(inputs.shape, reverse=reverse),
-            dtype="float32" if reverse else self.compute_dtype,
-        )
 
     def get_config(self):
         return {
             **super().get_config(),
-            "dtype": dtype_config(self),
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
             "bind_embeddings": self.bind_embeddings,

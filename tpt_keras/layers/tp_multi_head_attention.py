@@ -6,14 +6,22 @@ from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.attention_inputs import FoldedAxes
 from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.attention_inputs import resolve_attention_axes
-from tpt_keras.layers.attention_inputs import weights_shape
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.composite_layer import CompositeLayer
-from tpt_keras.layers.composite_layer import call_arguments
 from tpt_keras.layers.composite_layer import serialize_choice
 from tpt_keras.layers.composite_layer import serialize_fields
 from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import Projection
+
+# The arguments of all maps.
+_MAP_ARGUMENTS = (
+    "kernel_initializer",
+    "bias_initializer",
+    "kernel_regularizer",
+    "bias_regularizer",
+    "kernel_constraint",
+    "bias_constraint",
+)
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -110,6 +118,8 @@ class TPMultiHeadAttention(CompositeLayer):
     (3, 10, 16)
     """
 
+    traced_arguments = ("return_attention_scores", "return_roles")
+
     def __init__(
         self,
         num_heads,
@@ -150,29 +160,6 @@ class TPMultiHeadAttention(CompositeLayer):
         self.dropout = dropout
         self.use_bias = use_bias
         self._output_shape = _tuple_or_none(output_shape)
-        self.attention = make_mechanism(
-            attention,
-            attention_options,
-            dropout=dropout,
-            sliding_window=sliding_window,
-            seed=seed,
-            dtype=self.dtype_policy,
-            name="attention",
-        )
-        self.binding = make_binding(
-            binding, binding_options, dtype=self.dtype_policy, name="binding"
-        )
-        if self.attention.output_dim is not None and self.binding.has_role:
-            raise UsageError(
-                "An attention mechanism with an `output_dim` is the output map "
-                'too and needs binding="none". Received: '
-                f"binding={binding!r}",
-                field="binding",
-            )
-        self._attention_name = attention if isinstance(attention, str) else None
-        self._binding_name = binding if isinstance(binding, str) else None
-        self.attention_options = dict(attention_options or {})
-        self.binding_options = dict(binding_options or {})
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
@@ -182,6 +169,35 @@ class TPMultiHeadAttention(CompositeLayer):
         self.seed = seed
         self.attention_axes = _tuple_or_none(attention_axes)
         self.sliding_window = sliding_window
+        self.attention_options = dict(attention_options or {})
+        self.binding_options = dict(binding_options or {})
+        self._make_parts(attention, binding)
+
+    def _make_parts(self, attention, binding):
+        self._attention_name = attention if isinstance(attention, str) else None
+        self._binding_name = binding if isinstance(binding, str) else None
+        self.attention = make_mechanism(
+            attention,
+            self.attention_options,
+            dropout=self.dropout,
+            sliding_window=self.sliding_window,
+            seed=self.seed,
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+        self.binding = make_binding(
+            binding,
+            self.binding_options,
+            dtype=self.dtype_policy,
+            name="binding",
+        )
+        if self.attention.output_dim is not None and self.binding.has_role:
+            raise UsageError(
+                "An attention mechanism with an `output_dim` is the output map "
+                'too and needs binding="none". Received: '
+                f"binding={binding!r}",
+                field="binding",
+            )
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
@@ -231,14 +247,9 @@ class TPMultiHeadAttention(CompositeLayer):
             output_shape,
             num_input_axes=num_input_axes,
             use_bias=self.use_bias,
-            kernel_initializer=self.kernel_initializer.clone(),
-            bias_initializer=self.bias_initializer.clone(),
-            kernel_regularizer=self.kernel_regularizer,
-            bias_regularizer=self.bias_regularizer,
-            kernel_constraint=self.kernel_constraint,
-            bias_constraint=self.bias_constraint,
             dtype=self.dtype_policy,
             name=name,
+            **{name: getattr(self, name) for name in _MAP_ARGUMENTS},
         )
         layer.build(input_shape)
         return layer
@@ -316,10 +327,12 @@ class TPMultiHeadAttention(CompositeLayer):
                 f"attention weights. Received: {self.attention}"
             )
 
-    def _resolve_axes(self, query_shape, value_shape, key_shape=None):
-        key_shape = value_shape if key_shape is None else key_shape
+    def _resolve_axes(self, query_shape, value_shape, key_shape):
         return resolve_attention_axes(
-            self.attention_axes, query_shape, value_shape, key_shape
+            self.attention_axes,
+            query_shape,
+            value_shape,
+            value_shape if key_shape is None else key_shape,
         )
 
     def project_keys_and_values(self, value, key=None, padding_mask=None):
@@ -330,9 +343,6 @@ class TPMultiHeadAttention(CompositeLayer):
             key: Tensor of the same shape. Defaults to `value`.
             padding_mask: Boolean `(batch, source_length)`, true at real
                 tokens. Some mechanisms need it both here and in `attend`.
-
-        Returns:
-            A KV cache, see `AttentionMechanism`.
         """
         heads = self._key_and_value_heads(value, key)
         return self.attention.make_cache(*heads, padding_mask)
@@ -344,9 +354,6 @@ class TPMultiHeadAttention(CompositeLayer):
             cache: Cache from `attention.init_cache` or `update_cache`.
             value: Tensor `(batch, 1, hidden_dim)`.
             index: The position, an integer or a scalar tensor.
-
-        Returns:
-            A KV cache of the same shapes.
         """
         heads = self._key_and_value_heads(value)
         return self.attention.update_cache(cache, *heads, index)
@@ -397,29 +404,6 @@ class TPMultiHeadAttention(CompositeLayer):
         self._resolve_axes(query_shape, value_shape, key_shape)
         return (*query_shape[:-1], *(self._output_shape or query_shape[-1:]))
 
-    def compute_output_spec(self, *args, **kwargs):
-        call = call_arguments(self, args, kwargs)
-        query, value, key = (call[name] for name in ("query", "value", "key"))
-        key = value if key is None else key
-        with_weights = call["return_attention_scores"]
-        with_roles = call["return_roles"]
-        self._check_returned(with_weights, with_roles)
-        shapes = [
-            self.compute_output_shape(query.shape, value.shape, key.shape)
-        ]
-        if with_weights:
-            axes = self._resolve_axes(query.shape, value.shape, key.shape)
-            shapes.append(
-                weights_shape(axes, self.num_heads, query.shape, value.shape)
-            )
-        if with_roles:
-            shapes.append((*query.shape[:-1], self.num_heads, self.value_dim))
-        outputs = tuple(
-            keras.KerasTensor(shape, dtype=self.compute_dtype)
-            for shape in shapes
-        )
-        return outputs if len(outputs) > 1 else outputs[0]
-
     def get_config(self):
         return {
             **super().get_config(),
@@ -435,16 +419,7 @@ class TPMultiHeadAttention(CompositeLayer):
                 self._attention_name or self.attention
             ),
             "attention_options": self.attention_options,
-            **serialize_fields(
-                self,
-                "kernel_initializer",
-                "bias_initializer",
-                "kernel_regularizer",
-                "bias_regularizer",
-                "activity_regularizer",
-                "kernel_constraint",
-                "bias_constraint",
-            ),
+            **serialize_fields(self, *_MAP_ARGUMENTS, "activity_regularizer"),
             "seed": self.seed,
             "attention_axes": self.attention_axes,
             "sliding_window": self.sliding_window,

@@ -12,9 +12,9 @@ from tpt_keras.layers import POSITIONS
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.settings import check_settings
 from tpt_keras.settings import setting
-from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
-from tpt_keras.tokenizers.vocabulary import MAX_ANSWER_LENGTH
-from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
+from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.character_tokenizer import MAX_ANSWER_LENGTH
+from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 
 
 @dataclasses.dataclass(frozen=True)

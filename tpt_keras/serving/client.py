@@ -5,10 +5,10 @@ import json
 import urllib.parse
 
 from tpt_keras.answer import Answer
+from tpt_keras.answer import answer_in_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
-from tpt_keras.serving.question_batches import answer_in_batches
 
 _RETRIES = 4
 _MAX_TIMEOUT = 10**6

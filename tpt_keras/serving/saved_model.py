@@ -3,12 +3,12 @@ import json
 import tensorflow as tf
 
 from tpt_keras.answer import Answer
+from tpt_keras.answer import answer_in_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.files import plain_path
 from tpt_keras.serving.exported_files import CONFIG_ASSET
 from tpt_keras.serving.exported_files import find_saved_model
 from tpt_keras.serving.exported_files import verify_checksums
-from tpt_keras.serving.question_batches import answer_in_batches
 
 _BATCH_SIZE = 64
 

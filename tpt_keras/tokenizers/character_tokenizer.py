@@ -9,12 +9,23 @@ from tpt_keras.answer import TOO_LONG
 from tpt_keras.answer import UNKNOWN_CHARACTER
 from tpt_keras.answer import explain
 from tpt_keras.errors import UsageError
-from tpt_keras.tokenizers.vocabulary import END
-from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
-from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
-from tpt_keras.tokenizers.vocabulary import PAD
-from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
-from tpt_keras.tokenizers.vocabulary import START
+
+PAD = "<pad>"
+START = "<start>"
+END = "<end>"
+UNKNOWN = "<unknown>"
+SPECIAL_SYMBOLS = (PAD, START, END, UNKNOWN)
+
+# The Mathematics Dataset's characters, and the paper's 72 symbols; a symbol's
+# place is its token id.
+CHARACTERS = (
+    " !'()*+,-./0123456789:<=>?ACDEFGHILMPRSTWabcdefghijklmnopqrstuvwxyz{}"
+)
+MATHEMATICS_VOCABULARY = (PAD, START, END, *CHARACTERS)
+
+# The dataset's own limits, in characters.
+MAX_QUESTION_LENGTH = 160
+MAX_ANSWER_LENGTH = 30
 
 
 class CharacterTokenizer:
@@ -50,14 +61,15 @@ class CharacterTokenizer:
         self.pad_id = self.token_ids[PAD]
         self.start_id = self.token_ids[START]
         self.end_id = self.token_ids[END]
-        ids = {
-            ord(symbol): token_id
+        self.id_of_character = {
+            symbol: token_id
             for symbol, token_id in self.token_ids.items()
             if symbol not in SPECIAL_SYMBOLS
         }
+        codes = list(map(ord, self.id_of_character))
         # Indexed by code point. The last row stands for all higher ones.
-        self._token_of_code = np.full(max(ids, default=0) + 2, -1, "int32")
-        self._token_of_code[list(ids)] = list(ids.values())
+        self._token_of_code = np.full(max(codes, default=0) + 2, -1, "int32")
+        self._token_of_code[codes] = list(self.id_of_character.values())
 
     def encode(self, text):
         """Encodes a string, with the start and the end symbol.
@@ -89,17 +101,7 @@ class CharacterTokenizer:
         return self.frame(self.encode_flat(texts), lengths)
 
     def encode_flat(self, texts):
-        """Encodes strings into one array, without start and end symbols.
-
-        Args:
-            texts: Sequence of strings.
-
-        Returns:
-            int32 array `(characters of all strings,)`.
-
-        Raises:
-            UsageError: If a character is not in the vocabulary.
-        """
+        """Encodes strings into one int32 array, without start and end."""
         # Lone surrogates pass, and are refused as unknown characters.
         codes = "".join(texts).encode("utf-32-le", "surrogatepass")
         codes = np.frombuffer(codes, "<u4")
@@ -153,15 +155,7 @@ class CharacterTokenizer:
         return self.encode_batch(questions)
 
     def question_status(self, question, max_length=MAX_QUESTION_LENGTH):
-        """Returns the reason why a question cannot be encoded, or `"OK"`.
-
-        Args:
-            question: A string.
-            max_length: Most characters that it may have.
-
-        Returns:
-            One of the statuses of an `Answer`.
-        """
+        """Returns the `status` of an `Answer`: `"OK"` if it can be encoded."""
         try:
             question.encode()
         except UnicodeEncodeError:
@@ -195,15 +189,14 @@ class CharacterTokenizer:
         return "".join(characters)
 
     def _refuse_unknown(self, texts):
-        known = [s for s in self.vocabulary if s not in SPECIAL_SYMBOLS]
         for text in texts:
-            unknown = [c for c in text if c not in known]
-            if unknown:
-                reason = explain(text, UNKNOWN_CHARACTER, self.vocabulary)
-                raise UsageError(
-                    f"The text {text[:40]!r} {reason} "
-                    f"(position {text.index(unknown[0])})."
-                )
+            for position, character in enumerate(text):
+                if character not in self.id_of_character:
+                    reason = explain(text, UNKNOWN_CHARACTER, self.vocabulary)
+                    raise UsageError(
+                        f"The text {text[:40]!r} {reason} "
+                        f"(position {position})."
+                    )
 
 
 def _check(vocabulary):

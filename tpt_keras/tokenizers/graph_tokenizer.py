@@ -5,7 +5,6 @@ from tpt_keras.answer import INVALID_UTF8
 from tpt_keras.answer import OK
 from tpt_keras.answer import TOO_LONG
 from tpt_keras.answer import UNKNOWN_CHARACTER
-from tpt_keras.tokenizers.vocabulary import SPECIAL_SYMBOLS
 
 _UNKNOWN_ID = -1
 
@@ -23,11 +22,7 @@ class GraphTokenizer(tf.Module):
     def __init__(self, tokenizer, vocabulary_size):
         super().__init__(name="tokenizer")
         self._tokenizer = tokenizer
-        characters = {
-            symbol: token_id
-            for symbol, token_id in tokenizer.token_ids.items()
-            if symbol not in SPECIAL_SYMBOLS
-        }
+        characters = tokenizer.id_of_character
         self.token_of_character = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
                 tf.constant(list(characters), tf.string),

@@ -30,7 +30,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import LOCK_FILE
 from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock
-from tpt_keras.tokenizers.vocabulary import CHARACTERS
+from tpt_keras.tokenizers.character_tokenizer import CHARACTERS
 
 SMALL = "numbers__is_prime"
 

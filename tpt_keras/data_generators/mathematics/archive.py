@@ -27,7 +27,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
-from tpt_keras.tokenizers.vocabulary import CHARACTERS
+from tpt_keras.tokenizers.character_tokenizer import CHARACTERS
 
 logger = logging.getLogger(__name__)
 

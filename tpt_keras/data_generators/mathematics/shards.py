@@ -22,8 +22,8 @@ import numpy as np
 from tpt_keras.data_generators.mathematics.modules import problem_functions
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
-from tpt_keras.tokenizers.vocabulary import MAX_ANSWER_LENGTH
-from tpt_keras.tokenizers.vocabulary import MAX_QUESTION_LENGTH
+from tpt_keras.tokenizers.character_tokenizer import MAX_ANSWER_LENGTH
+from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 
 # Small, because the slowest modules draw one or two problems a second.
 PROBLEMS_PER_SHARD = 100

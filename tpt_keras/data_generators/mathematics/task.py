@@ -14,7 +14,7 @@ from tpt_keras.data_generators.token_cache import open_cache
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_choices
-from tpt_keras.tokenizers.vocabulary import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 
 # Each dataset's own names of the splits. The stock one joins the difficulties
 # and lacks extrapolation.

@@ -23,19 +23,9 @@ MECHANISMS = {
 
 
 def make_mechanism(attention, options=None, /, **kwargs):
-    """Makes an attention mechanism.
+    """Makes an `AttentionMechanism` of a name or an instance, and of options.
 
-    Args:
-        attention: A key of `MECHANISMS`, the registered name of an
-            `AttentionMechanism` (`"package>Class"`), or an instance.
-        options: Dict of arguments of that mechanism, or `None`.
-        **kwargs: Arguments of every `AttentionMechanism`.
-
-    Returns:
-        An `AttentionMechanism`.
-
-    Raises:
-        UsageError: If the mechanism is unknown or does not take the options.
+    See `TPMultiHeadAttention`. Raises a `UsageError` with the field at fault.
     """
     return make_choice(
         "attention",

@@ -67,14 +67,7 @@ class AttentionMechanism(keras.layers.Layer):
         )
 
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
-        """Creates the weights.
-
-        Args:
-            query_heads_shape: Shape of the call argument. Lengths and the
-                batch size may be `None`.
-            key_heads_shape: Likewise.
-            value_heads_shape: Likewise.
-        """
+        """Creates the weights. Lengths and the batch size may be `None`."""
         self.num_heads, self.key_dim = query_heads_shape[-2:]
         self.value_dim = value_heads_shape[-1]
         self.built = True
@@ -82,7 +75,7 @@ class AttentionMechanism(keras.layers.Layer):
     def attend(
         self, query_heads, cache, attention_mask=None, index=None, training=None
     ):
-        """Attends over a KV cache.
+        """Attends over a KV cache, and returns what a call returns.
 
         Args:
             query_heads: See the call arguments.
@@ -91,24 +84,14 @@ class AttentionMechanism(keras.layers.Layer):
             index: Position of the only query, for a cache from
                 `update_cache`. Later positions are masked.
             training: Whether to apply dropout.
-
-        Returns:
-            The filler and the attention weights, as from a call.
         """
         raise NotImplementedError
 
     def make_cache(self, key_heads, value_heads, padding_mask=None):
         """Makes the KV cache of a whole sequence.
 
-        Args:
-            key_heads: See the call arguments.
-            value_heads: See the call arguments.
-            padding_mask: Boolean `(batch, source_length)`, true at real
-                tokens, for mechanisms that sum over positions here. `attend`
-                gets it too.
-
-        Returns:
-            A KV cache.
+        A mechanism that sums over positions here needs the `padding_mask`,
+        boolean `(batch, source_length)`, true at real tokens.
         """
         raise NotImplementedError
 
@@ -123,36 +106,6 @@ class AttentionMechanism(keras.layers.Layer):
     def update_cache(self, cache, key_heads, value_heads, index):
         """Writes the keys and values of one position to a KV cache."""
         raise NotImplementedError
-
-    def compute_output_shape(
-        self, query_heads_shape, key_heads_shape, value_heads_shape
-    ):
-        batch_size, target_length, num_heads, _ = query_heads_shape
-        filler_dim = self.output_dim or value_heads_shape[-1]
-        weights_shape = (
-            batch_size,
-            num_heads,
-            target_length,
-            key_heads_shape[1],
-        )
-        return (
-            (batch_size, target_length, num_heads, filler_dim),
-            weights_shape if self.has_weights else None,
-        )
-
-    def compute_output_spec(
-        self, query_heads, key_heads, value_heads, *args, **kwargs
-    ):
-        shapes = self.compute_output_shape(
-            query_heads.shape, key_heads.shape, value_heads.shape
-        )
-        return tuple(
-            shape and keras.KerasTensor(shape, dtype=self.compute_dtype)
-            for shape in shapes
-        )
-
-    def quantize(self, mode=None, type_check=True, config=None):
-        """Does nothing: a mechanism has no map that Keras can quantize."""
 
     def get_config(self):
         return {

@@ -3,8 +3,6 @@ import math
 import keras
 from keras import ops
 
-from tpt_keras.layers.attention_inputs import distance_mask
-from tpt_keras.layers.attention_inputs import mask_to_bias
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 
 
@@ -66,11 +64,9 @@ class DotProductAttention(AttentionMechanism):
         start_index=0,
         training=None,
     ):
-        keys, values = self.make_cache(key_heads, value_heads)
         return self._attend(
             query_heads,
-            keys,
-            values,
+            self.make_cache(key_heads, value_heads),
             attention_mask,
             use_causal_mask,
             start_index,
@@ -81,39 +77,50 @@ class DotProductAttention(AttentionMechanism):
         self, query_heads, cache, attention_mask=None, index=None, training=None
     ):
         is_step = index is not None
+        start_index = index if is_step else 0
         return self._attend(
-            query_heads,
-            *cache,
-            attention_mask,
-            is_step,
-            index if is_step else 0,
-            training,
+            query_heads, cache, attention_mask, is_step, start_index, training
         )
 
     def _attend(
-        self, query_heads, keys, values, mask, is_causal, start_index, training
+        self, query_heads, cache, mask, is_causal, start_index, training
     ):
+        keys, values = cache
         logits = self.logits(query_heads, keys, start_index)
-        near = distance_mask(
-            *ops.shape(logits)[2:], is_causal, self.sliding_window, start_index
+        near = self._distance_mask(
+            *ops.shape(logits)[2:], is_causal, start_index
         )
         if near is not None:
             mask = near if mask is None else mask & near
         # The softmax is in float32 under every dtype policy.
         logits = ops.cast(logits, "float32")
         if mask is not None:
+            if len(mask.shape) == 3:
+                mask = ops.expand_dims(mask, 1)
             # An addition, unlike a selection, needs no backward pass. It is
             # the operator because `ops.add` of Keras on TensorFlow takes an
             # operand with one axis for a bias of the last axis.
-            logits = logits + mask_to_bias(mask)
+            logits = logits + ops.where(mask, 0.0, -1e9)
         weights = ops.cast(ops.softmax(logits, axis=-1), self.compute_dtype)
         filler = self.retrieve(
             self.dropout_layer(weights, training=training), values, start_index
         )
         return filler, weights
 
+    def _distance_mask(
+        self, target_length, source_length, is_causal, start_index
+    ):
+        """Boolean `(1, target_length, source_length)`, or None for no limit."""
+        rows = ops.reshape(start_index + ops.arange(target_length), (1, -1, 1))
+        columns = ops.reshape(ops.arange(source_length), (1, 1, -1))
+        mask = ops.greater_equal(rows, columns) if is_causal else None
+        if self.sliding_window is None:
+            return mask
+        is_near = ops.less(ops.abs(rows - columns), self.sliding_window)
+        return is_near if mask is None else ops.logical_and(mask, is_near)
+
     def logits(self, query_heads, keys, start_index):
-        """Matches every query with every key.
+        """Matches queries with keys.
 
         Args:
             query_heads: Tensor `(batch, target_length, num_heads, key_dim)`.
@@ -128,7 +135,7 @@ class DotProductAttention(AttentionMechanism):
         return ops.einsum("bthd,bhsd->bhts", query_heads, keys)
 
     def retrieve(self, weights, values, start_index):
-        """Sums the values, weighted for every query.
+        """Sums the values by their weights.
 
         Args:
             weights: Tensor `(batch, num_heads, target_length, source_length)`.

@@ -49,44 +49,41 @@ class RelativeAttention(DotProductAttention):
 
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
-        self.key_table = self._table("key_table", self.key_dim)
-        self.value_table = self._table("value_table", self.value_dim)
-
-    def _table(self, name, size):
-        return self.add_weight(
-            name=name,
-            shape=(2 * self.max_distance + 1, size),
-            initializer="glorot_uniform",
+        self.key_table, self.value_table = (
+            self.add_weight(
+                name=name,
+                shape=(2 * self.max_distance + 1, size),
+                initializer="glorot_uniform",
+            )
+            for name, size in (
+                ("key_table", self.key_dim),
+                ("value_table", self.value_dim),
+            )
         )
 
     def logits(self, query_heads, keys, start_index):
         logits = super().logits(query_heads, keys, start_index)
-        target_length, source_length = ops.shape(logits)[2:]
-        vectors = self._distance_vectors(
-            self.key_table, target_length, source_length, start_index
-        )
+        lengths = ops.shape(logits)[2:]
+        vectors = self._distance_vectors(self.key_table, lengths, start_index)
         of_distances = ops.einsum(
             "bthd,wd->bhtw",
             ops.multiply(query_heads, self.key_dim**-0.5),
             vectors,
         )
-        return logits + distances_to_keys(of_distances, source_length)
+        return logits + distances_to_keys(of_distances, lengths[1])
 
     def retrieve(self, weights, values, start_index):
-        target_length, source_length = ops.shape(weights)[2:]
         vectors = self._distance_vectors(
-            self.value_table, target_length, source_length, start_index
+            self.value_table, ops.shape(weights)[2:], start_index
         )
         return super().retrieve(weights, values, start_index) + ops.einsum(
             "bhtw,wd->bthd", keys_to_distances(weights), vectors
         )
 
-    def _distance_vectors(
-        self, table, target_length, source_length, start_index
-    ):
+    def _distance_vectors(self, table, lengths, start_index):
         """Rows of a table, `(target_length + source_length, dim)`."""
         distances = ops.clip(
-            all_distances(target_length, source_length, start_index),
+            all_distances(*lengths, start_index),
             -self.max_distance,
             self.max_distance,
         )
@@ -202,11 +199,6 @@ class QueryBiases(keras.layers.Layer):
     Returns:
         Two tensors of the same shape: the queries that meet the contents and
         those that meet the distances.
-
-    Example:
-
-    >>> biases = QueryBiases()
-    >>> content_queries, distance_queries = biases(ops.ones((3, 10, 2, 8)))
     """
 
     def __init__(self, **kwargs):
@@ -239,11 +231,11 @@ class QueryBiases(keras.layers.Layer):
 
 
 # The distances from `target_length` queries to `source_length` keys have
-# `target_length + source_length` different values. A row with a value for each
-# distance holds the value for every key, shifted by one from row to row. A
-# reshape shifts them without a gather. Each direction is the gradient of the
-# other: TensorFlow's own gradient of a slice is a pad, which took three
-# quarters of the time on a CPU.
+# `target_length + source_length` values. A row with a value for each distance
+# holds those of all keys, shifted by one from row to row. A reshape shifts them
+# without a gather. Each direction is the gradient of the other: TensorFlow's
+# own gradient of a slice is a pad, which took three quarters of the time on a
+# CPU.
 
 
 def all_distances(target_length, source_length, start_index=0):
@@ -253,11 +245,7 @@ def all_distances(target_length, source_length, start_index=0):
 
 
 def distances_to_keys(values, source_length):
-    """Rearranges values for each distance to values for each key.
-
-    From `(batch, num_heads, target_length, target_length + source_length)` to
-    `(batch, num_heads, target_length, source_length)`.
-    """
+    """Rearranges values of distances, the last axis, to values of keys."""
     shift = with_gradient(
         lambda values: _shift_to_keys(values, source_length),
         lambda upstream, values: keys_to_distances(upstream),
@@ -266,10 +254,7 @@ def distances_to_keys(values, source_length):
 
 
 def keys_to_distances(values):
-    """Rearranges values for each key to values for each distance.
-
-    The inverse of `distances_to_keys`. Distances without a key get zeros.
-    """
+    """The inverse of `distances_to_keys`, with zeros without a key."""
     source_length = ops.shape(values)[3]
     shift = with_gradient(
         _shift_to_distances,

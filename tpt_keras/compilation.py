@@ -1,4 +1,4 @@
-"""Compiles a function of token ids on every backend."""
+"""Compiles a function of token ids, on every backend."""
 
 import threading
 
@@ -24,11 +24,13 @@ def compiled(function, variables):
         Function of an int32 NumPy array to a dict of NumPy arrays, which
         threads may share.
     """
-    compile_on = {"tensorflow": _on_tensorflow, "jax": _on_jax}
-    run = compile_on.get(keras.backend.backend(), _eager)(function, variables)
+    if keras.backend.backend() == "tensorflow":
+        function = _on_tensorflow(function)
+    elif keras.backend.backend() == "jax":
+        function = _on_jax(function, variables)
 
     def call(token_ids):
-        found = run(keras.ops.convert_to_tensor(token_ids))
+        found = function(keras.ops.convert_to_tensor(token_ids))
         return {
             name: np.asarray(keras.ops.convert_to_numpy(values))
             for name, values in found.items()
@@ -37,7 +39,7 @@ def compiled(function, variables):
     return call
 
 
-def _on_tensorflow(function, variables):
+def _on_tensorflow(function):
     import tensorflow as tf
 
     spec = tf.TensorSpec((None, None), tf.int32)
@@ -68,7 +70,3 @@ def _on_jax(function, variables):
         return found
 
     return run
-
-
-def _eager(function, variables):
-    return function
