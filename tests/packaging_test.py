@@ -22,7 +22,7 @@ PLACES = {
     "analysis": ("analysis/", "visualization/", "playground/"),
     "beam": ("data_generators/", "experiments/prepare_data.py"),
     "benchmarks": ("experiments/benchmarks/", "checkpoints/"),
-    "jax": ("decoding/", "training/", "experiments/benchmarks/"),
+    "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
     "playground": ("playground/", "visualization/"),
     "serving": ("serving/", "experiments/benchmarks/"),
     "torch": ("checkpoints/", "experiments/benchmarks/"),
