@@ -16,7 +16,7 @@ PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 # A room imports only rooms above its own line, as BUILD.md draws it.
 ORDER = (
     {"errors"},
-    {"answer", "files", "settings"},
+    {"answer", "compilation", "files", "settings"},
     {"decoding", "layers", "tokenizers", "visualization"},
     {"models"},
     {"data_generators"},

@@ -6,7 +6,6 @@ from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.cells import DecoderCell
 from tpt_keras.layers.cells import EncoderCell
-from tpt_keras.layers.cells import TransformerXLCell
 from tpt_keras.layers.composite_layer import dtype_config
 from tpt_keras.layers.mechanisms import MECHANISMS
 from tpt_keras.layers.mechanisms import AttentionMechanism
@@ -25,3 +24,4 @@ from tpt_keras.layers.token_and_position_embedding import (
 )
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
+from tpt_keras.layers.transformer_xl_cell import TransformerXLCell

@@ -122,9 +122,6 @@ class TransformerCell(CompositeLayer):
         z = self.feed_forward(z, training=training)
         return self.output_layer_norm(self._add(x, z, training))
 
-    def compute_output_shape(self, input_shape, *other_shapes):
-        return input_shape
-
     def get_config(self):
         return {
             **super().get_config(),
@@ -221,6 +218,9 @@ class EncoderCell(TransformerCell):
         if not return_attention_inputs:
             return x
         return x, {"self_attention": {"query": query, "value": query, **masks}}
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -340,6 +340,11 @@ class DecoderCell(TransformerCell):
             return x, self_attention_cache
         return (x, attention_inputs) if return_attention_inputs else x
 
+    def compute_output_shape(
+        self, decoder_sequence_shape, encoder_sequence_shape=None
+    ):
+        return decoder_sequence_shape
+
     def init_cache(self, batch_size, max_length):
         """Makes an empty KV cache for the self-attention.
 
@@ -368,86 +373,6 @@ class DecoderCell(TransformerCell):
         return self.cross_attention.project_keys_and_values(
             encoder_sequence, padding_mask=encoder_padding_mask
         )
-
-
-@keras.saving.register_keras_serializable("tpt_keras")
-class TransformerXLCell(TransformerCell):
-    """A cell of Transformer-XL (Dai et al., 2019), which attends to a memory.
-
-    The memory of earlier segments precedes the positions of this one. As in
-    the paper, layer norms follow the sums, and the attention's maps have no
-    biases:
-
-        x = LN1(x + attention(x, [memory, x], [memory, x])), causal
-        return LN2(x + FF(x))
-
-    The default `binding="none"` is the paper's. Any other makes a
-    TP-Transformer-XL.
-
-    Args:
-        intermediate_dim: See `EncoderCell`.
-        num_heads: See `EncoderCell`.
-        binding: The binding. Defaults to `"none"`.
-        attention: The attention mechanism. Defaults to `"transformer_xl"`. To
-            share `QueryBiases` among cells, give `TransformerXLAttention`s.
-        **kwargs: The other arguments of an `EncoderCell`.
-
-    Call arguments:
-        inputs: Tensor `(batch, length, hidden_dim)`.
-        memory: Tensor `(batch, memory_length, hidden_dim)`: the cell's inputs
-            at earlier positions. Defaults to none.
-        memory_mask: Boolean `(batch, memory_length)`, true where the memory
-            holds something. Defaults to true everywhere.
-        training: Whether to apply dropout.
-
-    Returns:
-        Tensor `(batch, length, hidden_dim)`.
-
-    Example:
-
-    >>> cell = TransformerXLCell(intermediate_dim=32, num_heads=2)
-    >>> x = keras.random.normal((3, 4, 8))
-    >>> cell(x, memory=keras.random.normal((3, 10, 8))).shape
-    (3, 4, 8)
-    """
-
-    def __init__(
-        self,
-        intermediate_dim,
-        num_heads,
-        binding="none",
-        attention="transformer_xl",
-        **kwargs,
-    ):
-        super().__init__(
-            intermediate_dim, num_heads, binding, attention=attention, **kwargs
-        )
-
-    def build(self, inputs_shape, memory_shape=None, memory_mask_shape=None):
-        self.hidden_dim = inputs_shape[-1]
-        self.self_attention = self._attention("self_attention", use_bias=False)
-        self._build_feed_forward()
-        self.built = True
-
-    def call(self, inputs, memory=None, memory_mask=None, training=None):
-        sources, start_index, mask = inputs, 0, None
-        if memory is not None:
-            sources = ops.concatenate([memory, inputs], axis=1)
-            start_index = ops.shape(memory)[1]
-        if memory_mask is not None:
-            own = ops.ones(ops.shape(inputs)[:2], dtype="bool")
-            mask = ops.concatenate([memory_mask, own], axis=1)[:, None]
-        z = self.self_attention(
-            inputs,
-            sources,
-            attention_mask=mask,
-            use_causal_mask=True,
-            start_index=start_index,
-            training=training,
-        )
-        x = self.feed_forward_layer_norm(self._add(inputs, z, training))
-        z = self.feed_forward(x, training=training)
-        return self.output_layer_norm(self._add(x, z, training))
 
 
 def _source_mask(padding_mask):
