@@ -7,7 +7,7 @@ import pytest
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock
-from tpt_keras.files import plain_path
+from tpt_keras.files import refuse_pattern
 from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
 from tpt_keras.files import whole_folder
@@ -25,17 +25,16 @@ def test_file_gets_its_name_when_it_is_whole(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def fail_after(function, *args):
+    function(*args)
+    raise ZeroDivisionError
+
+
 def test_failure_leaves_the_old_file(tmp_path):
     path = tmp_path / "a"
     path.write_text("old")
-
-    def fail():
-        with whole_file(path) as partial:
-            partial.write_text("half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
+    with pytest.raises(ZeroDivisionError), whole_file(path) as partial:
+        fail_after(partial.write_text, "half")
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_text() == "old"
 
@@ -92,16 +91,11 @@ def test_partial_files_of_killed_processes_are_removed(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["run[1]", "run*", "run?", "back\\slash"])
-def test_pattern_becomes_a_plain_path(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    path = plain_path(name)
-    assert not set("*?[\\") & set(str(path))
-    assert plain_path(tmp_path / name) == path
-    # The folder is made later.
-    (tmp_path / name).mkdir()
-    (path / "file").write_text("one")
-    assert (tmp_path / name / "file").read_text() == "one"
-    assert plain_path("run 1") == tmp_path / "run 1"
+def test_patterns_are_refused(name):
+    refuse_pattern("run 1")
+    with pytest.raises(UsageError) as caught:
+        refuse_pattern(name, "data_dir")
+    assert (caught.value.field, caught.value.path) == ("data_dir", name)
 
 
 @pytest.mark.parametrize("sync", [True, False])
@@ -168,13 +162,9 @@ def test_folder_gets_its_name_when_it_is_whole(tmp_path):
         assert not (tmp_path / "1").exists()
     assert [path.name for path in tmp_path.rglob("*")] == ["1", "file"]
 
-    def fail(folder):
-        folder.mkdir()
-        raise ZeroDivisionError
-
     with (
         pytest.raises(ZeroDivisionError),
         whole_folder(tmp_path / "2") as partial,
     ):
-        fail(partial)
+        fail_after(partial.mkdir)
     assert [path.name for path in tmp_path.iterdir()] == ["1"]

@@ -48,21 +48,9 @@ class Answer:
 
 
 def explain(question, status, vocabulary=(), max_length=None):
-    """Explains why a question has no answer.
+    """Returns the rest of a sentence about a question without an answer.
 
-    Args:
-        question: A string, or bytes.
-        status: The `status` of its `Answer`.
-        vocabulary: The model's symbols, if they are known.
-        max_length: The most characters that the model takes, if known.
-
-    Returns:
-        The rest of a sentence about the question.
-
-    Example:
-
-    >>> explain("1 + 1?", "TOO_LONG", max_length=5)
-    'has 6 characters; shorten it to 5'
+    The model's vocabulary and its longest question make it more precise.
     """
     if status == UNKNOWN_CHARACTER and vocabulary:
         characters = [symbol for symbol in vocabulary if len(symbol) == 1]
@@ -77,16 +65,9 @@ def explain(question, status, vocabulary=(), max_length=None):
 
 
 def unanswered(questions, answers, vocabulary=(), max_length=None):
-    """Describes the questions that have no answer.
+    """Describes the questions without an answer in one line, or an empty one.
 
-    Args:
-        questions: List of strings, or of bytes.
-        answers: List of as many `Answer`s.
-        vocabulary: See `explain`.
-        max_length: See `explain`.
-
-    Returns:
-        One line; empty if every question has an answer.
+    For the vocabulary and the length see `explain`.
     """
     faults = [
         f"{question[:_MOST_SHOWN]!r} "

@@ -20,14 +20,6 @@ _DISK_FAULTS = (
     errno.EPERM,
     errno.EROFS,
 )
-# Faults of a path, as Python's own errors report them.
-_PATH_FAULTS = (
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ENAMETOOLONG,
-    errno.ENOENT,
-    errno.ENOTDIR,
-)
 # TensorFlow's notes about the place in a graph.
 _PLACES = re.compile(r"{{.*?}} | \[Op:\w+\]")
 
@@ -54,44 +46,18 @@ class UsageError(ValueError):
 
 
 class UnreadableFileError(UsageError):
-    """A file whose content cannot be read; see `tpt_keras.files.reading`.
-
-    Args:
-        message: The message.
-        path: The file.
-        reason: The cause, in one line.
-        remedy: See `UsageError`.
-    """
-
-    def __init__(self, message, path=None, reason=None, remedy=None):
-        super().__init__(message, path=path, remedy=remedy)
-        self.reason = reason
+    """A file whose content cannot be read; see `tpt_keras.files.reading`."""
 
 
 class MissingDependencyError(UsageError):
-    """A package that is not installed; see `require`.
-
-    Args:
-        message: The message.
-        extra: The extra of `tpt_keras` that installs it.
-    """
-
-    def __init__(self, message, extra=None):
-        super().__init__(message)
-        self.extra = extra
+    """A package that is not installed; see `require`."""
 
 
 def require(module, extra):
-    """Raises an error if an optional package is not installed.
+    """Raises a `MissingDependencyError` if a package is not installed.
 
-    It imports nothing, so that it can be called before any work.
-
-    Args:
-        module: Name of the package as it is imported: `"torch"`.
-        extra: The extra of `tpt_keras` that installs it: `"torch"`.
-
-    Raises:
-        MissingDependencyError: If the package is not installed.
+    It imports nothing, so that it can be called before any work. The package
+    is named as it is imported; `extra` of `tpt_keras` installs it.
     """
     try:
         is_there = importlib.util.find_spec(module) is not None
@@ -100,22 +66,12 @@ def require(module, extra):
     if not is_there:
         raise MissingDependencyError(
             f"The package {module} is not installed. Install it with: "
-            f"pip install 'tpt_keras[{extra}]'",
-            extra=extra,
+            f"pip install 'tpt_keras[{extra}]'"
         )
 
 
 def check_choice(name, value, known):
-    """Raises an error if a value is not one of the known ones.
-
-    Args:
-        name: Name of the field: `"schedule"`.
-        value: The value.
-        known: The known values.
-
-    Raises:
-        UsageError: With `field=name`, the value and the known ones.
-    """
+    """Raises a `UsageError` with `field=name` if a value is not known."""
     if value not in known:
         raise UsageError(
             f"Unknown {name} {value!r}. Known: "
@@ -125,30 +81,13 @@ def check_choice(name, value, known):
 
 
 def check_choices(name, values, known):
-    """Raises an error if any of several values is not a known one.
-
-    Args:
-        name: Name of the field, in the singular: `"split"`.
-        values: The values.
-        known: The known values.
-
-    Raises:
-        UsageError: See `check_choice`.
-    """
+    """Calls `check_choice` for each value; `name` is in the singular."""
     for value in values:
         check_choice(name, value, known)
 
 
 def check_positive_integer(name, value):
-    """Raises an error if a value is not a positive integer.
-
-    Args:
-        name: Name of the field: `"batch_size"`.
-        value: The value.
-
-    Raises:
-        UsageError: With `field=name`, the value and its type.
-    """
+    """Raises a `UsageError` if a value is not a positive integer."""
     is_integer = isinstance(value, numbers.Integral)
     if not is_integer or isinstance(value, bool) or value <= 0:
         raise UsageError(
@@ -163,16 +102,13 @@ def disk_fault(error):
 
     TensorFlow and h5py raise errors of their own with the system's words.
 
-    Args:
-        error: An exception.
-
     Returns:
         One line: `"/a/ckpt-1; No space left on device"`. `None` for an error
         of anything else.
     """
     if isinstance(error, OSError) and error.errno is not None:
-        known = error.errno in (*_DISK_FAULTS, *_PATH_FAULTS)
-        return str(error) if known else None
+        is_known = error.filename is not None or error.errno in _DISK_FAULTS
+        return str(error) if is_known else None
     for line in str(error).partition("\nTraceback")[0].splitlines():
         if any(os.strerror(number) in line for number in _DISK_FAULTS):
             return _PLACES.sub("", line).strip()

@@ -1,12 +1,9 @@
 """Atomic writes, one error for unreadable files, and locks of folders."""
 
-import atexit
 import contextlib
-import functools
 import os
 import pathlib
 import shutil
-import tempfile
 import uuid
 
 import filelock
@@ -32,23 +29,18 @@ def reading(path, advice="", remedy=None):
 
     Raises:
         UnreadableFileError: If the block raises an exception.
-
-    Example:
-
-    ```python
-    with reading(path, "Train the model again."):
-        config = json.loads(path.read_text())
-    ```
     """
     try:
         yield
     except UnreadableFileError:
         raise
     except Exception as error:
-        reason = _reason(error)
-        message = f"The file {str(path)!r} cannot be read ({reason}). {advice}"
+        message = (
+            f"The file {str(path)!r} cannot be read ({_reason(error)}). "
+            f"{advice}"
+        )
         raise UnreadableFileError(
-            message.strip(), path, reason, remedy
+            message.strip(), path=path, remedy=remedy
         ) from error
 
 
@@ -80,13 +72,6 @@ def whole_file(path, sync=True):
 
     Raises:
         OSError: If it cannot be written, with its name.
-
-    Example:
-
-    ```python
-    with whole_file(folder / "config.json") as partial:
-        partial.write_text(json.dumps(config))
-    ```
     """
     path = pathlib.Path(path)
     if path.is_symlink():
@@ -108,14 +93,8 @@ def whole_file(path, sync=True):
 def whole_folder(path):
     """Makes a folder atomically: it gets its name when it is whole.
 
-    The caller has to hold the lock of the folder above, because remains of
-    killed processes are removed.
-
-    Args:
-        path: The folder.
-
-    Yields:
-        Path of the folder to make and to fill.
+    The caller fills the folder that this yields, and has to hold the lock of
+    the folder above, because remains of killed processes are removed.
     """
     partial = path.with_name("partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -128,11 +107,7 @@ def whole_folder(path):
 
 @contextlib.contextmanager
 def named_in_errors(path):
-    """Adds a file's name to an `OSError` without one.
-
-    Args:
-        path: The file.
-    """
+    """Adds a file's name to an `OSError` without one."""
     try:
         yield
     except OSError as error:
@@ -146,9 +121,6 @@ def remove_partial(path):
     """Removes the partial files that killed processes left of a file.
 
     No process may be writing the file.
-
-    Args:
-        path: The file, as `whole_file` takes it.
     """
     path = pathlib.Path(path)
     for partial in path.parent.glob(f"{PARTIAL}*"):
@@ -187,35 +159,16 @@ def folder_lock(folder, work):
         lock.release()
 
 
-def plain_path(folder):
-    """Returns a path to a folder that TensorFlow does not take for a pattern.
+def refuse_pattern(folder, field=None):
+    """Raises a `UsageError` for a folder that TensorFlow takes for a pattern.
 
     TensorFlow finds files by patterns: in a folder named `run[1]` it finds
-    none, and for a folder named `run*` it deletes those of `run1`.
-
-    Args:
-        folder: The folder, which need not exist.
-
-    Returns:
-        The folder's path, or a temporary link to it if the path has a
-        character of patterns. The link is removed when the process ends.
+    none.
     """
-    folder = pathlib.Path(folder).absolute()
-    return _link(folder) if is_pattern(folder) else folder
-
-
-def is_pattern(path):
-    """Returns `True` if TensorFlow takes a path for a pattern.
-
-    Args:
-        path: The path.
-    """
-    return not set("*?[\\").isdisjoint(str(path))
-
-
-@functools.cache
-def _link(folder):
-    link = pathlib.Path(tempfile.mkdtemp(), "folder")
-    atexit.register(shutil.rmtree, link.parent, ignore_errors=True)
-    link.symlink_to(folder, target_is_directory=True)
-    return link
+    if not set("*?[\\").isdisjoint(str(folder)):
+        raise UsageError(
+            f"The folder {str(folder)!r} has a character of patterns (*, ?, [ "
+            "or \\), so that TensorFlow cannot read it. Name another one.",
+            field=field,
+            path=folder,
+        )

@@ -54,7 +54,7 @@ def through_tensorflow(error):
 def test_error_keeps_its_line(through):
     for error in (
         UsageError("The file 'a' is damaged."),
-        UnreadableFileError("The file 'a' is damaged.", "a"),
+        UnreadableFileError("The file 'a' is damaged.", path="a"),
     ):
         assert line_of(through(error)) == str(error)
     line = line_of(through(OSError(errno.EIO, os.strerror(errno.EIO), "a")))

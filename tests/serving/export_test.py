@@ -487,4 +487,4 @@ def test_the_serving_extra_is_asked_for(tmp_path, model, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
     with pytest.raises(MissingDependencyError) as caught:
         export(model, tmp_path / "model")
-    assert caught.value.extra == "serving"
+    assert "tpt_keras[serving]" in str(caught.value)

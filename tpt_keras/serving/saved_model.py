@@ -5,7 +5,7 @@ import tensorflow as tf
 from tpt_keras.answer import Answer
 from tpt_keras.answer import answer_in_batches
 from tpt_keras.errors import UsageError
-from tpt_keras.files import plain_path
+from tpt_keras.files import refuse_pattern
 from tpt_keras.serving.exported_files import CONFIG_ASSET
 from tpt_keras.serving.exported_files import find_saved_model
 from tpt_keras.serving.exported_files import verify_checksums
@@ -38,10 +38,11 @@ class SavedModel:
 
     def __init__(self, path):
         self.path = find_saved_model(path)
+        refuse_pattern(self.path)
         verify_checksums(self.path)
         try:
             # A signature alone does not keep the variables alive.
-            self._loaded = tf.saved_model.load(str(plain_path(self.path)))
+            self._loaded = tf.saved_model.load(str(self.path))
             self._answer = self._loaded.signatures["serving_default"]
         # TensorFlow raises many kinds of exceptions for a damaged graph.
         except Exception as error:

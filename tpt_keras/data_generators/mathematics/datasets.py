@@ -23,8 +23,8 @@ from tpt_keras.data_generators.mathematics.task import open_module
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.files import folder_lock
-from tpt_keras.files import is_pattern
 from tpt_keras.files import reading
+from tpt_keras.files import refuse_pattern
 
 _READ_AT_ONCE = 8192
 _CITATION = """
@@ -192,15 +192,7 @@ def dataset_builder(
     """
     check_choice("module", module, MODULES)
     check_choice("dataset", dataset, DATASETS)
-    if is_pattern(data_dir):
-        # tfds would write datasets there and find none.
-        raise UsageError(
-            f"The data folder {str(data_dir)!r} has a character of patterns "
-            "(*, ?, [ or \\), which TensorFlow Datasets cannot read. Name "
-            "another `data_dir`.",
-            field="data_dir",
-            path=data_dir,
-        )
+    refuse_pattern(data_dir, "data_dir")
     folder = pathlib.Path(data_dir) / dataset / module
     info = next(folder.glob("*/dataset_info.json"), None)
     if info is None:
