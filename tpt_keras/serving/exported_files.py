@@ -99,7 +99,6 @@ def verify_checksums(folder):
                 "Copy it again, or export it again.",
                 path=folder / name[:100],
                 remedy=("export", {}),
-                reason="its checksum differs",
             )
 
 
