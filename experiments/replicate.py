@@ -90,7 +90,7 @@ def main():
             )
             # Keeps one training in memory.
             keras.utils.clear_session(free_memory=True)
-        write_results(folder, model_dirs, training.data)
+        write_results(folder, model_dirs)
     print(folder / "report.md")
 
 
@@ -110,23 +110,15 @@ def scaled_config(name):
     )
 
 
-def write_results(folder, model_dirs, data):
+def write_results(folder, model_dirs):
     """Writes the report and the curves of the trainings so far."""
     from tpt_keras.analysis.report import training_curves
     from tpt_keras.analysis.report import write_report
-    from tpt_keras.data_generators import TASKS
     from tpt_keras.files import whole_file
     from tpt_keras.visualization.curves import draw_comparison
 
-    problems = {
-        "dataset": data.dataset,
-        "data_dir": data.data_dir,
-        "dataset_options": list(data.dataset_options),
-        "modules": list(data.modules),
-        "splits": list(TASKS[data.dataset].splits),
-        "examples": FLAGS.examples,
-    }
-    write_report(folder / "report.html", model_dirs, problems)
+    page = folder / "report.html"
+    write_report(page, model_dirs, examples=FLAGS.examples)
     with whole_file(folder / "curves.png") as partial:
         curves = training_curves(model_dirs, METRIC)
         draw_comparison(curves, partial, METRIC)

@@ -10,14 +10,10 @@ report_predictions/ keeps every question, target, answer and log-probability as
 JSON lines; they are not computed again.
 """
 
-import json
 import pathlib
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_choices
 from tpt_keras.errors import require
 
 from . import _cli
@@ -65,49 +61,20 @@ def check():
 
 def main():
     from tpt_keras.analysis.report import write_report
-    from tpt_keras.data_generators import TASKS
-    from tpt_keras.data_generators import select_groups
-    from tpt_keras.training.state.model_folder import read_training
 
-    trainings = list(map(read_training, FLAGS.model_dirs))
-    fields = ("dataset", "data_dir", "dataset_options", "modules")
-    problems = {name: given_or_shared(name, trainings) for name in fields}
-    check_choice("dataset", problems["dataset"], TASKS)
-    task = TASKS[problems["dataset"]]
-    check_choices("split", FLAGS.splits, task.known_splits)
-    problems["splits"] = list(dict.fromkeys(FLAGS.splits or task.splits))
-    problems["modules"] = list(
-        select_groups(
-            problems["dataset"], problems["data_dir"], problems["modules"]
-        )
-    )
-    problems["examples"] = FLAGS.examples
     write_report(
         pathlib.Path(FLAGS.output),
         FLAGS.model_dirs,
-        problems,
+        FLAGS.splits,
+        FLAGS.examples,
         FLAGS.best,
         FLAGS.batch_size,
+        dataset=FLAGS.dataset,
+        data_dir=FLAGS.data_dir,
+        dataset_options=FLAGS.dataset_options,
+        modules=FLAGS.modules,
     )
     print(FLAGS.output)
-
-
-def given_or_shared(name, trainings):
-    """Returns a flag's value, or else the one that all trainings share."""
-    if FLAGS[name].value:
-        return FLAGS[name].value
-    found = {
-        json.dumps(training[name]) for training in trainings if name in training
-    }
-    if len(found) == 1:
-        return json.loads(*found)
-    if name == "dataset_options":  # converted models have none
-        return []
-    raise UsageError(
-        f"The trainings of these models have {len(found) or 'no'} different "
-        f"`{name}`. Give one.",
-        field=name,
-    )
 
 
 if __name__ == "__main__":

@@ -112,10 +112,6 @@ def test_matplotlib_is_needed(report, monkeypatch):
     ("arguments", "parts"),
     [
         (["--model_dirs="], ["--model_dirs"]),
-        (
-            ["--splits=train,tests", *PROBLEMS],
-            ["split", "'tests'", "interpolate"],
-        ),
         (["--examples=0"], ["--examples"]),
         (["--batch_size=0"], ["--batch_size"]),
         (["--output=report.pdf"], ["--output", "report.pdf", ".html"]),
@@ -143,7 +139,9 @@ def test_trainings_of_different_modules_need_a_flag(run, tmp_path):
     assert_refused(result, "--modules")
 
 
-def test_a_missing_model_is_refused(report, tmp_path):
+def test_a_missing_split_or_model_is_refused(report, tmp_path):
+    result = report("--splits=train,tests")
+    assert_refused(result, "split", "'tests'", "interpolate")
     result = report(f"--model_dirs={tmp_path / 'nothing'}", PROBLEMS[0])
     assert_refused(result, tmp_path / "nothing")
     assert not (tmp_path / "written").exists()

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 
 import pytest
@@ -20,15 +19,13 @@ MODEL = PRESETS["transformer"].replace(
 )
 
 
-@pytest.fixture
-def search(tiny_space):
-    return {
-        "tuner": "random",
-        "objective": "val_sequence_accuracy",
-        "executions_per_trial": 2,
-        "space": dataclasses.asdict(tiny_space),
-        "training": TRAINING.to_stored(),
-    }
+SEARCH = {
+    "tuner": "random",
+    "objective": "val_sequence_accuracy",
+    "executions_per_trial": 2,
+    "space": {"min_weights": 3000, "max_weights": 4000},
+    "training": TRAINING.to_stored(),
+}
 
 
 def result(number, status, scores, reason="", **values):
@@ -59,14 +56,12 @@ def stored(preset, model, training):
     }
 
 
-def test_report_has_every_trial_a_picture_and_the_winners_flagfile(
-    tmp_path, search
-):
+def test_report_has_every_trial_a_picture_and_the_winners_flagfile(tmp_path):
     winner = tmp_path / "trials/10"
     winner.mkdir(parents=True)
     config = stored("transformer", MODEL, TRAINING)
     (winner / "config.json").write_text(json.dumps(config))
-    write_report(tmp_path, search, RESULTS)
+    write_report(tmp_path, SEARCH, RESULTS)
     assert json.loads((tmp_path / "report.json").read_text()) == RESULTS
     text = (tmp_path / "report.md").read_text()
     assert "3 trials (2 completed, 1 failed)" in text
@@ -89,8 +84,8 @@ def test_report_has_every_trial_a_picture_and_the_winners_flagfile(
     )
 
 
-def test_search_without_a_completed_trial_has_no_winner(tmp_path, search):
-    write_report(tmp_path, search, RESULTS[1:2])
+def test_search_without_a_completed_trial_has_no_winner(tmp_path):
+    write_report(tmp_path, SEARCH, RESULTS[1:2])
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files == ["report.json", "report.md"]
 

@@ -113,17 +113,6 @@ def test_lstm_has_no_layers_and_heads():
     assert seen == set(space.variants)
 
 
-def test_lstms_alone():
-    space = SearchSpace(variants=("lstm",), dropouts=(0.0,))
-    model, _ = space.propose(keras_tuner.HyperParameters(), TRAINING)
-    assert model == PRESETS["lstm"].replace(
-        **{
-            name: getattr(model, name)
-            for name in ("hidden_dim", "encoder_dim", "attention_dim")
-        }
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [

@@ -9,12 +9,25 @@ from tpt_keras.errors import UsageError
 from tpt_keras.training.callbacks import NonFiniteLossError
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning import tune as tune_module
+from tpt_keras.tuning.search_space import SearchSpace
 from tpt_keras.tuning.tune import TUNERS
 from tpt_keras.tuning.tune import tune
 
 TRAINING = TrainingConfig.from_flat(
     modules=["m"], train_steps=40, steps_per_evaluation=10, seed=5
 )
+
+
+@pytest.fixture(scope="module")
+def space():
+    return SearchSpace(
+        variants=("transformer", "tp_transformer"),
+        num_layers=(1,),
+        num_heads=(1, 2),
+        schedules=("constant", "cosine"),
+        min_weights=3000,
+        max_weights=4000,
+    )
 
 
 class KilledError(BaseException):
@@ -31,7 +44,7 @@ def learned(config):
 
 
 @pytest.fixture
-def search(tmp_path, monkeypatch, tiny_space):
+def search(tmp_path, monkeypatch, space):
     """Runs a search whose trainings are calls of a function.
 
     Like `train`, it does nothing in the folder of a finished training.
@@ -51,7 +64,7 @@ def search(tmp_path, monkeypatch, tiny_space):
 
         monkeypatch.setattr(tune_module, "train", train)
         return tune(
-            tiny_space,
+            space,
             TRAINING,
             tmp_path / folder,
             tuner,

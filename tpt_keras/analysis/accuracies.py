@@ -51,15 +51,6 @@ def mean_accuracy(accuracies):
 
     Args:
         accuracies: Dict from modules to results of `module_accuracy`.
-
-    Example:
-
-    >>> module = {"low": 0.4, "high": 0.8, "examples": 20, "unread": 0}
-    >>> means = mean_accuracy(
-    ...     {"a": {"accuracy": 0.5, **module}, "b": {"accuracy": 0.5, **module}}
-    ... )
-    >>> round(means["low"], 4), means["accuracy"], round(means["high"], 4)
-    (0.4293, 0.5, 0.7121)
     """
     rows = list(accuracies.values())
     mean = sum(row["accuracy"] for row in rows) / len(rows)

@@ -22,13 +22,7 @@ _DECIMALS = 5
 class Prediction:
     """A problem and a model's greedy answer.
 
-    Args:
-        question: A string.
-        target: The right answer.
-        answer: The model's answer, or `None` if it cannot read the question.
-        log_prob: Log-probability of the answer and its end symbol, in nats.
-        unread: The reason why the model cannot read the question, or `None`.
-        is_right: `True` if the answer counts as right.
+    `unread` is the reason why the model cannot read the question, if it cannot.
     """
 
     question: str
@@ -56,15 +50,6 @@ def predict(generator, problems, is_right=operator.eq):
 
     Returns:
         List of `Prediction`s in the order of the problems.
-
-    Example:
-
-    >>> from tpt_keras.models import Transformer
-    >>> model = Transformer.from_preset("tp_transformer_tiny")
-    >>> generator = prediction_generator(model)
-    >>> [prediction] = predict(generator, [("", "0")])
-    >>> prediction.answer, prediction.unread
-    (None, 'is empty; ask something')
     """
     config = generator.model.config
     predictions = []

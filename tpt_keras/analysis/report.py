@@ -13,7 +13,9 @@ from tpt_keras.analysis.predictions import kept_predictions
 from tpt_keras.analysis.predictions import model_fingerprint
 from tpt_keras.analysis.predictions import prediction_generator
 from tpt_keras.data_generators import open_task
+from tpt_keras.data_generators import select_groups
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choices
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import load_model
@@ -26,56 +28,55 @@ from tpt_keras.training.state.model_folder import read_training
 _log = logging.getLogger(__name__)
 
 
-def write_report(page, model_dirs, problems, best=False, batch_size=64):
+def write_report(
+    page,
+    model_dirs,
+    splits=(),
+    examples=100,
+    best=False,
+    batch_size=64,
+    **data,
+):
     """Writes a report's page, tables, figures and predictions.
 
     Args:
         page: Path of the page, which ends in .html. Needs matplotlib.
         model_dirs: Folders of the models.
-        problems: Dict of `dataset`, `data_dir`, `modules`, `dataset_options`
-            (see `open_task`), `splits` and `examples`, the largest number per
-            module and split.
+        splits: Names of splits. Defaults to the dataset's for evaluation.
+        examples: Largest number of problems per module and split.
         best: `True` for the best models in place of the last.
         batch_size: Number of questions decoded together.
+        **data: `dataset`, `data_dir`, `dataset_options` and `modules`. Each
+            defaults to that of the trainings, which have to agree.
 
     Raises:
         UsageError: If there are no such problems, or a model cannot be loaded.
     """
-    task = open_task(
-        problems["dataset"],
-        problems["data_dir"],
-        problems["modules"],
-        problems["dataset_options"],
-    )
-    samples = task.samples(problems["splits"], problems["examples"])
+    data = _with_defaults(data, list(map(read_training, model_dirs)))
+    place = data["dataset"], data["data_dir"]
+    data["modules"] = list(select_groups(*place, data["modules"]))
+    task = open_task(*place, data["modules"], data["dataset_options"])
+    check_choices("split", splits, task.known_splits)
+    splits = list(dict.fromkeys(splits or task.splits))
+    samples = task.samples(splits, examples)
     if not samples:
         raise UsageError(
-            f"None of the modules {', '.join(problems['modules'])} has "
-            f"problems of the splits {', '.join(problems['splits'])}. Name "
-            "other `splits`, or prepare them."
+            f"None of the modules {', '.join(data['modules'])} has problems of "
+            f"the splits {', '.join(splits)}. Name other `splits`, or prepare "
+            "them."
         )
     loaded = {str(path): load_model(path, best) for path in model_dirs}
-    models = [
-        {
-            "name": model_dir,
-            "model": "best" if best else "last",
-            "step": saved_step(model_dir, best)
-            or (None if best else read_training(model_dir).get("train_steps")),
-            "weights": model.count_params(),
-        }
-        for model_dir, model in loaded.items()
-    ]
+    models = [_describe(path, model, best) for path, model in loaded.items()]
     folder = page.with_name(f"{page.stem}_predictions")
     predictions = {}
     with folder_lock(folder, "writes predictions"):
         for model in models:
             name = model["name"]
             generator = prediction_generator(loaded[name], batch_size)
-            found = _predict(name, generator, samples, task, folder)
-            predictions[name] = found
-            model["splits"] = split_accuracies(found)
+            predictions[name] = _predict(name, generator, samples, task, folder)
+            model["splits"] = split_accuracies(predictions[name])
     report = {
-        "problems": problems,
+        "problems": {**data, "splits": splits, "examples": examples},
         "means": _means(models),
         "models": models,
         "published": PUBLISHED,
@@ -83,7 +84,40 @@ def write_report(page, model_dirs, problems, best=False, batch_size=64):
     with whole_file(page.with_suffix(".json")) as partial:
         partial.write_text(json.dumps(report, indent=2))
     _draw(report, predictions, page)
-    return report
+
+
+def _with_defaults(data, trainings):
+    """Fills in what all trainings share."""
+    found = {}
+    for name in ("dataset", "data_dir", "modules", "dataset_options"):
+        values = [data.get(name)]
+        if not values[0]:
+            # Converted models have no training.
+            shared = (each[name] for each in trainings if name in each)
+            values = list(dict.fromkeys(shared))
+        if not values and name == "dataset_options":
+            values = [()]
+        if len(values) != 1:
+            raise UsageError(
+                f"The trainings name {'several' if values else 'no'} `{name}`. "
+                f"Set `{name}`.",
+                field=name,
+            )
+        found[name] = values[0]
+    return found
+
+
+def _describe(model_dir, model, best):
+    step = saved_step(model_dir, best)
+    if step is None and not best:
+        # A compressed model has no metrics.
+        step = read_training(model_dir).get("train_steps")
+    return {
+        "name": model_dir,
+        "model": "best" if best else "last",
+        "step": step,
+        "weights": model.count_params(),
+    }
 
 
 def _predict(name, generator, samples, task, folder):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import operator
 
 from tpt_keras.files import whole_file
 from tpt_keras.models.configs import to_stored
@@ -12,16 +13,15 @@ from tpt_keras.visualization.page import markdown_table
 
 
 def write_report(folder, search, results, reverse=True):
-    """Writes the results of a search into its folder.
+    """Writes the results of a search, as `tune` returns them, into its folder.
 
-    Args:
-        folder: The search's folder.
-        search: Dict of the resolved search, as in its `config.json`.
-        results: List of dicts, see `tune`.
-        reverse: `True` if a larger score is better.
+    `search` is the content of its `config.json`. `reverse` is `True` if a
+    larger score is better.
     """
     completed = [each for each in results if each["status"] == "completed"]
-    ranked = sorted(completed, key=_score, reverse=reverse)
+    ranked = sorted(
+        completed, key=operator.itemgetter("score"), reverse=reverse
+    )
     best = {}
     for each in ranked:
         best.setdefault(each["hyperparameters"]["variant"], each)
@@ -44,10 +44,6 @@ def write_report(folder, search, results, reverse=True):
     if ranked:
         config = read_config(folder / ranked[0]["folder"])
         _write(folder / "best.cfg", flagfile(config))
-
-
-def _score(result):
-    return result["score"]
 
 
 def _write(path, text):
@@ -102,14 +98,9 @@ def _cell(value):
 
 
 def flagfile(config):
-    """Returns the flagfile that makes `experiments.train` repeat a training.
+    """Returns the flags that make `experiments.train` repeat a training.
 
-    Args:
-        config: The configuration of a model's folder, as `read_config` returns
-            it. It names its preset.
-
-    Returns:
-        Text, one flag in each line, without those at their defaults.
+    Those at their defaults are left out. `config` is a model folder's.
     """
     preset = _by_dotted_names(to_stored(PRESETS[config["preset"]]))
     hparams = [
