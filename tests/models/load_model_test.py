@@ -64,18 +64,12 @@ def test_folder_without_the_model(tmp_path, best, missing, other):
     assert error.value.remedy == ("train", {})
 
 
-def test_files_and_exports_are_pointed_to_their_readers(tmp_path):
+def test_a_file_is_no_folder(tmp_path):
     path = tmp_path / "x.keras"
     path.touch()
     with pytest.raises(UsageError) as error:
         load_model(path)
     assert "keras.saving.load_model" in str(error.value)
-    for folder in (tmp_path / "1", tmp_path):
-        (tmp_path / "1").mkdir(exist_ok=True)
-        (tmp_path / "1" / "saved_model.pb").touch()
-        with pytest.raises(UsageError) as error:
-            load_model(folder)
-        assert "tpt_keras.serving.SavedModel" in str(error.value)
 
 
 @pytest.fixture(scope="module")

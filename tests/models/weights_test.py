@@ -169,7 +169,7 @@ def test_weights_that_are_not_finite_are_refused(value):
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"num_layers": 2}, "missing: encoder_cell_1/"),
+        ({"num_layers": 2}, "missing instead of"),
         ({"binding": "none"}, "role/bias"),
         ({"num_heads": 4}, "(8, 2, 4) instead of (8, 4, 2)"),
     ],

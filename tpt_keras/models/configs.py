@@ -75,16 +75,10 @@ class ModelConfig:
         return dataclasses.replace(self, **overrides)
 
     def parse_overrides(self, text):
-        """Parses fields from `"name=value,name=value"`.
+        """Parses fields from `"name=value,name=value"` to a dict for `replace`.
 
         An option has a dotted name:
         `"attention=relative,attention_options.max_distance=8"`.
-
-        Args:
-            text: The fields and their values; may be empty.
-
-        Returns:
-            Dict of names to values, for `replace`, which checks them.
 
         Raises:
             UsageError: If a name is unknown, or the field has no options.
@@ -136,9 +130,6 @@ class AttentionConfig(ModelConfig):
             `"none"`.
         layer_norm_epsilon: Epsilon of every layer norm.
         **kwargs: See `ModelConfig`.
-
-    Raises:
-        UsageError: If a value is invalid.
     """
 
     hidden_dim: int = setting(512, minimum=1)
@@ -206,9 +197,6 @@ class SequenceToSequenceConfig(ModelConfig):
         max_question_length: Most characters of a question.
         max_answer_length: Most characters of an answer.
         **kwargs: See `ModelConfig`.
-
-    Raises:
-        UsageError: If a value is invalid.
     """
 
     vocabulary: tuple = setting(MATHEMATICS_VOCABULARY)
@@ -227,9 +215,6 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
             TP-Attention keeps PyTorch's default, uniform within `1 /
             sqrt(fan_in)`, biases included.
         **kwargs: See `AttentionConfig` and `SequenceToSequenceConfig`.
-
-    Raises:
-        UsageError: If a value is invalid.
     """
 
     KIND: typing.ClassVar = "transformer"
@@ -240,13 +225,8 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
     def resized(self, width, more, num_layers, num_heads, filter_ratio=None):
         """Returns this variant at another size, for the tuner.
 
-        Args:
-            width: Size of a head.
-            more: Size of the filter besides its share.
-            num_layers: See the field.
-            num_heads: See the field.
-            filter_ratio: Size of the filter as a share of the hidden size.
-                Defaults to the variant's own.
+        A head has the size `width`, and the filter `more` units besides its
+        share of the hidden size, which defaults to the variant's own.
         """
         if filter_ratio is None:
             filter_ratio = self.intermediate_dim / self.hidden_dim
@@ -290,9 +270,6 @@ class LSTMConfig(SequenceToSequenceConfig):
         attention_dim: With attention, size of the vectors read from the
             question.
         **kwargs: See `SequenceToSequenceConfig`.
-
-    Raises:
-        UsageError: If a value is invalid.
     """
 
     KIND: typing.ClassVar = "lstm"
@@ -306,10 +283,8 @@ class LSTMConfig(SequenceToSequenceConfig):
     def resized(self, width, more, **of_cells):
         """Returns this variant at another size, for the tuner.
 
-        Args:
-            width: Size of the hidden state; the other sizes are in proportion.
-            more: Size of the hidden state besides, for a finer choice.
-            **of_cells: Fields that only a Transformer has.
+        The sizes are in proportion to `width`, and the hidden state has `more`
+        units besides. An LSTM has no cells.
         """
         share = width / self.hidden_dim
         return self.replace(
@@ -325,11 +300,7 @@ def to_stored(config):
 
 
 def from_stored(stored):
-    """Converts a dict of `to_stored` back, after a trip through JSON too.
-
-    Raises:
-        UsageError: If the kind is unknown, or a value is invalid.
-    """
+    """Converts a dict of `to_stored` back, after a trip through JSON too."""
     fields = dict(stored)
     kind = fields.pop("kind", None)
     check_choice("kind of model", kind, ModelConfig.KINDS)

@@ -14,6 +14,11 @@ from tpt_keras.models.weights import CompressedModel
 MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
 _REMEDY = ("train", {})
+_ADVICE = (
+    "It is damaged or of another version. Training it again with the same "
+    "configuration makes it from the last checkpoint. There may be another "
+    "model in the folder, the best or the last one (`best`)."
+)
 
 
 def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
@@ -48,12 +53,12 @@ def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
     if not path.is_file():
         raise _missing(path)
     path.open("rb").close()  # a file without permission is not damaged
-    with reading(path, _advice(path), _REMEDY):
+    with reading(path, _ADVICE, _REMEDY):
         name = _check_file(path)
     known = dict(_with_subclasses(classes))
     if name not in known:
         raise _other_model(path, name, classes)
-    with reading(path, _advice(path), _REMEDY):
+    with reading(path, _ADVICE, _REMEDY):
         return keras.saving.load_model(
             path, custom_objects=known, compile=False
         )
@@ -79,7 +84,6 @@ def _other_model(path, name, classes):
 
 
 def _missing(path):
-    """The error of a model that is missing, with the way to what is there."""
     folder = path.parent
     if not folder.is_dir():
         return UsageError(
@@ -87,17 +91,11 @@ def _missing(path):
             "loaded with keras.saving.load_model.",
             path=folder,
         )
-    exports = (*folder.glob("saved_model.pb"), *folder.glob("*/saved_model.pb"))
-    if exports:
-        return UsageError(
-            f"The folder {str(folder)!r} holds an exported model. It answers "
-            "with tpt_keras.serving.SavedModel (`saved_model`).",
-            path=folder,
-        )
     kind = "best" if path.name == BEST_MODEL_FILE else "finished"
     return UsageError(
         f"The folder {str(folder)!r} holds no {kind} model ({path.name}). "
-        "Finish its training, or choose another folder.",
+        "Finish its training, or choose another folder. An exported model "
+        "answers with tpt_keras.serving.SavedModel (`saved_model`).",
         path=path,
         remedy=_REMEDY,
     )
@@ -117,13 +115,3 @@ def _check_file(path):
         if damaged:
             raise zipfile.BadZipFile(f"bad checksum of {damaged}")
         return json.loads(archive.read("config.json"))["class_name"]
-
-
-def _advice(path):
-    if path.name == BEST_MODEL_FILE:
-        return "It is damaged or of another version. Load the last model."
-    return (
-        "It is damaged or of another version. Training it again with the same "
-        "configuration makes it from the last checkpoint; there may be a best "
-        "model (`best`)."
-    )

@@ -9,16 +9,11 @@ from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 
 
 class LSTMModel(SequenceToSequence):
-    """Base class of the LSTMs: their inputs and outputs.
+    """Base class of the LSTMs: one-hot inputs and an affine output map.
 
-    Inputs are one-hot symbols; outputs are an affine map. Saxton et al. do not
-    describe the initialization. Here kernels are Xavier uniform and biases
-    zero, except those of the forget gates, which are one. Dropout applies to
-    the inputs of the output map.
-
-    Args:
-        config: An `LSTMConfig`.
-        **kwargs: Keras's base model arguments.
+    Saxton et al. do not describe the initialization. Here kernels are Xavier
+    uniform and biases zero, except those of the forget gates, which are one.
+    Dropout applies to the inputs of the output map.
     """
 
     config_class = LSTMConfig
@@ -73,24 +68,18 @@ class LSTMModel(SequenceToSequence):
 class SimpleLSTM(LSTMModel):
     """An LSTM that reads the question, thinks, and writes the answer.
 
-    The simple LSTM of Saxton et al., 2019. Its inputs are one-hot symbols:
-    those of the question; zeros for a number of thinking steps; the start
-    symbol and the answer's own symbols. The logits of the next symbol are an
-    affine map of the hidden state.
+    The simple LSTM of Saxton et al., 2019, called as every
+    `SequenceToSequence`. Its inputs are one-hot symbols: those of the question;
+    zeros for a number of thinking steps; the start symbol and the answer's own
+    symbols. The logits of the next symbol are an affine map of the hidden
+    state.
 
     Padding behind a question is skipped, so that an answer does not depend on
     the longest question of its batch.
 
-    With V symbols and h hidden units it has `4 h (V + h + 1) + V (h + 1)`
-    weights. With the 95 symbols and 2,048 units of Saxton et al. these are
-    17,758,303, their 18 million.
-
     Args:
         config: An `LSTMConfig` without attention.
         **kwargs: Keras's base model arguments.
-
-    Call arguments, Returns:
-        See `SequenceToSequence`.
 
     Example:
 
@@ -98,8 +87,6 @@ class SimpleLSTM(LSTMModel):
     >>> ids = keras.ops.array([[1, 15, 9, 15, 2]])
     >>> model({"encoder_token_ids": ids, "decoder_token_ids": ids}).shape
     (1, 5, 72)
-    >>> len(model.solve(["What is 1 + 1?"]))
-    1
     """
 
     config_attention = "none"
@@ -174,25 +161,12 @@ class AttentionalLSTM(LSTMModel):
       way would give 31 million.
 
     Blank steps before the answer, if any, attend to the question as well. The
-    encoder skips padding, and the attention masks it.
-
-    Weights, with V symbols, h = `hidden_dim`, e = `encoder_dim` and a =
-    `attention_dim`:
-
-        8 e (V + e + 1)         the encoder's two directions
-        + (2 e + 1) a           W_m, b_m
-        + h a + a               W_q, v
-        + 4 h (V + a + h + 1)   the LSTM
-        + V (h + a + 1)         W_o, b_o
-
-    With 95 symbols these are 26,065,503. Dropout also applies to `m_j`.
+    encoder skips padding, and the attention masks it. Dropout also applies to
+    `m_j`. It is called as every `SequenceToSequence`.
 
     Args:
         config: An `LSTMConfig` with additive attention.
         **kwargs: Keras's base model arguments.
-
-    Call arguments, Returns:
-        See `SequenceToSequence`.
 
     Example:
 
@@ -202,8 +176,6 @@ class AttentionalLSTM(LSTMModel):
     >>> ids = keras.ops.array([[1, 15, 9, 15, 2]])
     >>> model({"encoder_token_ids": ids, "decoder_token_ids": ids}).shape
     (1, 5, 72)
-    >>> len(model.solve(["What is 1 + 1?"]))
-    1
     """
 
     config_attention = "additive"

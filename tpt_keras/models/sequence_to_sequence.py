@@ -36,8 +36,7 @@ class SequenceToSequence(keras.Model):
       names;
     - `grow_cache`, if the cache has room for a number of tokens.
 
-    A model has its weights as soon as it is made, and its class is registered
-    with Keras.
+    A model has its weights as soon as it is made.
 
     Args:
         config: A configuration of the class `config_class`.
@@ -154,8 +153,7 @@ class SequenceToSequence(keras.Model):
 
         Raises:
             UsageError: If the preset or a field is unknown, a value is
-                invalid, the preset is of another class, or there are no such
-                trained weights.
+                invalid, or the preset is of another class or has no weights.
 
         Example:
 
@@ -186,22 +184,10 @@ class SequenceToSequence(keras.Model):
         return (*shape, self.config.vocabulary_size)
 
     def fit(self, x=None, y=None, *args, **kwargs):
-        """Trains the model, as every Keras model does.
+        """Trains the model; see `keras.Model.fit`.
 
-        It also takes lists or arrays of questions and of answers, which the
-        tokenizer encodes. Padding has no weight in the loss.
-
-        Args:
-            x: Questions, or what `keras.Model.fit` takes.
-            y: Answers, or what `keras.Model.fit` takes.
-            *args: See `keras.Model.fit`.
-            **kwargs: See there.
-
-        Returns:
-            A `History`.
-
-        Raises:
-            UsageError: If a string cannot be encoded.
+        It also takes lists or arrays of questions (`x`) and of answers (`y`),
+        which the tokenizer encodes. Padding has no weight in the loss.
 
         Example:
 
@@ -251,13 +237,7 @@ class SequenceToSequence(keras.Model):
         raise NotImplementedError
 
     def grow_cache(self, cache, max_length):
-        """Returns a cache with room for more tokens.
-
-        Args:
-            cache: A cache of this model.
-            max_length: Most tokens to decode, an integer or a scalar tensor.
-                No fewer than before.
-        """
+        """Returns a cache with room for more tokens, up to `max_length`."""
         return cache
 
     def decode_step(self, token_ids, cache, cache_update_index):
@@ -274,9 +254,7 @@ class SequenceToSequence(keras.Model):
         raise NotImplementedError
 
     def generate(self, encoder_token_ids, max_length=None):
-        """Decodes answers greedily, as token ids.
-
-        A `Generator` decodes in other ways, and compiled.
+        """Decodes answers greedily. A `Generator` has other ways.
 
         Args:
             encoder_token_ids: Integer tensor `(batch, source_length)`.
@@ -285,9 +263,6 @@ class SequenceToSequence(keras.Model):
 
         Returns:
             int32 tensor `(batch, max_length)`, padded behind the end symbol.
-
-        Raises:
-            UsageError: If `max_length` is not a positive integer.
         """
         refuse_strings(encoder_token_ids)
         generator = Generator(self, max_length=max_length)
@@ -307,10 +282,6 @@ class SequenceToSequence(keras.Model):
 
         Returns:
             List of as many strings.
-
-        Raises:
-            UsageError: If a question is not a string, or `batch_size` is not a
-                positive integer.
         """
         answers = self._generator.answer(questions, batch_size=batch_size)
         config = self.config
@@ -322,26 +293,18 @@ class SequenceToSequence(keras.Model):
         return [answer.text for answer in answers]
 
     def export(self, filepath, *args, input_signature=None, **kwargs):
-        """Exports the forward pass, from token ids to logits.
+        """Exports the forward pass; see `keras.Model.export`.
 
-        An export from questions to answers is made by
-        `tpt_keras.serving.export`.
-
-        Args:
-            filepath: Folder, or file, to write.
-            *args: See `keras.Model.export`.
-            input_signature: Defaults to int32 token ids of any batch size and
-                lengths.
-            **kwargs: See `keras.Model.export`.
+        It takes int32 token ids of any batch size and lengths, and gives
+        logits. `tpt_keras.serving.export` exports from questions to answers.
         """
         if input_signature is None:
             names = ("encoder_token_ids", "decoder_token_ids")
-            input_signature = [
-                {
-                    name: keras.InputSpec("int32", (None, None), name=name)
-                    for name in names
-                }
-            ]
+            specs = {
+                name: keras.InputSpec("int32", (None, None), name=name)
+                for name in names
+            }
+            input_signature = [specs]
         super().export(
             filepath, *args, input_signature=input_signature, **kwargs
         )
@@ -377,23 +340,12 @@ def build_model(config, dtype=None):
 
     Raises:
         UsageError: If no class takes the configuration.
-
-    Example:
-
-    >>> type(build_model(PRESETS["tp_transformer_tiny"])).__name__
-    'Transformer'
     """
     return SequenceToSequence.class_for(config)(config, dtype=dtype)
 
 
 def count_weights(config):
-    """Counts the weights of a model without allocating them.
-
-    Args:
-        config: A `SequenceToSequenceConfig`.
-
-    Returns:
-        An integer, `count_params()` of the model.
+    """Counts the weights of a configuration's model without allocating them.
 
     Example:
 

@@ -53,10 +53,8 @@ def refuse_strings(inputs):
 def _has_strings(x):
     if isinstance(x, (list, tuple)):
         return bool(x) and _has_strings(x[0])
-    if isinstance(x, np.ndarray) and x.dtype.kind == "O":
-        return bool(x.size) and _has_strings(x.flat[0])
-    kind = getattr(getattr(x, "dtype", None), "kind", None)
-    return isinstance(x, (str, bytes)) or kind in ("U", "S", "T")
+    kind = getattr(getattr(x, "dtype", None), "kind", "")
+    return isinstance(x, (str, bytes)) or kind in ("O", "S", "T", "U")
 
 
 def _text(string):

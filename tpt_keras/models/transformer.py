@@ -15,13 +15,11 @@ class Transformer(SequenceToSequence):
 
     It has one embedding for questions and answers, tied to the output layer,
     encoder cells over the question, and decoder cells over the answer so far.
+    It is called as every `SequenceToSequence`.
 
     Args:
         config: A `TransformerConfig`.
         **kwargs: Keras's base model arguments.
-
-    Call arguments, Returns:
-        See `SequenceToSequence`.
 
     Example:
 

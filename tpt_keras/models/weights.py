@@ -159,8 +159,7 @@ class CompressedModel:
                 fields without influence on weights, such as `dropout`.
 
         Raises:
-            UsageError: If the model has other weights. Names the missing,
-                unknown and misshapen ones.
+            UsageError: If the model has other weights, with their names.
         """
         variables = {weight_name(v): v for v in model.weights}
         check_shapes(
@@ -198,27 +197,20 @@ def finite_values(variable):
 def check_shapes(shapes, expected):
     """Raises a `UsageError` if weights are not those of a model.
 
-    It names the missing, unknown and misshapen ones. Both arguments are dicts
-    of names to shapes.
+    Both arguments are dicts of names to shapes.
     """
-    faults = {
-        "missing": [name for name in expected if name not in shapes],
-        "unknown": [name for name in shapes if name not in expected],
-        "misshapen": [
-            f"{name} {shapes[name]} instead of {shape}"
-            for name, shape in expected.items()
-            if shapes.get(name, shape) != shape
-        ],
-    }
-    listed = [
-        f"{kind}: {', '.join(names[:_MAX_NAMES])}"
-        + f" and {len(names) - _MAX_NAMES} more" * (len(names) > _MAX_NAMES)
-        for kind, names in faults.items()
-        if names
+    wrong = [
+        f"{name} {shapes.get(name, 'missing')} instead of "
+        f"{expected.get(name, 'nothing')}"
+        for name in {**expected, **shapes}
+        if shapes.get(name) != expected.get(name)
     ]
-    if listed:
+    if wrong:
+        more = len(wrong) - _MAX_NAMES
         raise UsageError(
-            f"The weights belong to another model. {'; '.join(listed)}."
+            "The weights belong to another model: "
+            + ", ".join(wrong[:_MAX_NAMES])
+            + (f" and {more} more." if more > 0 else ".")
         )
 
 
