@@ -202,7 +202,7 @@ def check_shapes(shapes, expected):
     wrong = [
         f"{name} {shapes.get(name, 'missing')} instead of "
         f"{expected.get(name, 'nothing')}"
-        for name in {**expected, **shapes}
+        for name in {**shapes, **expected}
         if shapes.get(name) != expected.get(name)
     ]
     if wrong:
