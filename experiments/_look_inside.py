@@ -1,31 +1,55 @@
 """Shared parts of the commands that analyse a model."""
 
-import itertools
 import json
 import sys
 
 from absl import flags
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import require
 
 from . import _flags
 from ._problems import Problems
 
-_MOST_NAMED = 20
+# The flags count as those of the module that calls these functions.
+flags.disclaim_key_flags()
 
 
-def require_analysis(*packages):
-    """Raises an error if a package of the extra `analysis` is missing."""
-    for package in packages:
-        require(package, "analysis")
+def define_flags(output_dir, count=None):
+    """Defines the flags of every analysis; with `count` those of problems."""
+    flags.DEFINE_string("model_dir", None, "A model's folder.", required=True)
+    flags.DEFINE_string("output_dir", output_dir, "Folder to write.")
+    if count:
+        _flags.define(Problems)
+        flags.DEFINE_integer(
+            "count", count, "Problems of each module, at most.", lower_bound=1
+        )
+        flags.DEFINE_integer("seed", 0, "Seed of everything that is random.")
 
 
-def read_problems():
-    """Returns the questions and the answers of --modules, two lists."""
-    problems = Problems(**_flags.values(Problems))
-    by_module = problems.read(flags.FLAGS.count).values()
-    return [list(itertools.chain(*texts)) for texts in zip(*by_module)]
+def define_head():
+    """Defines the flags that choose one head."""
+    choices = ["encoder", "decoder", "cross"]
+    flags.DEFINE_enum("attention", "encoder", choices, "The attention.")
+    flags.DEFINE_integer(
+        "layer", None, "Its layer, from 1. Default: the last.", lower_bound=1
+    )
+    flags.DEFINE_integer("head", 1, "Its head, from 1.", lower_bound=1)
+
+
+def layer_and_head(model):
+    """Returns the indices of --layer and --head."""
+    indices = []
+    for name in ("layer", "head"):
+        count = getattr(model.config, f"num_{name}s")
+        number = flags.FLAGS[name].value or count
+        if number > count:
+            raise UsageError(
+                f"The model has no {name} {number}. Give a `{name}` from 1 to "
+                f"{count}.",
+                field=name,
+            )
+        indices.append(number - 1)
+    return indices
 
 
 def load_transformer():
@@ -36,69 +60,34 @@ def load_transformer():
     return load_model(flags.FLAGS.model_dir, classes=(Transformer,))
 
 
-def readable(model, questions, *others):
-    """Leaves out the questions that a model cannot read, and names them.
+def load_model_and_problems():
+    """Returns the model, and the questions and answers that it can read.
 
-    Args:
-        model: A `SequenceToSequence`.
-        questions: List of strings.
-        *others: Lists of as many values, which are left out too.
-
-    Returns:
-        List of the remaining questions. With `others`, a list of such lists.
-
-    Raises:
-        UsageError: If no question remains.
+    It names the other questions. If there are only such, it raises a
+    `UsageError`.
     """
+    by_module = Problems(**_flags.values(Problems)).read(flags.FLAGS.count)
+    model = load_transformer()
     from tpt_keras.answer import OK
-    from tpt_keras.answer import explain
+    from tpt_keras.answer import Answer
+    from tpt_keras.answer import unanswered
 
-    tokenizer, limit = model.tokenizer, model.config.max_question_length
-    statuses = [tokenizer.question_status(text, limit) for text in questions]
-    left_out = [
-        f"{text[:40]!r} {explain(text, status, tokenizer.vocabulary, limit)}"
-        for text, status in zip(questions, statuses)
-        if status != OK
+    problems = [pair for texts in by_module.values() for pair in zip(*texts)]
+    questions = [question for question, _ in problems]
+    limit = model.config.max_question_length
+    found = [
+        Answer("", status=model.tokenizer.question_status(question, limit))
+        for question in questions
     ]
-    named = "; ".join(left_out[:_MOST_NAMED])
-    if len(left_out) > _MOST_NAMED:
-        named += f"; and {len(left_out) - _MOST_NAMED} more"
-    if len(left_out) == len(questions):
-        raise UsageError(f"The model cannot read any question: {named}.")
-    if left_out:
-        print(
-            f"Left out {len(left_out)} of {len(questions)} questions that the "
-            f"model cannot read: {named}.",
-            file=sys.stderr,
-        )
+    faults = unanswered(questions, found, model.config.vocabulary, limit)
     kept = [
-        list(itertools.compress(each, (status == OK for status in statuses)))
-        for each in (questions, *others)
+        pair for pair, answer in zip(problems, found) if answer.status == OK
     ]
-    return kept if others else kept[0]
-
-
-def framed_lengths(questions):
-    """Returns the questions' lengths with their start and end symbols."""
-    return [len(question) + 2 for question in questions]
-
-
-def layer_and_head(model):
-    """Returns the indices of --layer, by default the last, and --head."""
-    config, indices = model.config, []
-    for name, count in (
-        ("layer", config.num_layers),
-        ("head", config.num_heads),
-    ):
-        number = flags.FLAGS[name].value
-        number = count if number is None else number
-        if not 1 <= number <= count:
-            raise UsageError(
-                f"The model has no {name} {number}. --{name} must be from 1 to "
-                f"{count}."
-            )
-        indices.append(number - 1)
-    return indices
+    if not kept:
+        raise UsageError(f"The model cannot read any question: {faults}")
+    if faults:
+        print(f"Left out: {faults}", file=sys.stderr)
+    return model, *map(list, zip(*kept))
 
 
 def write_json(path, content):
@@ -107,4 +96,4 @@ def write_json(path, content):
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as partial:
-        partial.write_text(json.dumps(content, indent=2))
+        partial.write_text(json.dumps(content))

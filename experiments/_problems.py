@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
@@ -39,17 +38,10 @@ class Problems:
         return open_task(*place, groups, self.dataset_options)
 
     def read(self, count):
-        """Reads the first problems of every module.
+        """Reads the first problems of every module, at most `count`.
 
-        Args:
-            count: Largest number of problems of each module.
-
-        Returns:
-            Dict of module to the lists of its questions and of their answers,
-            without the modules that lack the split.
-
-        Raises:
-            UsageError: If a name is unknown, or there are no such problems.
+        Returns a dict from each module that has the split to the lists of its
+        questions and of their answers.
         """
         import numpy as np
 
@@ -66,18 +58,3 @@ class Problems:
                 field="split",
             )
         return problems
-
-
-def all_together(problems):
-    """Joins the questions of all modules, and their answers.
-
-    Args:
-        problems: A result of `Problems.read`.
-
-    Returns:
-        Two lists of strings.
-    """
-    return [
-        list(itertools.chain.from_iterable(texts))
-        for texts in zip(*problems.values())
-    ]

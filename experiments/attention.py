@@ -1,58 +1,37 @@
 r"""Draws attention weights.
 
-For the questions of a file, one a line (default: a file of the package):
-
-    python -m experiments.attention --questions_file=questions.txt \
+    python -m experiments.attention --output_dir=attention \
         --model_dir=saved_models/tp_transformer_mathematics \
-        --output_dir=attention
+        --question="What is (-16856)/1806*(-45)/21?"
 
 Writes attention.html, a page of all attentions, layers and heads;
 attention.json, the weights; and a figure of the chosen head for every
 question, question_1.png and so on. The decoder reads the model's own answer.
-Questions that the model cannot read are left out and named. Needs
-pip install 'tpt_keras[analysis]'.
+Needs pip install 'tpt_keras[analysis]'.
 """
 
-import json
 import pathlib
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
-from tpt_keras.files import reading
+from tpt_keras.errors import require
 
 from . import _cli
 from . import _look_inside
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("model_dir", None, "A model's folder.", required=True)
-flags.DEFINE_string(
-    "questions_file",
-    "questions.txt",
-    "Text file of questions: your own, or questions.txt of the package.",
-)
-flags.DEFINE_string("output_dir", "attention", "Folder to write.")
-flags.DEFINE_enum(
-    "attention",
-    "encoder",
-    ["encoder", "decoder", "cross"],
-    "The attention to draw, and to show first on the page.",
-)
-flags.DEFINE_integer("layer", None, "Its layer, from 1. Default: the last.")
-flags.DEFINE_integer("head", 1, "Its head, from 1.")
-
-# The weights of one question take one or two megabytes.
-MAX_QUESTIONS = 50
+_look_inside.define_flags("attention")
+_look_inside.define_head()
+flags.DEFINE_multi_string("question", [], "A question; may be given again.")
 
 
 def check():
-    _look_inside.require_analysis("matplotlib")
-    read_questions()
+    _cli.needed("question")
+    require("matplotlib", "analysis")
 
 
 def main():
-    questions = read_questions()
     import numpy as np
 
     from tpt_keras.analysis.attention import attention_weights
@@ -64,44 +43,22 @@ def main():
 
     model = _look_inside.load_transformer()
     layer, head = _look_inside.layer_and_head(model)
-    questions = _look_inside.readable(model, questions)
-    problems = [attention_weights(model, question) for question in questions]
+    problems = [attention_weights(model, each) for each in FLAGS.question]
     folder = pathlib.Path(FLAGS.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    _look_inside.write_json(folder / "attention.json", problems)
     shown = {"attention": FLAGS.attention, "layer": layer, "head": head}
-    page = folder / "attention.html"
-    write_page(attention_page(problems, shown), page)
-    with whole_file(folder / "attention.json") as partial:
-        partial.write_text(json.dumps(problems))
-    chosen = ATTENTIONS[FLAGS.attention]
+    write_page(attention_page(problems, shown), folder / "attention.html")
+    title, targets, sources = ATTENTIONS[FLAGS.attention]
     for number, problem in enumerate(problems, 1):
-        characters = problem["characters"]
         with whole_file(folder / f"question_{number}.png") as partial:
             draw_attention(
                 np.array(problem["weights"][FLAGS.attention][layer][head]),
-                characters[chosen["targets"]],
-                characters[chosen["sources"]],
-                f"Attention {chosen['title']}, layer {layer + 1}, "
-                f"head {head + 1}",
+                problem["characters"][targets],
+                problem["characters"][sources],
+                f"Attention {title}, layer {layer + 1}, head {head + 1}",
                 partial,
             )
-    print(page)
-
-
-def read_questions():
-    """Returns the lines of the file that are not empty."""
-    path = pathlib.Path(FLAGS.questions_file)
-    if not path.exists() and (_cli.CONFIGS / path.name).is_file():
-        path = _cli.CONFIGS / path.name
-    with reading(path, "Give a text file in UTF-8."):
-        lines = path.read_text(encoding="utf-8").splitlines()
-    questions = [line.strip() for line in lines if line.strip()]
-    if not 1 <= len(questions) <= MAX_QUESTIONS:
-        raise UsageError(
-            f"The file {str(path)!r} has {len(questions)} questions. Give it "
-            f"from 1 to {MAX_QUESTIONS}, one a line."
-        )
-    return questions
+    print(folder / "attention.html")
 
 
 if __name__ == "__main__":

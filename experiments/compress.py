@@ -19,15 +19,16 @@ from . import _cli
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
+flags.DEFINE_string(
+    "model_dir", None, "Folder of the trained model.", required=True
+)
 flags.DEFINE_bool("best", False, "Compress the best model instead of the last.")
 flags.DEFINE_string(
-    "compressed_dir", None, "Folder to write; a model there is replaced."
+    "compressed_dir",
+    None,
+    "Folder to write; a model there is replaced.",
+    required=True,
 )
-
-
-def check():
-    _cli.needed("model_dir", "compressed_dir")
 
 
 def main():
@@ -58,4 +59,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main, check)
+    _cli.run(main)

@@ -8,13 +8,13 @@ Needs PyTorch (pip install 'tpt_keras[torch]').
 
 from absl import flags
 
-from tpt_keras.errors import require
-
 from . import _cli
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("checkpoint", None, "The released code's checkpoint.")
+flags.DEFINE_string(
+    "checkpoint", None, "The released code's checkpoint.", required=True
+)
 flags.DEFINE_string(
     "vocabulary",
     None,
@@ -24,12 +24,7 @@ flags.DEFINE_string(
 flags.DEFINE_integer(
     "num_heads", 8, "Number of attention heads, which the file lacks."
 )
-flags.DEFINE_string("model_dir", None, "Folder for the model.")
-
-
-def check():
-    _cli.needed("checkpoint", "model_dir")
-    require("torch", "torch")
+flags.DEFINE_string("model_dir", None, "Folder for the model.", required=True)
 
 
 def main():
@@ -38,15 +33,8 @@ def main():
     from tpt_keras.tokenizers.character_tokenizer import SPECIAL_SYMBOLS
     from tpt_keras.training.state import model_folder
 
-    model = from_reference(
-        FLAGS.checkpoint,
-        num_heads=FLAGS.num_heads,
-        vocabulary=FLAGS.vocabulary,
-    )
-    config = {
-        "checkpoint": FLAGS.checkpoint,
-        "model": to_stored(model.config),
-    }
+    model = from_reference(FLAGS.checkpoint, FLAGS.num_heads, FLAGS.vocabulary)
+    config = {"checkpoint": FLAGS.checkpoint, "model": to_stored(model.config)}
     model_folder.save_finished_model(model, FLAGS.model_dir, config)
     print(f"{FLAGS.model_dir}: {model.count_params():,} weights")
     if set(model.config.vocabulary) <= set(SPECIAL_SYMBOLS):
@@ -57,4 +45,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main, check)
+    _cli.run(main)

@@ -9,13 +9,12 @@ the question, and examples from the modules of the training. It needs no
 network. Needs pip install 'tpt_keras[playground]'.
 """
 
+import importlib.util
 import os
-import socket
 import sys
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 
 from . import _cli
@@ -44,23 +43,14 @@ SETTINGS = {
 def check():
     for package in ("matplotlib", "sklearn", "streamlit"):
         require(package, "playground")
-    try:
-        socket.create_server(("localhost", FLAGS.port)).close()
-    except OSError as error:
-        raise UsageError(
-            f"The port {FLAGS.port} cannot be used; another program may have "
-            "it. Choose another `port`.",
-            field="port",
-        ) from error
 
 
 def main():
-    from tpt_keras import playground
     from tpt_keras.models.load_model import load_model
 
     # Refuses a folder without a model before the page is served.
     load_model(FLAGS.model_dir)
-    page = os.path.join(os.path.dirname(playground.__file__), "page.py")
+    page = importlib.util.find_spec("tpt_keras.playground").origin
     settings = {**SETTINGS, "server.port": FLAGS.port}
     arguments = [f"--{name}={value}" for name, value in settings.items()]
     model = ["--", FLAGS.model_dir, str(FLAGS.answers)]

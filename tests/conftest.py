@@ -62,13 +62,15 @@ LONGEST = (
 
 # Slow on JAX, because they compile many programs.
 SLOW_ON_JAX = (
-    "analysis/",
-    "checkpoints/",
+    "analysis/predictions_test.py",
     "models/lstm_test.py",
     "models/transformer_test.py",
 )
 # In CI on TensorFlow alone.
-EXHAUSTIVE_ON_JAX = ("analysis/", "checkpoints/")
+EXHAUSTIVE_ON_JAX = (
+    "analysis/predictions_test.py",
+    "checkpoints/training_test.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)

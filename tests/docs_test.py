@@ -8,11 +8,14 @@ import tpt_keras
 DOCS = pathlib.Path(tpt_keras.__file__).parents[1] / "docs"
 
 
-def test_looking_inside_from_python():
+def test_looking_inside_from_python(capsys):
     text = (DOCS / "look_inside.md").read_text()
-    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    binding, activations = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(binding, {})
+    distance, norm = capsys.readouterr().out.split()
+    assert (round(float(distance), 1), round(float(norm), 1)) == (6.2, 9.1)
     names = {}
-    exec(code, names)
+    exec(activations, names)
     length = len("What is 7/8 of a litre in millilitres?") + 2
     assert names["weights"].shape == (1, 4, length, length)
     assert names["roles"].shape == (1, length, 4, 32)

@@ -19,11 +19,11 @@ ROOT = pathlib.Path(tpt_keras.__file__).parents[1]
 OURS = {"experiments", "tests", "tpt_keras"}
 # The places that may import the packages of an extra.
 PLACES = {
-    "analysis": ("analysis/", "visualization/", "playground/"),
+    "analysis": ("analysis/", "visualization/", "playground.py"),
     "beam": ("data_generators/", "experiments/prepare_data.py"),
     "benchmarks": ("experiments/benchmarks/", "checkpoints/"),
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
-    "playground": ("playground/", "visualization/"),
+    "playground": ("playground.py", "visualization/"),
     "serving": ("serving/", "experiments/benchmarks/"),
     "torch": ("checkpoints/", "experiments/benchmarks/"),
 }

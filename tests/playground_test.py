@@ -1,19 +1,17 @@
 """The playground's page in Streamlit's own tests, without a browser."""
 
 import json
+import math
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import MODULE
+from tpt_keras import playground
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
-from tpt_keras.errors import UsageError
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models.load_model import load_model
-from tpt_keras.playground import best_answers
-from tpt_keras.playground import page as page_module
-from tpt_keras.playground import trained_modules
 
 TINY = {
     "hidden_dim": 16,
@@ -48,8 +46,8 @@ def model_dir(tmp_path_factory):
 @pytest.fixture
 def open_page(monkeypatch):
     def open_page(model_dir):
-        monkeypatch.setattr("sys.argv", ["page.py", str(model_dir), "3"])
-        page = AppTest.from_file(page_module.__file__, default_timeout=60).run()
+        monkeypatch.setattr("sys.argv", ["playground.py", str(model_dir), "3"])
+        page = AppTest.from_file(playground.__file__, default_timeout=60).run()
         assert not page.exception
         return page
 
@@ -74,11 +72,13 @@ def test_a_question_gets_answers_attention_and_roles(open_page, model_dir):
     ask(page, " 2*x + 3*x ")
     assert texts(page.main.markdown) == ["**2*x + 3*x**"]
     generator = Generator(load_model(model_dir), BeamSampler(3))
-    answers = best_answers(generator, "2*x + 3*x")
+    [best] = generator.answer(["2*x + 3*x"])
     bars = [bar.proto.text.replace("\\", "") for bar in page.get("progress")]
-    assert bars == [f"{a or '(nothing)'} ({100 * p:.3g}%)" for a, p in answers]
-    assert len(answers) == 3
-    assert 1 > answers[0][1] > answers[1][1] > answers[2][1] > 0
+    assert bars == [
+        f"{answer.text or '(nothing)'} ({100 * math.exp(answer.log_prob):.3g}%)"
+        for answer in (best, *best.alternatives)
+    ]
+    assert len(bars) == 3
     frames = [tab.get("iframe")[0].proto.srcdoc for tab in page.tabs]
     assert '"question": "2*x + 3*x"' in frames[ATTENTION]
     assert "layer 2, head 1" in frames[ROLES]
@@ -92,15 +92,15 @@ def test_an_example_is_asked_with_its_right_answer(open_page, model_dir):
     page = open_page(model_dir)
     # Modules without a generator are left out.
     assert page.sidebar.selectbox[0].options == [MODULE]
-    *_, example, others = page.sidebar.button
+    others, *_, example = page.sidebar.button
     example.click().run()
-    question, answer = page_module.examples(MODULE, 0)[2]
+    question, answer = playground.examples(MODULE, 0)[2]
     assert page.text_input(key="question").value == question
     assert texts(page.main.markdown) == [f"**{question}**"]
     assert texts(page.main.caption)[-1].endswith(f": {answer}")
     others.click().run()
     labels = [button.label.replace("\\", "") for button in page.sidebar.button]
-    assert labels[:-1] == [q for q, _ in page_module.examples(MODULE, 1)]
+    assert labels[1:] == [q for q, _ in playground.examples(MODULE, 1)]
     assert question not in labels
     # The right answer to a typed question is unknown.
     ask(page, "1")
@@ -149,30 +149,7 @@ def test_a_missing_part_is_one_line(
         assert not tab.get("iframe")
 
 
-@pytest.mark.parametrize(
-    ("config", "modules"),
-    [
-        (
-            {
-                "training": {
-                    "data": {"modules": [MODULE, "numbers__gcd", "mine"]}
-                }
-            },
-            (MODULE, "numbers__gcd"),
-        ),
-        # The configuration of a language model and a converted checkpoint.
-        ({"training": {"data": {"text_file": "text.txt"}}}, ()),
-        ({"checkpoint": "best_eval_model.pt"}, ()),
-    ],
-)
-def test_modules_come_from_the_folder(tmp_path, config, modules):
-    assert trained_modules(tmp_path) == ()
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    assert trained_modules(tmp_path) == modules
-
-
-def test_a_damaged_folder_is_refused(tmp_path):
+def test_a_damaged_folder_shows_one_line(open_page, tmp_path):
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(UsageError) as refusal:
-        trained_modules(tmp_path)
-    assert str(tmp_path) in str(refusal.value)
+    [error] = texts(open_page(tmp_path).error)
+    assert str(tmp_path) in error

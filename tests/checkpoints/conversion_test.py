@@ -1,15 +1,13 @@
 import pathlib
-from unittest import mock
+import sys
 
 import keras
 import numpy as np
 import pytest
 
-from tests.bounded import bounded
 from tpt_keras.checkpoints import from_reference
 from tpt_keras.checkpoints import save_reference
 from tpt_keras.checkpoints import to_reference
-from tpt_keras.checkpoints.reference_weights import ENCODER_CELL
 from tpt_keras.errors import MissingDependencyError
 from tpt_keras.errors import UsageError
 from tpt_keras.models import SequenceToSequence
@@ -28,15 +26,16 @@ CHARACTERS = (
 )
 SYMBOLS = ("<unk>", "<pad>", "<sos>", "<eos>", *CHARACTERS)
 SMALL = {
-    "hidden_dim": 16,
-    "intermediate_dim": 24,
+    "hidden_dim": 8,
+    "intermediate_dim": 12,
     "num_heads": 2,
     "num_layers": 2,
 }
 
 
-def golden_model(name):
-    return from_reference(GOLDEN / f"{name}_small.pt", num_heads=4)
+def golden_model(name, **arguments):
+    path = GOLDEN / f"{name}_small.pt"
+    return from_reference(path, **{"num_heads": 4, **arguments})
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -61,17 +60,13 @@ def up_to_the_end(rows):
     return [row[: row.index(END) + 1] if END in row else row for row in rows]
 
 
-def test_logits_are_those_of_the_released_code(golden):
+def test_outputs_are_those_of_the_released_code(golden):
     model, io = golden
     inputs = io["trg"][:, :-1]
     logits = model(
         {"encoder_token_ids": io["src"], "decoder_token_ids": inputs}
     )
     assert_as_released(logits, io["logits"], inputs)
-
-
-def test_encoder_output_is_that_of_the_released_code(golden):
-    model, io = golden
     encoded = model.encode(io["src"])
     assert_as_released(encoded, io["encoder_output"], io["src"])
 
@@ -92,18 +87,13 @@ def test_greedy_answers_are_those_of_the_released_code(golden):
     assert up_to_the_end(token_ids) == up_to_the_end(io["greedy"][:, 1:])
 
 
-def test_the_architecture_is_inferred():
-    config = golden_model("tp_transformer").config
-    assert config.hidden_dim == 32
-    assert config.intermediate_dim == 64
-    assert config.num_layers == 2
-    assert config.binding == "hadamard"
-    assert config.bind_embeddings
-    assert config.vocabulary_size == 73
+def test_the_architecture_is_inferred(golden):
+    config = golden[0].config
+    assert (config.hidden_dim, config.intermediate_dim) == (32, 64)
+    assert (config.num_layers, config.vocabulary_size) == (2, 73)
+    assert config.binding in ("hadamard", "none")
+    assert config.bind_embeddings == (config.binding == "hadamard")
     assert config.vocabulary == ("<unknown>", "<pad>", "<start>", "<end>")
-    config = golden_model("transformer").config
-    assert config.binding == "none"
-    assert not config.bind_embeddings
 
 
 @pytest.fixture
@@ -120,47 +110,41 @@ def changed(tmp_path):
     return changed
 
 
-def assert_same_weights(model, expected):
-    for weight, other in zip(model.weights, expected.weights, strict=True):
+def assert_same_weights(weights, expected):
+    for weight, other in zip(weights, expected, strict=True):
         np.testing.assert_array_equal(
             keras.ops.convert_to_numpy(weight),
             keras.ops.convert_to_numpy(other),
         )
 
 
-def test_the_embedding_role_is_optional(changed):
-    def drop_role(state):
-        del state["module.embedding.linear.weight"]
-        del state["module.embedding.linear.bias"]
-
-    config = from_reference(changed(drop_role), num_heads=4).config
-    assert config.binding == "hadamard"
-    assert not config.bind_embeddings
-
-
-def test_the_prefix_and_the_sinusoids_are_optional(changed):
-    def unwrap(state):
-        del state["module.embedding.pe"]
+def test_role_prefix_and_sinusoids_are_optional(changed):
+    def strip(state):
         for name in list(state):
-            state[name.removeprefix("module.")] = state.pop(name)
+            tensor = state.pop(name)
+            if not name.startswith(("module.embedding.pe", ROLE)):
+                state[name.removeprefix("module.")] = tensor
 
-    model = from_reference(changed(unwrap), num_heads=4)
-    assert_same_weights(model, golden_model("tp_transformer"))
+    model = from_reference(changed(strip), num_heads=4)
+    assert model.config.binding == "hadamard"
+    assert not model.config.bind_embeddings
+    weights = golden_model("tp_transformer").weights
+    expected = [w for w in weights if "/embedding/role/" not in w.path]
+    assert len(expected) == len(weights) - 2
+    assert_same_weights(model.weights, expected)
 
 
-def test_the_vocabulary_is_saved_with_the_model(tmp_path):
+def test_the_vocabulary_is_that_of_the_file(tmp_path):
     text = tmp_path / "vocabulary.txt"
     text.write_text(CHARACTERS + "\n")
-    path = GOLDEN / "tp_transformer_small.pt"
-    model = from_reference(path, num_heads=4, vocabulary=text)
+    model = golden_model("tp_transformer", vocabulary=text)
     assert model.tokenizer.encode("0 e") == [2, 5, 4, 19, END]
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert loaded.config == model.config
 
 
 EMBEDDINGS = "module.embedding.tok_embedding.weight"
 FILTER = "module.encoder.layers.0.densefilter.linear1.weight"
+QUERY = "module.encoder.layers.0.MHA.W_q.weight"
+ROLE = "module.embedding.linear."
 
 
 def spoil(state):
@@ -180,88 +164,55 @@ def spoil(state):
                 "encoder.layers.1.layernorm3.bias (31,) instead of (32,)",
             ],
         ),
-        (
-            lambda s: [s.pop(name) for name in list(s) if "decoder" in name],
-            ["missing", "and 59 more"],
-        ),
         (lambda s: s.pop(EMBEDDINGS), ["tok_embedding"]),
         (lambda s: s.pop(FILTER), ["linear1"]),
-        (lambda s: s.pop("module.encoder.layers.0.MHA.W_q.weight"), ["W_q"]),
+        (lambda s: s.pop(QUERY), ["W_q"]),
         (lambda s: s.update({EMBEDDINGS: torch.ones(3)}), ["tok_embedding"]),
-        # Sizes of a model of a billion weights.
-        (
-            lambda s: s.update(
-                {
-                    EMBEDDINGS: torch.ones(4, 10_000),
-                    FILTER: torch.ones(1, 10_000),
-                }
-            ),
-            ["(32, 32) instead of (10000, 10000)"],
-        ),
-        (
-            lambda s: s.update(
-                {"module.encoder.layers.999999999.x": torch.ones(1)}
-            ),
-            ["999999999"],
-        ),
     ],
 )
 def test_weights_of_another_architecture_are_refused(changed, change, parts):
     path = changed(change)
-    with bounded(20, 2**26), pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError) as caught:
         from_reference(path, num_heads=4)
     for part in parts:
         assert part in str(caught.value)
-    assert len(str(caught.value)) < 2000
-
-
-def test_a_number_of_heads_that_divides_nothing_is_refused():
-    with pytest.raises(UsageError) as caught:
-        from_reference(GOLDEN / "tp_transformer_small.pt", num_heads=5)
-    assert "num_heads" in str(caught.value)
-
-
-def test_another_models_vocabulary_is_refused():
-    with pytest.raises(UsageError) as caught:
-        from_reference(
-            GOLDEN / "tp_transformer_small.pt",
-            num_heads=4,
-            vocabulary=SYMBOLS[:6],
-        )
-    assert caught.value.field == "vocabulary"
-
-
-def test_torch_is_asked_for_before_anything_is_read(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(MissingDependencyError):
-        from_reference("nowhere.pt", vocabulary="nowhere.txt")
-
-
-def small_model(preset, **overrides):
-    """A small model with random weights, biases included."""
-    model = Transformer.from_preset(preset, **{**SMALL, **overrides})
-    rng = np.random.default_rng(11)
-    model.set_weights(
-        [rng.normal(size=weight.shape) for weight in model.weights]
-    )
-    return model
 
 
 @pytest.mark.parametrize(
-    ("preset", "overrides"),
+    ("field", "value"), [("num_heads", 5), ("vocabulary", SYMBOLS[:6])]
+)
+def test_arguments_of_another_model_are_refused(field, value):
+    with pytest.raises(UsageError) as caught:
+        golden_model("tp_transformer", **{field: value})
+    assert field in (caught.value.field or str(caught.value))
+
+
+def test_missing_files_and_packages_are_named(monkeypatch):
+    with pytest.raises(UsageError) as caught:
+        from_reference("nowhere.pt")
+    assert caught.value.path == "nowhere.pt"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for use in (from_reference, lambda path: save_reference(None, path)):
+        with pytest.raises(MissingDependencyError):
+            use("nowhere.pt")
+
+
+@pytest.mark.parametrize(
+    ("preset", "fields"),
     [
         ("transformer", {}),
-        ("tp_transformer", {}),
         ("tp_transformer_b", {}),
         ("tp_transformer", {"vocabulary_size": 80}),
     ],
 )
-def test_a_saved_model_is_loaded_unchanged(tmp_path, preset, overrides):
-    model = small_model(preset, **overrides)
+def test_a_saved_model_is_loaded_unchanged(tmp_path, preset, fields):
+    model = Transformer.from_preset(preset, **SMALL, **fields)
+    rng = np.random.default_rng(11)
+    model.set_weights([rng.normal(size=w.shape) for w in model.weights])
     save_reference(model, tmp_path / "model.pt")
     loaded = from_reference(tmp_path / "model.pt", num_heads=2)
     assert loaded.config == model.config
-    assert_same_weights(loaded, model)
+    assert_same_weights(loaded.weights, model.weights)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -291,21 +242,6 @@ def test_a_loaded_checkpoint_is_saved_unchanged(tmp_path, name):
     assert optimizer.param_groups[0]["betas"] == (0.9, 0.995)
 
 
-@pytest.mark.parametrize(
-    ("preset", "expected"),
-    [
-        ("transformer", 44_188_160),
-        ("tp_transformer", 49_178_624),
-        ("tp_transformer_b", 43_001_760),
-        ("tp_transformer_c", 30_023_168),
-    ],
-)
-def test_presets_have_the_released_number_of_weights(preset, expected):
-    with keras.StatelessScope(initialize_variables=False):
-        model = Transformer.from_preset(preset, vocabulary_size=73)
-    assert model.count_params() == expected
-
-
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_a_full_size_model_is_loaded_unchanged(tmp_path):
@@ -317,7 +253,7 @@ def test_a_full_size_model_is_loaded_unchanged(tmp_path):
     save_reference(model, tmp_path / "model.pt")
     loaded = from_reference(tmp_path / "model.pt", vocabulary=SYMBOLS)
     assert loaded.count_params() == 49_178_624
-    assert_same_weights(loaded, model)
+    assert_same_weights(loaded.weights, model.weights)
 
 
 @pytest.mark.parametrize(
@@ -338,16 +274,12 @@ def test_models_that_the_released_code_lacks_are_refused(name, value):
     assert caught.value.field == name
 
 
-def test_an_lstm_is_refused():
-    model = SequenceToSequence.from_preset("lstm", hidden_dim=4)
+def test_lstms_and_unknown_weights_are_refused():
+    lstm = SequenceToSequence.from_preset("lstm", hidden_dim=4)
     with pytest.raises(UsageError):
+        to_reference(lstm)
+    model = Transformer.from_preset("tp_transformer", **SMALL)
+    model.encoder_cells[0].self_attention.query_dense.enable_lora(2)
+    with pytest.raises(UsageError) as caught:
         to_reference(model)
-
-
-def test_weights_without_a_counterpart_are_named():
-    model = small_model("tp_transformer")
-    with mock.patch.dict(ENCODER_CELL):
-        del ENCODER_CELL["output_layer_norm"]
-        with pytest.raises(UsageError) as caught:
-            to_reference(model)
-    assert "encoder_cell_0/output_norm/gamma" in str(caught.value)
+    assert "lora" in str(caught.value)

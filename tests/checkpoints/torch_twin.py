@@ -1,4 +1,4 @@
-"""The models of the released checkpoints in PyTorch, without our layers."""
+"""The TP-Transformer of the released checkpoints in PyTorch alone."""
 
 import math
 
@@ -7,18 +7,17 @@ from torch.nn import functional
 
 
 class TorchTwin:
-    """The TP-Transformer, or the Transformer, as a function of its weights.
+    """The TP-Transformer as a function of its weights.
 
     Args:
         state: Dict of names, as in the released checkpoints, to arrays.
         num_heads: Number of attention heads.
         pad_id: Token id of the padding.
-        dtype: Dtype of the computation.
     """
 
-    def __init__(self, state, num_heads, pad_id, dtype=torch.float32):
+    def __init__(self, state, num_heads, pad_id):
         self.weights = {
-            name: torch.tensor(array, dtype=dtype, requires_grad=True)
+            name: torch.tensor(array, requires_grad=True)
             for name, array in state.items()
             if name != "embedding.pe"
         }
@@ -70,26 +69,19 @@ class TorchTwin:
         angles = positions / 10000 ** (columns // 2 * 2 / hidden_dim)
         sinusoids = torch.where(columns % 2 == 0, angles.sin(), angles.cos())
         x = x + sinusoids.to(x.dtype)
-        if "embedding.linear.weight" in self.weights:
-            x = x * (self.linear("embedding.linear", x) + 1)
-        return x
+        return x * (self.linear("embedding.linear", x) + 1)
 
     def attend(self, name, query, source, mask):
-        has_role = f"{name}.W_r.weight" in self.weights
-        maps = (
-            ("W_q", "W_k", "W_v", "W_r") if has_role else ("w_q", "w_k", "w_v")
-        )
-        q, k, v, *roles = (
-            self.linear(f"{name}.{part}", x).unflatten(-1, (self.num_heads, -1))
-            for part, x in zip(maps, (query, source, source, query))
+        q, k, v, r = (
+            self.linear(f"{name}.W_{part}", x).unflatten(
+                -1, (self.num_heads, -1)
+            )
+            for part, x in zip("qkvr", (query, source, source, query))
         )  # (batch, length, num_heads, key_dim)
         filler = functional.scaled_dot_product_attention(
             *(x.transpose(1, 2) for x in (q, k, v)), attn_mask=mask
         ).transpose(1, 2)
-        if has_role:
-            filler = filler * roles[0]
-        output = "W_o" if has_role else "linear"
-        return self.linear(f"{name}.{output}", filler.flatten(-2))
+        return self.linear(f"{name}.W_o", (filler * r).flatten(-2))
 
     def feed_forward(self, cell, x, norm):
         """The feed-forward behind layer norm `norm`, and the last one."""

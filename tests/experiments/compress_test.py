@@ -63,25 +63,15 @@ def test_commands_take_a_compressed_model(run, compressed_dir, tmp_path):
 
 
 def test_invalid_flags_are_refused(run, tmp_path, trained_model_dir):
-    for flags, part in (
-        ([], "--model_dir"),
-        ([f"--model_dir={trained_model_dir}"], "--compressed_dir"),
-        (
-            [
-                f"--model_dir={trained_model_dir}",
-                f"--compressed_dir={trained_model_dir}",
-            ],
-            "model.keras",
-        ),
-        (
-            [
-                f"--model_dir={tmp_path / 'none'}",
-                f"--compressed_dir={tmp_path}",
-            ],
-            "none",
-        ),
+    for model_dir, compressed_dir, part in (
+        (trained_model_dir, trained_model_dir, "model.keras"),
+        (tmp_path / "none", tmp_path, "none"),
     ):
-        assert_refused(run("compress", *flags), part)
+        folders = (
+            f"--model_dir={model_dir}",
+            f"--compressed_dir={compressed_dir}",
+        )
+        assert_refused(run("compress", *folders), part)
 
 
 def test_damaged_file_is_refused(run, compressed_dir, tmp_path):

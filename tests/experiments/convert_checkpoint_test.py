@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -34,8 +35,7 @@ def test_a_model_folder_is_written(run, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
-        ([], "--checkpoint"),
-        ([f"--checkpoint={CHECKPOINT}"], "--model_dir"),
+        (["--model_dir={}"], "--checkpoint"),
         (["--checkpoint=nowhere.pt", "--model_dir={}"], "nowhere.pt"),
         (
             [f"--checkpoint={CHECKPOINT}", "--num_heads=5", "--model_dir={}"],
@@ -50,7 +50,7 @@ def test_invalid_flags_are_refused(run, tmp_path, flags, part):
     assert not model_dir.exists()
 
 
-def test_torch_is_asked_for(run, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+def test_torch_is_asked_for(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
     result = run("convert_checkpoint", "--checkpoint=a", "--model_dir=b")
     assert_refused(result, "tpt_keras[torch]")

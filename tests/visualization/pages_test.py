@@ -75,8 +75,8 @@ def test_attention_shows_the_hovered_weight(browser, tmp_path):
                 for layer in range(3)
             ]
             for name, t, s in (
-                (name, each["targets"], each["sources"])
-                for name, each in ATTENTIONS.items()
+                (name, targets, sources)
+                for name, (_, targets, sources) in ATTENTIONS.items()
             )
         }
     path = tmp_path / "attention.html"

@@ -8,7 +8,6 @@ from keras import ops
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.layers import TPMultiHeadAttention
-from tpt_keras.layers import merge_masks
 from tpt_keras.models import Transformer
 
 ATTENTIONS = ("encoder", "decoder", "cross")
@@ -17,33 +16,25 @@ START_CHARACTER = "⊢"
 END_CHARACTER = "⊣"
 # Vectors of the attention's queries; all others are of its keys.
 _OF_TARGETS = ("roles", "fillers")
-_DECIMALS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class AttentionActivations:
     """The activations of one attention layer on a batch.
 
-    Its methods return float32 arrays.
+    Its methods return float32 arrays. `weights` and `roles` raise a
+    `UsageError` if the mechanism has no weights, or the binding no roles.
 
     Args:
         layer: A `TPMultiHeadAttention`.
         inputs: Dict of the keyword arguments of the layer's call.
-        target_ids: Token ids of the queries, `(batch, target_length)`.
-        source_ids: Token ids of the keys and values, `(batch, source_length)`.
     """
 
     layer: TPMultiHeadAttention
     inputs: dict
-    target_ids: np.ndarray
-    source_ids: np.ndarray
 
     def weights(self):
-        """Returns the weights, `(batch, num_heads, targets, sources)`.
-
-        Raises:
-            UsageError: If the attention mechanism has no weights.
-        """
+        """Returns the weights, `(batch, num_heads, targets, sources)`."""
         if not self.layer.attention.has_weights:
             raise UsageError(
                 f"The {type(self.layer.attention).__name__} of "
@@ -52,11 +43,7 @@ class AttentionActivations:
         return _array(self.layer(**self.inputs, return_attention_scores=True))
 
     def roles(self):
-        """Returns the fillers' roles, `(batch, targets, num_heads, value_dim)`.
-
-        Raises:
-            UsageError: If the binding has no roles.
-        """
+        """Returns the roles, `(batch, targets, num_heads, value_dim)`."""
         if not self.layer.binding.has_role:
             raise UsageError(
                 f"The {type(self.layer.binding).__name__} of this model has no "
@@ -80,9 +67,7 @@ class AttentionActivations:
             self.layer.query_dense(query),
             self.layer.key_dense(value),
             self.layer.value_dense(value),
-            attention_mask=merge_masks(
-                None, None, None, self.inputs["attention_mask"]
-            ),
+            attention_mask=ops.expand_dims(self.inputs["attention_mask"], 1),
             use_causal_mask=self.inputs.get("use_causal_mask", False),
         )
         return _array([filler])
@@ -119,72 +104,61 @@ def attention_activations(
         )
     questions, answers = encoder_token_ids, decoder_token_ids
     encoder_mask = model.padding_mask(questions)
-    x = model.embedding(questions)
-    found = []
-    for cell in model.encoder_cells:
-        x, inputs = cell(
-            x, padding_mask=encoder_mask, return_attention_inputs=True
-        )
-        found.append((cell, inputs, "self_attention", questions, questions))
+    cells = model.encoder_cells
+    encoder_output, inputs = _run_cells(
+        cells, model.embedding(questions), padding_mask=encoder_mask
+    )
     if attention != "encoder":
-        name = "cross" if attention == "cross" else "self"
-        source_ids = questions if attention == "cross" else answers
-        encoder_output, x = x, model.embedding(answers)
-        found = []
-        for cell in model.decoder_cells:
-            x, inputs = cell(
-                x,
-                encoder_output,
-                decoder_padding_mask=model.padding_mask(answers),
-                encoder_padding_mask=encoder_mask,
-                return_attention_inputs=True,
-            )
-            found.append(
-                (cell, inputs, f"{name}_attention", answers, source_ids)
-            )
+        cells = model.decoder_cells
+        _, inputs = _run_cells(
+            cells,
+            model.embedding(answers),
+            encoder_sequence=encoder_output,
+            decoder_padding_mask=model.padding_mask(answers),
+            encoder_padding_mask=encoder_mask,
+        )
+    name = "cross_attention" if attention == "cross" else "self_attention"
     return [
-        AttentionActivations(getattr(cell, name), inputs[name], *token_ids)
-        for cell, inputs, name, *token_ids in found
+        AttentionActivations(getattr(cell, name), of_cell[name])
+        for cell, of_cell in zip(cells, inputs)
     ]
+
+
+def _run_cells(cells, x, **kwargs):
+    """Returns the last cell's output, and all cells' attention inputs."""
+    inputs = []
+    for cell in cells:
+        x, of_cell = cell(x, **kwargs, return_attention_inputs=True)
+        inputs.append(of_cell)
+    return x, inputs
 
 
 def attention_weights(model, question, answer=None):
     """Returns the attention weights of all layers and heads on one problem.
 
-    Args:
-        model: A `Transformer`.
-        question: A string.
-        answer: The decoder's input, a string. Defaults to the model's own
-            answer.
-
-    Returns:
-        Dict of the `question` and the `answer`; `characters`, both texts with
-        their start and end symbols; and `weights`, a dict from each attention
-        to nested lists `(num_layers, num_heads, target_length,
-        source_length)`, rounded to four decimals.
-
-    Raises:
-        UsageError: If the attention mechanism has no weights, the model is no
-            `Transformer`, or it cannot read a text.
+    The decoder reads `answer`, by default the model's own. The result is a
+    dict of the `question` and the `answer`; `characters`, both texts with
+    their start and end symbols; and `weights`, a dict from each attention to
+    nested lists `(num_layers, num_heads, target_length, source_length)`.
     """
-    questions = encode_questions(model, [question])
+    question_ids = encode_questions(model, [question])
     # Before the time that an answer takes.
-    attention_activations(model, "encoder", questions)[0].weights()
+    attention_activations(model, "encoder", question_ids)[0].weights()
     if answer is None:
         [answer] = model.solve([question])
-    answers = encode_answers(model, [answer])
+    answer_ids = encode_answers(model, [answer])
     return {
         "question": question,
         "answer": answer,
         "characters": {
-            "question": _decode_framed(model, questions)[0],
-            "answer": _decode_framed(model, answers)[0],
+            "question": f"{START_CHARACTER}{question}{END_CHARACTER}",
+            "answer": f"{START_CHARACTER}{answer}",
         },
         "weights": {
             attention: [
-                _rounded(each.weights()[0])
+                each.weights()[0].astype("float64").round(4).tolist()
                 for each in attention_activations(
-                    model, attention, questions, answers
+                    model, attention, question_ids, answer_ids
                 )
             ]
             for attention in ATTENTIONS
@@ -192,122 +166,45 @@ def attention_weights(model, question, answer=None):
     }
 
 
-def _rounded(weights):
-    return np.round(weights.astype("float64"), _DECIMALS).tolist()
-
-
-@dataclasses.dataclass(frozen=True)
-class CharacterVectors:
-    """Vectors of an attention, one for each character and layer.
-
-    Args:
-        texts: List of the texts, with their start and end symbols.
-        rows: Integer array `(characters,)`, the index of a character's text.
-        columns: Integer array `(characters,)`, its position in the text.
-        layers: List of a float32 array `(characters, ...)` for every layer.
-    """
-
-    texts: list
-    rows: np.ndarray
-    columns: np.ndarray
-    layers: list
-
-    def flatten(self, by_text):
-        """Flattens one sequence per text to one list over all characters.
-
-        Args:
-            by_text: List of a sequence for every text, as long as the text.
-
-        Returns:
-            List `(characters,)`.
-        """
-        return [
-            by_text[row][column] for row, column in zip(self.rows, self.columns)
-        ]
-
-    def by_text(self, values):
-        """Splits one value per character into a list for every text.
-
-        Args:
-            values: Sequence `(characters,)`.
-
-        Returns:
-            List of a list for every text. A character without a value has
-            `None`.
-        """
-        texts = [[None] * len(text) for text in self.texts]
-        for row, column, value in zip(self.rows, self.columns, values):
-            texts[row][column] = value
-        return texts
-
-
 def collect_vectors(
     model, attention, names, questions, answers=None, batch_size=32
 ):
     """Collects vectors of all characters of many texts.
 
-    Args:
-        model: A `Transformer`.
-        attention: See `attention_activations`.
-        names: The vectors to collect, all of one side of the attention:
-            `"roles"` and `"fillers"` of its queries, or `"states"` and
-            `"values"` of its keys.
-        questions: List of strings.
-        answers: List of as many strings, the decoder's input. The encoder's
-            attention needs none.
-        batch_size: Number of questions per batch.
-
-    Returns:
-        Dict from each name to its `CharacterVectors`.
-
-    Raises:
-        UsageError: See `attention_activations` and `AttentionActivations`;
-            also if the model cannot read a text.
+    The `names` are of one side of the attention: `"roles"` and `"fillers"` of
+    its queries, or `"states"` and `"values"` of its keys. Returns the texts
+    with their start and end symbols; and a dict from each name to a list of a
+    float32 array `(characters of all texts, ...)` for every layer.
     """
-    texts, rows, columns = [], [], []
+    of_answers = attention == "decoder" or (
+        attention == "cross" and names[0] in _OF_TARGETS
+    )
     collected = {name: [] for name in names}
     for start in range(0, len(questions), batch_size):
         batch = slice(start, start + batch_size)
         ids = [encode_questions(model, questions[batch])]
         if attention != "encoder":
             ids.append(encode_answers(model, answers[batch]))
+        is_real = ids[of_answers] != model.tokenizer.pad_id
         activations = attention_activations(model, attention, *ids)
-        first = activations[0]
-        is_target = names[0] in _OF_TARGETS
-        token_ids = first.target_ids if is_target else first.source_ids
-        is_real = token_ids != model.tokenizer.pad_id
-        batch_rows, batch_columns = np.nonzero(is_real)
-        rows.append(batch_rows + start)
-        columns.append(batch_columns)
-        texts += _decode_framed(model, token_ids)
         for name in names:
             collected[name].append(
                 [getattr(each, name)()[is_real] for each in activations]
             )
-    rows, columns = np.concatenate(rows), np.concatenate(columns)
-    return {
-        name: CharacterVectors(
-            texts, rows, columns, list(map(np.concatenate, zip(*batches)))
-        )
+    if of_answers:
+        texts = [START_CHARACTER + text for text in answers]
+    else:
+        texts = [START_CHARACTER + t + END_CHARACTER for t in questions]
+    return texts, {
+        name: list(map(np.concatenate, zip(*batches)))
         for name, batches in collected.items()
     }
 
 
 def encode_questions(model, questions):
-    """Encodes questions within the model's longest question.
-
-    Args:
-        model: A `SequenceToSequence`.
-        questions: List of strings.
-
-    Returns:
-        Integer array `(batch, length)`.
-
-    Raises:
-        UsageError: If the model cannot read a question.
-    """
+    """Encodes questions within the model's longest question."""
     return model.tokenizer.encode_questions(
-        questions, max_length=model.config.max_question_length
+        questions, model.config.max_question_length
     )
 
 
@@ -317,13 +214,3 @@ def encode_answers(model, answers):
     token_ids = tokenizer.encode_batch(answers)
     is_end = token_ids == tokenizer.end_id
     return np.where(is_end, tokenizer.pad_id, token_ids)[:, :-1]
-
-
-def _decode_framed(model, token_ids):
-    """Decodes token ids, and shows the start and end symbols."""
-    tokenizer = model.tokenizer
-    characters = list(tokenizer.vocabulary)
-    characters[tokenizer.pad_id] = ""
-    characters[tokenizer.start_id] = START_CHARACTER
-    characters[tokenizer.end_id] = END_CHARACTER
-    return ["".join(characters[i] for i in row) for row in token_ids]

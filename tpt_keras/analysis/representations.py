@@ -6,28 +6,18 @@ from keras import ops
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import TPMultiHeadAttention
 
-# The binding problem's number of dimensions and its symbols.
+# The binding problem's number of dimensions.
 _DIM = 16
-_SYMBOLS = "abcd/"
 # Limits of the search for rotations.
 _MAX_STEPS = 200
 _TOLERANCE = 1e-5
 
 
-def split_by_text(lengths, num_train, seed=0):
+def split_characters(lengths, num_train, seed=0):
     """Splits the characters of texts into a training set and a test set.
 
-    Args:
-        lengths: List of the texts' numbers of characters.
-        num_train: Number of training characters.
-        seed: Seed of the split.
-
-    Returns:
-        Two integer arrays of indices: `num_train` characters of some texts,
-        and all characters of the other texts, about half of all.
-
-    Raises:
-        UsageError: If there are fewer than twice `num_train` characters.
+    Returns two integer arrays of indices: `num_train` characters of some
+    texts, and all characters of the others, about half of all.
     """
     rows = np.repeat(np.arange(len(lengths)), lengths)
     if 2 * num_train > len(rows):
@@ -38,9 +28,8 @@ def split_by_text(lengths, num_train, seed=0):
         )
     rng = np.random.default_rng(seed)
     place = np.argsort(rng.permutation(len(lengths)))[rows]
-    in_order = np.argsort(place, kind="stable")
     # The training texts end with a whole text.
-    last = place[in_order[len(rows) // 2 - 1]]
+    last = np.sort(place)[len(rows) // 2 - 1]
     training = np.flatnonzero(place <= last)
     return (
         np.sort(rng.permutation(training)[:num_train]),
@@ -48,30 +37,25 @@ def split_by_text(lengths, num_train, seed=0):
     )
 
 
-def reconstruction_errors(states, values, train, held_out):
+def reconstruction(states, values, train, held_out):
     """Fits affine maps from each head's values to the states (section 6.1).
 
-    Args:
-        states: Array `(characters, hidden_dim)`.
-        values: Array `(characters, num_heads, value_dim)`, maps of the states.
-        train: Indices of the characters to fit on.
-        held_out: Indices of the test characters.
-
-    Returns:
-        Dict of `train` and `held_out`, lists of the mean squared error of
-        every head, and `variance`, the error of the training mean on the test
-        characters.
+    The states are `(characters, hidden_dim)`, and the values of all heads
+    `(characters, num_heads, value_dim)`. Returns a dict of `train` and
+    `held_out`, lists of every head's mean squared error, divided by that of
+    the training mean on the test characters.
     """
     from sklearn.linear_model import LinearRegression
 
+    variance = _mean_square(states[held_out] - states[train].mean(axis=0))
     errors = {"train": [], "held_out": []}
     for head in range(values.shape[1]):
         model = LinearRegression().fit(values[train, head], states[train])
         for name, indices in (("train", train), ("held_out", held_out)):
             predicted = model.predict(values[indices, head])
-            errors[name].append(_mean_square(states[indices] - predicted))
-    mean = states[train].mean(axis=0)
-    return {**errors, "variance": _mean_square(states[held_out] - mean)}
+            error = _mean_square(states[indices] - predicted)
+            errors[name].append(error / variance)
+    return errors
 
 
 def _mean_square(differences):
@@ -93,35 +77,23 @@ def binding_problem(binding, seed=0):
     Returns:
         Dict from both expressions to the final state of the `/` between, a
         float32 array. Without binding the two states are equal.
-
-    Example:
-
-    >>> states = binding_problem("none")
-    >>> list(states)
-    ['(a/b)/(c/d)', '(a/d)/(c/b)']
     """
     rng = np.random.default_rng(seed)
-    states = dict(
-        zip(_SYMBOLS, rng.normal(size=(5, 1, 1, _DIM)).astype("float32"))
-    )
+    a, b, c, d, slash = rng.normal(size=(5, 1, 1, _DIM)).astype("float32")
     first, second = (_uniform_attention(binding, rng) for _ in range(2))
-    denominators = states["b"], states["d"]
-    results = {}
-    for name, of_a, of_c in (
-        ("(a/b)/(c/d)", [True, False], [False, True]),
-        ("(a/d)/(c/b)", [False, True], [True, False]),
-    ):
-        a = _attend(first, states["a"], denominators, of_a)
-        c = _attend(first, states["c"], denominators, of_c)
-        result = _attend(second, states["/"], (a, c), [True, True])
-        results[name] = ops.convert_to_numpy(result)[0, 0]
-    return results
 
+    def final_state(denominator_of_a, denominator_of_c):
+        numerators = ops.concatenate(
+            [a + first(a, denominator_of_a), c + first(c, denominator_of_c)],
+            axis=1,
+        )
+        result = slash + second(slash, numerators)
+        return ops.convert_to_numpy(result)[0, 0]
 
-def _attend(layer, state, sources, attention_mask):
-    mask = np.reshape(attention_mask, (1, 1, -1))
-    sources = ops.concatenate(sources, axis=1)
-    return ops.add(state, layer(state, sources, attention_mask=mask))
+    return {
+        "(a/b)/(c/d)": final_state(b, d),
+        "(a/d)/(c/b)": final_state(d, b),
+    }
 
 
 def _uniform_attention(binding, rng):
@@ -134,7 +106,7 @@ def _uniform_attention(binding, rng):
     return layer
 
 
-def kept_variance(fillers, roles, train, held_out, seed=0):
+def kept_variance(fillers, roles, train, held_out):
     """Computes the variance of tensor products that bindings keep (section 7).
 
     The tensor products of one head, `filler role^T`, have `value_dim` squared
@@ -145,48 +117,37 @@ def kept_variance(fillers, roles, train, held_out, seed=0):
       the orthogonal `M` and `N` that keep most.
     - `principal`: the principal components, the best linear compression.
 
-    Args:
-        fillers: Array `(characters, value_dim)`.
-        roles: Array `(characters, value_dim)`.
-        train: Indices of the characters to fit on.
-        held_out: Indices of the test characters.
-        seed: Seed of the random start of the rotations.
-
-    Returns:
-        Dict of the share of the test products' variance, about the training
-        products' mean, that each compression keeps.
+    Fillers and roles are `(characters, num_heads, value_dim)`. Returns a dict
+    from each compression to a list of every head's share of the test products'
+    variance, about the training products' mean.
     """
-    fillers, roles = fillers.astype("float64"), roles.astype("float64")
-    fitted = fillers[train], roles[train]
-    tested = fillers[held_out], roles[held_out]
-    identity = np.eye(fillers.shape[1])
-    total = _total(fitted, tested)
-    return {
-        "diagonal": _on_diagonal(fitted, tested, identity, identity) / total,
-        "rotated": _on_diagonal(fitted, tested, *rotations(*fitted, seed))
-        / total,
-        "principal": _in_components(fitted, tested) / total,
-    }
+    shares = {"diagonal": [], "rotated": [], "principal": []}
+    for head in range(fillers.shape[1]):
+        of_head = [x[:, head].astype("float64") for x in (fillers, roles)]
+        fitted = [x[train] for x in of_head]
+        tested = [x[held_out] for x in of_head]
+        total = _total(fitted, tested)
+        m, n = rotations(*fitted)
+        rotated = [(f @ m, r @ n) for f, r in (fitted, tested)]
+        for name, kept in (
+            ("diagonal", _on_diagonal(fitted, tested)),
+            ("rotated", _on_diagonal(*rotated)),
+            ("principal", _in_components(fitted, tested)),
+        ):
+            shares[name].append(float(kept / total))
+    return shares
 
 
-def rotations(fillers, roles, seed=0):
+def rotations(fillers, roles):
     """Finds the rotations whose elementwise products keep most variance.
 
     The variance on the diagonal is convex in each of the two matrices, so a
     step to the orthogonal factor of its gradient never loses variance (the
     generalized power method; Journee et al., 2010). The steps end in a local
-    optimum. The best of three starts is returned.
-
-    Args:
-        fillers: Array `(characters, value_dim)`.
-        roles: Array `(characters, value_dim)`.
-        seed: Seed of the random start.
-
-    Returns:
-        The orthogonal matrices `M` and `N`, `(value_dim, value_dim)`.
+    optimum. Returns the best of three starts, two orthogonal matrices.
     """
     dim = fillers.shape[1]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     starts = [
         [np.eye(dim), np.eye(dim)],
         [np.linalg.svd(x - x.mean(0))[2].T for x in (fillers, roles)],
@@ -232,10 +193,10 @@ def _total(fitted, tested):
     return np.sum(squares - 2 * to_mean + np.sum(mean**2))
 
 
-def _on_diagonal(fitted, tested, m, n):
-    mean = np.mean((fitted[0] @ m) * (fitted[1] @ n), axis=0)
-    products = (tested[0] @ m) * (tested[1] @ n)
-    return np.sum(np.square(products - mean))
+def _on_diagonal(fitted, tested):
+    """Returns the sum of squares of elementwise products."""
+    mean = np.mean(fitted[0] * fitted[1], axis=0)
+    return np.sum(np.square(tested[0] * tested[1] - mean))
 
 
 def _in_components(fitted, tested):

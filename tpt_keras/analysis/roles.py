@@ -19,17 +19,7 @@ _EXPRESSION = re.compile(r"[-+*/(). \d]*/[-+*/(). \d]*")
 def cluster(vectors, num_clusters, seed=0):
     """Clusters vectors with k-means.
 
-    Args:
-        vectors: Array `(characters, dim)`.
-        num_clusters: Number of clusters.
-        seed: Seed of the initial clusters.
-
-    Returns:
-        Integer array `(characters,)` of cluster numbers, the largest cluster
-        first.
-
-    Raises:
-        UsageError: If there are fewer distinct vectors than clusters.
+    Returns an integer array of cluster numbers, the largest cluster first.
     """
     from sklearn.cluster import KMeans
 
@@ -45,78 +35,60 @@ def cluster(vectors, num_clusters, seed=0):
     return np.argsort(by_size)[labels]
 
 
-def describe_clusters(labels, vectors, num_shown=5):
+def describe_clusters(labels, texts, num_shown=5):
     """Describes clusters by their most frequent characters.
 
-    Args:
-        labels: Integer array `(characters,)`, as `cluster` returns it.
-        vectors: `CharacterVectors`.
-        num_shown: Number of characters and contexts to list.
-
-    Returns:
-        List of a dict for every cluster: its number, `cluster`; its `size`;
-        and the most frequent `characters` and `contexts`, lists of pairs with
-        their counts. A context has its character in brackets.
+    The `labels` are those of all characters of the texts; see `cluster`.
+    Returns a list of a dict for every cluster: its number, `cluster`; its
+    `size`; and the most frequent `characters` and `contexts`, lists of pairs
+    with their counts. A context has its character in brackets.
     """
-    characters = vectors.flatten(vectors.texts)
-    contexts = vectors.flatten(list(map(_contexts, vectors.texts)))
+    shown = {
+        "characters": list("".join(texts)),
+        "contexts": [
+            f"{text[max(0, i - _CONTEXT) : i]}[{text[i]}]"
+            f"{text[i + 1 : i + 1 + _CONTEXT]}"
+            for text in texts
+            for i in range(len(text))
+        ],
+    }
     described = []
     for number in range(labels.max() + 1):
         members = np.flatnonzero(labels == number)
+        most_common = {
+            name: collections.Counter(values[i] for i in members).most_common(
+                num_shown
+            )
+            for name, values in shown.items()
+        }
         described.append(
-            {
-                "cluster": number,
-                "size": len(members),
-                "characters": _most_common(characters, members, num_shown),
-                "contexts": _most_common(contexts, members, num_shown),
-            }
+            {"cluster": number, "size": len(members), **most_common}
         )
     return described
 
 
-def _most_common(values, members, count):
-    return collections.Counter(values[i] for i in members).most_common(count)
+def split_by_text(labels, texts):
+    """Splits one label per character into a list for every text."""
+    ends = np.cumsum([len(text) for text in texts])
+    return [each.tolist() for each in np.split(labels, ends[:-1])]
 
 
-def _contexts(text):
-    return [
-        f"{text[max(0, i - _CONTEXT) : i]}[{text[i]}]"
-        f"{text[i + 1 : i + 1 + _CONTEXT]}"
-        for i in range(len(text))
-    ]
-
-
-def mutual_information(labels, classes, num_shuffles=20, seed=0):
+def mutual_information(labels, classes):
     """Computes the information that clusters carry about classes.
 
-    Args:
-        labels: Integer array `(characters,)`, as `cluster` returns it.
-        classes: List of as many classes. Characters with the class `None` are
-            left out.
-        num_shuffles: Number of random permutations of the labels.
-        seed: Seed of the permutations.
-
-    Returns:
-        Dict of the `adjusted_mutual_information`, from about 0 to 1;
-        `shuffled`, the largest of the permuted labels; and the number of
-        `characters`. `None` if there are fewer than two classes.
+    Characters of the class `None` are left out. Returns a dict of the
+    `adjusted_mutual_information`, about 0 for random clusters and at most 1,
+    and of the number of `characters`; or `None` for fewer than two classes.
     """
     from sklearn.metrics import adjusted_mutual_info_score
 
-    is_known = np.array([each is not None for each in classes], bool)
-    known = [each for each in classes if each is not None]
-    if len(set(known)) < 2:
+    known = [i for i, each in enumerate(classes) if each is not None]
+    classes = [classes[i] for i in known]
+    if len(set(classes)) < 2:
         return None
-    labels = labels[is_known]
-    rng = np.random.default_rng(seed)
+    information = adjusted_mutual_info_score(classes, labels[known])
     return {
-        "adjusted_mutual_information": float(
-            adjusted_mutual_info_score(known, labels)
-        ),
-        "shuffled": max(
-            float(adjusted_mutual_info_score(known, rng.permutation(labels)))
-            for _ in range(num_shuffles)
-        ),
+        "adjusted_mutual_information": float(information),
         "characters": len(known),
     }
 
@@ -125,13 +97,8 @@ def fraction_parts(text):
     """Tells the digits of numerators from those of denominators.
 
     The part is that of the simplified fraction: a denominator's denominator
-    is a numerator, as in figure 2 of Schlag et al. (2019).
-
-    Args:
-        text: A text with arithmetic expressions.
-
-    Returns:
-        List of `"numerator"`, `"denominator"` or `None` for every character.
+    is a numerator, as in figure 2 of Schlag et al. (2019). Returns a list of
+    `"numerator"`, `"denominator"` or `None` for every character.
 
     Example:
 

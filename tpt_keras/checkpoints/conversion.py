@@ -1,21 +1,20 @@
-"""Conversion between released checkpoints and models."""
+"""Conversion between released checkpoints and models.
 
+The released code names a weight `<module>.weight` or `<module>.bias`. Its
+linear maps hold `(fan_out, fan_in)`, ours `(fan_in, fan_out)` with an axis for
+the heads; everything else is laid out alike.
+"""
+
+import math
 import re
 
-import keras
 import numpy as np
 from keras import ops
 
-from tpt_keras.checkpoints.reference_files import REFERENCE_SYMBOLS
-from tpt_keras.checkpoints.reference_files import read_checkpoint
-from tpt_keras.checkpoints.reference_files import read_vocabulary
-from tpt_keras.checkpoints.reference_files import write_checkpoint
-from tpt_keras.checkpoints.reference_weights import ATTENTION
-from tpt_keras.checkpoints.reference_weights import EMBEDDING_ROLE
-from tpt_keras.checkpoints.reference_weights import EMBEDDINGS
-from tpt_keras.checkpoints.reference_weights import MAX_POSITIONS
-from tpt_keras.checkpoints.reference_weights import SINUSOIDS
-from tpt_keras.checkpoints.reference_weights import reference_weights
+from tpt_keras.checkpoints.files import REFERENCE_SYMBOLS
+from tpt_keras.checkpoints.files import read_checkpoint
+from tpt_keras.checkpoints.files import read_vocabulary
+from tpt_keras.checkpoints.files import write_checkpoint
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
@@ -23,15 +22,67 @@ from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 from tpt_keras.models.weights import check_shapes
 
+# The released names of the parts of our weights' paths.
+EMBEDDING = {"embeddings": "tok_embedding.weight", "role": "linear"}
+FEED_FORWARD = {
+    "feed_forward": "densefilter",
+    "intermediate": "linear1",
+    "output": "linear2",
+}
+CELLS = {
+    "encoder": {
+        **FEED_FORWARD,
+        "self_attention_norm": "layernorm1",
+        "self_attention": "MHA",
+        "feed_forward_norm": "layernorm2",
+        "output_norm": "layernorm3",
+    },
+    "decoder": {
+        **FEED_FORWARD,
+        "self_attention_norm": "layernorm1",
+        "self_attention": "selfAttn",
+        "cross_attention_norm": "layernorm2",
+        "cross_attention": "encAttn",
+        "feed_forward_norm": "layernorm3",
+        "output_norm": "layernorm4",
+    },
+}
+# The released TP-Transformer and baseline name the maps differently.
+MAPS = {
+    "hadamard": {
+        "query": "W_q",
+        "key": "W_k",
+        "value": "W_v",
+        "role": "W_r",
+        "attention_output": "W_o",
+    },
+    "none": {
+        "query": "w_q",
+        "key": "w_k",
+        "value": "w_v",
+        "attention_output": "linear",
+    },
+}
+WEIGHTS = {
+    "kernel": "weight",
+    "gamma": "weight",
+    "bias": "bias",
+    "beta": "bias",
+}
+# A buffer of the released embedding: `(1, 200, hidden_dim)`.
+SINUSOIDS = "embedding.pe"
+MAX_POSITIONS = 200
 # The weights whose shapes give the sizes, and whose names the binding.
+_EMBEDDINGS = "embedding.tok_embedding.weight"
 _FILTER = "encoder.layers.0.densefilter.linear1.weight"
 _QUERY = "encoder.layers.0.MHA.{}.weight"
 # The released code supports only these values.
 _FIXED = {
-    "attention": "dot_product",
-    "positions": "sinusoidal",
+    "attention": ("dot_product",),
+    "binding": tuple(MAPS),
+    "positions": ("sinusoidal",),
     # The default of `torch.nn.LayerNorm`.
-    "layer_norm_epsilon": 1e-5,
+    "layer_norm_epsilon": (1e-5,),
 }
 
 
@@ -68,25 +119,28 @@ def from_reference(path, num_heads=8, vocabulary=None):
     ```
     """
     require("torch", "torch")
-    if vocabulary is not None:
-        vocabulary = read_vocabulary(vocabulary)
     arrays, own_symbols = read_checkpoint(path)
     config = _infer_config(path, arrays, num_heads)
+    symbols = read_vocabulary(vocabulary or own_symbols or REFERENCE_SYMBOLS)
     size = config.vocabulary_size
-    if vocabulary is None:
-        vocabulary = read_vocabulary(own_symbols or REFERENCE_SYMBOLS)
-    elif len(vocabulary) != size:
+    if vocabulary and len(symbols) != size:
         raise UsageError(
-            f"The vocabulary has {len(vocabulary)} symbols, but the "
-            f"checkpoint {str(path)!r} has {size}. Give the vocabulary of the "
-            "model's training.",
+            f"The vocabulary has {len(symbols)} symbols, but the checkpoint "
+            f"{str(path)!r} has {size}. Give the vocabulary of the model's "
+            "training.",
             field="vocabulary",
         )
-    config = config.replace(vocabulary=vocabulary, vocabulary_size=size)
-    _check_weights(arrays, config)
-    model = Transformer(config)
-    for weight in reference_weights(model):
-        weight.variable.assign(weight.from_reference(arrays[weight.name]))
+    model = Transformer(
+        config.replace(vocabulary=symbols, vocabulary_size=size)
+    )
+    names = _reference_names(model)
+    check_shapes(
+        {name: a.shape for name, a in arrays.items() if name != SINUSOIDS},
+        {name: _reference_shape(weight) for name, weight in names.items()},
+    )
+    for name, weight in names.items():
+        array = arrays[name].T if weight.name == "kernel" else arrays[name]
+        weight.assign(np.reshape(array, weight.shape))
     return model
 
 
@@ -115,25 +169,22 @@ def to_reference(model):
             "The released code supports only Transformers, not a "
             f"{type(model).__name__}."
         )
-    config = model.config
-    for name, known in {**_FIXED, "binding": ATTENTION}.items():
-        value = getattr(config, name)
-        if value != known and value not in (known if name == "binding" else ()):
+    for name, known in _FIXED.items():
+        value = getattr(model.config, name)
+        if value not in known:
             raise UsageError(
                 f"The released code does not support `{name}` {value!r}.",
                 field=name,
             )
-    weights = reference_weights(model)
-    if len(weights) != len(model.weights):
-        known = {id(weight.variable) for weight in weights}
-        rest = [w.path for w in model.weights if id(w) not in known]
-        raise UsageError(
-            f"The released code has no weights for {', '.join(rest)}."
-        )
-    sinusoids = position_sinusoids(ops.arange(MAX_POSITIONS), config.hidden_dim)
+    hidden_dim = model.config.hidden_dim
+    sinusoids = position_sinusoids(ops.arange(MAX_POSITIONS), hidden_dim)
     state = {SINUSOIDS: _array(sinusoids)[np.newaxis]}
-    for weight in weights:
-        state[weight.name] = weight.to_reference(_array(weight.variable))
+    for name, weight in _reference_names(model).items():
+        shape = _reference_shape(weight)
+        if weight.name == "kernel":
+            state[name] = _array(weight).reshape(shape[::-1]).T
+        else:
+            state[name] = _array(weight).reshape(shape)
     return state
 
 
@@ -149,8 +200,7 @@ def save_reference(model, path):
 
     Raises:
         MissingDependencyError: If PyTorch is not installed.
-        UsageError: If the released code does not support the model, or the
-            file cannot be written.
+        UsageError: If the released code does not support the model.
 
     Example:
 
@@ -165,14 +215,14 @@ def save_reference(model, path):
 def _infer_config(path, arrays, num_heads):
     bindings = [
         binding
-        for binding, attention in ATTENTION.items()
-        if _QUERY.format(attention["query_dense"]) in arrays
+        for binding, maps in MAPS.items()
+        if _QUERY.format(maps["query"]) in arrays
     ]
-    shapes = [arrays[n].shape for n in (EMBEDDINGS, _FILTER) if n in arrays]
+    shapes = [arrays[n].shape for n in (_EMBEDDINGS, _FILTER) if n in arrays]
     if not bindings or [len(shape) for shape in shapes] != [2, 2]:
         raise UsageError(
             f"The checkpoint {str(path)!r} is not of a released Transformer: "
-            f"it needs the matrices {EMBEDDINGS}, {_FILTER} and "
+            f"it needs the matrices {_EMBEDDINGS}, {_FILTER} and "
             f"{_QUERY.format('W_q')} (TP-Transformer) or "
             f"{_QUERY.format('w_q')} (baseline).",
             path=path,
@@ -185,22 +235,41 @@ def _infer_config(path, arrays, num_heads):
         num_heads=num_heads,
         num_layers=len(layers - {""}),
         binding=bindings[0],
-        bind_embeddings=any(
-            name.startswith(f"{EMBEDDING_ROLE}.") for name in arrays
-        ),
+        bind_embeddings="embedding.linear.weight" in arrays,
         vocabulary=REFERENCE_SYMBOLS.values(),
         vocabulary_size=vocabulary_size,
     )
 
 
-def _check_weights(arrays, config):
-    """Checks names and shapes before any memory is allocated for weights."""
-    with keras.StatelessScope(initialize_variables=False):
-        weights = reference_weights(Transformer(config))
-    check_shapes(
-        {name: a.shape for name, a in arrays.items() if name != SINUSOIDS},
-        {weight.name: weight.shape for weight in weights},
-    )
+def _reference_names(model):
+    """Returns a dict of the released names to the model's weights."""
+    names = {}
+    for weight in model.weights:
+        _, place, *parts = weight.path.split("/")
+        stack, _, index = place.partition("_cell_")
+        if stack == "embedding":
+            table = EMBEDDING
+        else:
+            table = {**CELLS[stack], **MAPS[model.config.binding]}
+            place = f"{stack}.layers.{index}"
+        try:
+            released = [{**table, **WEIGHTS}[part] for part in parts]
+        except KeyError:
+            raise UsageError(
+                f"The released code has no weight {weight.path}."
+            ) from None
+        names[".".join([place, *released])] = weight
+    return names
+
+
+def _reference_shape(weight):
+    """Returns the shape of a weight in the released code."""
+    shape = tuple(weight.shape)
+    if weight.name == "kernel":
+        num_inputs = 2 if "/attention_output/" in weight.path else 1
+        fan_in = math.prod(shape[:num_inputs])
+        return math.prod(shape[num_inputs:]), fan_in
+    return shape if weight.name == "embeddings" else (math.prod(shape),)
 
 
 def _array(tensor):

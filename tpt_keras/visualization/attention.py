@@ -8,23 +8,14 @@ from tpt_keras.visualization.page import page
 
 # Each attention's title, and the texts of its targets and sources.
 ATTENTIONS = {
-    "encoder": {
-        "title": "in the question (encoder)",
-        "targets": "question",
-        "sources": "question",
-    },
-    "decoder": {
-        "title": "in the answer (decoder)",
-        "targets": "answer",
-        "sources": "answer",
-    },
-    "cross": {
-        "title": "from the answer to the question (cross-attention)",
-        "targets": "answer",
-        "sources": "question",
-    },
+    "encoder": ("in the question (encoder)", "question", "question"),
+    "decoder": ("in the answer (decoder)", "answer", "answer"),
+    "cross": (
+        "from the answer to the question (cross-attention)",
+        "answer",
+        "question",
+    ),
 }
-_COLORS = "Blues"
 # Colours follow this power of a weight, which shows small weights.
 _GAMMA = 0.7
 # Inches of a matrix entry.
@@ -33,23 +24,16 @@ _MAX_PANELS_IN_ROW = 3
 
 
 def draw_attention(weights, targets, sources, title, path):
-    """Draws one head's attention weights as a matrix.
+    """Draws one head's attention weights `(targets, sources)` as a matrix.
 
-    Args:
-        weights: Array `(target_length, source_length)`.
-        targets: The characters of the queries, a string.
-        sources: The characters of the keys, a string.
-        title: The figure's title.
-        path: PNG file to write.
+    The targets and the sources are strings, the characters of both.
     """
-    size = (
-        max(_ENTRY * len(sources), 3.0) + 1.8,
-        max(_ENTRY * len(targets), 1.2) + 1.2,
-    )
-    figure = Figure(figsize=size, layout="constrained")
+    width = max(_ENTRY * len(sources), 3.0) + 1.8
+    height = max(_ENTRY * len(targets), 1.2) + 1.2
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(
-        weights, _COLORS, norm=PowerNorm(_GAMMA, 0.0, 1.0), aspect="auto"
+        weights, "Blues", norm=PowerNorm(_GAMMA, 0.0, 1.0), aspect="auto"
     )
     style = {"family": "monospace", "fontsize": 9, "parse_math": False}
     axes.set_xticks(range(len(sources)), sources, **style)
@@ -70,18 +54,12 @@ def draw_attention(weights, targets, sources, title, path):
 def attention_page(problems, shown):
     """Returns a page of HTML with the attention weights of every head.
 
-    Args:
-        problems: List of dicts, results of `attention_weights`.
-        shown: Dict of the `attention`, and the indices of `layer` and `head`,
-            that are shown first.
-
-    Returns:
-        The page's text.
+    The problems are results of `attention_weights`. Shown first are the
+    `attention`, and the indices of `layer` and `head`, of the dict `shown`.
     """
-    attentions = [{"name": name, **each} for name, each in ATTENTIONS.items()]
     data = {
         "problems": problems,
-        "attentions": attentions,
+        "attentions": [[name, *each] for name, each in ATTENTIONS.items()],
         "shown": shown,
         "gamma": _GAMMA,
     }
@@ -91,21 +69,16 @@ def attention_page(problems, shown):
 def draw_head_tables(panels, label, path):
     """Draws one number per head and layer, in panels side by side.
 
-    Args:
-        panels: Dict from titles to nested lists `(num_layers, num_heads)` of
-            numbers from 0 to 1.
-        label: Label of the numbers.
-        path: PNG file to write.
+    The panels are a dict from titles to nested lists `(num_layers,
+    num_heads)` of numbers from 0 to 1.
     """
     tables = {title: np.asarray(table) for title, table in panels.items()}
     num_layers, num_heads = next(iter(tables.values())).shape
     columns = len(tables) if len(tables) <= _MAX_PANELS_IN_ROW else 2
     rows = -(-len(tables) // columns)
-    size = (
-        columns * (0.48 * num_heads + 0.6) + 1.4,
-        rows * (0.38 * num_layers + 0.7) + 0.5,
-    )
-    figure = Figure(figsize=size, layout="constrained")
+    width = columns * (0.48 * num_heads + 0.6) + 1.4
+    height = rows * (0.38 * num_layers + 0.7) + 0.5
+    figure = Figure(figsize=(width, height), layout="constrained")
     grid = figure.subplots(
         rows, columns, squeeze=False, sharex=True, sharey=True
     )
@@ -114,15 +87,9 @@ def draw_head_tables(panels, label, path):
     for axes, (title, table) in zip(grid.flat, tables.items()):
         image = axes.imshow(table, "viridis", vmin=0.0, vmax=1.0, aspect="auto")
         for (layer, head), value in np.ndenumerate(table):
-            axes.text(
-                head,
-                layer,
-                f"{value:.2f}",
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="black" if value > 0.6 else "white",
-            )
+            color = "black" if value > 0.6 else "white"
+            style = {"ha": "center", "va": "center", "fontsize": 8}
+            axes.text(head, layer, f"{value:.2f}", color=color, **style)
         axes.set_title(title, fontsize=10)
         axes.set_xticks(range(num_heads), range(1, num_heads + 1))
         axes.set_yticks(range(num_layers), range(1, num_layers + 1))

@@ -9,14 +9,9 @@ _PAGES = pathlib.Path(__file__).parent / "pages"
 
 
 def page(name, data):
-    """Fills a template of `pages/` with data.
+    """Fills the template `pages/<name>.html` with data, and returns its text.
 
-    Args:
-        name: Name of the template.
-        data: Dicts, lists, strings and numbers, the page's content.
-
-    Returns:
-        The page's text.
+    The data is made of dicts, lists, strings and numbers.
     """
     # A "</script>" in the data would end the page's script.
     values = json.dumps(data).replace("<", "\\u003c")
@@ -25,12 +20,6 @@ def page(name, data):
 
 
 def write_page(text, path):
-    """Writes a page to a file.
-
-    Args:
-        text: The page's text.
-        path: HTML file to write.
-    """
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
 

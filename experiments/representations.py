@@ -1,0 +1,84 @@
+r"""Measures what one head's vectors hold, for every head of the encoder.
+
+    python -m experiments.representations --measure=kept_variance \
+        --modules=arithmetic__mixed --data_dir=data \
+        --model_dir=saved_models/tp_transformer_mathematics
+
+`reconstruction` (section 6.1 of the paper) fits an affine map from a head's
+values to the states that they are maps of. It gives the squared error, divided
+by the variance of the states.
+
+`kept_variance` (section 7) gives the share of the variance of the tensor
+products of fillers and roles that three compressions keep: the elementwise
+product, the elementwise product after the best rotations, and as many
+principal components.
+
+Both are fitted on --train_characters characters and tested on other problems.
+Writes a table of all layers and heads as <measure>.json and <measure>.png.
+Needs pip install 'tpt_keras[analysis]'.
+"""
+
+import pathlib
+
+from absl import flags
+
+from tpt_keras.errors import require
+
+from . import _cli
+from . import _look_inside
+
+FLAGS = flags.FLAGS
+
+_look_inside.define_flags("representations", count=256)
+# The vectors that each measure compares.
+NAMES = {
+    "reconstruction": ("states", "values"),
+    "kept_variance": ("fillers", "roles"),
+}
+flags.DEFINE_enum("measure", "reconstruction", list(NAMES), "The measure.")
+flags.DEFINE_multi_integer(
+    "train_characters",
+    [1500],
+    "Number of characters to fit on. Given several times, it compares.",
+    lower_bound=2,
+)
+
+
+def check():
+    for package in ("matplotlib", "sklearn"):
+        require(package, "analysis")
+
+
+def main():
+    model, questions, _ = _look_inside.load_model_and_problems()
+    from tpt_keras.analysis import representations
+    from tpt_keras.analysis.attention import collect_vectors
+    from tpt_keras.files import whole_file
+    from tpt_keras.visualization.attention import draw_head_tables
+
+    names = NAMES[FLAGS.measure]
+    measure = getattr(representations, FLAGS.measure)
+    lengths = [len(question) + 2 for question in questions]  # with symbols
+    splits = {
+        size: representations.split_characters(lengths, size, FLAGS.seed)
+        for size in FLAGS.train_characters
+    }
+    _, vectors = collect_vectors(model, "encoder", names, questions)
+    tables = {}
+    for size, split in splits.items():
+        for of_layer in zip(*(vectors[name] for name in names)):
+            for name, of_heads in measure(*of_layer, *split).items():
+                title = f"{name.replace('_', ' ')}, fitted on {size:,}"
+                tables.setdefault(title, []).append(of_heads)
+    for title, table in tables.items():
+        means = ", ".join(f"{sum(row) / len(row):.4f}" for row in table)
+        print(f"{title} characters, mean of each layer: {means}")
+    path = pathlib.Path(FLAGS.output_dir, FLAGS.measure)
+    _look_inside.write_json(path.with_suffix(".json"), tables)
+    with whole_file(path.with_suffix(".png")) as partial:
+        draw_head_tables(tables, "share of the variance", partial)
+    print(path.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    _cli.run(main, check)
