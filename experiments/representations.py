@@ -1,20 +1,20 @@
-r"""Measures what one head's vectors hold, for every head of the encoder.
+r"""Measures what the vectors of one head hold.
 
     python -m experiments.representations --measure=kept_variance \
         --modules=arithmetic__mixed --data_dir=data \
         --model_dir=saved_models/tp_transformer_mathematics
 
-`reconstruction` (section 6.1 of the paper) fits an affine map from a head's
+reconstruction (section 6.1 of the paper) fits an affine map from a head's
 values to the states that they are maps of. It gives the squared error, divided
 by the variance of the states.
 
-`kept_variance` (section 7) gives the share of the variance of the tensor
+kept_variance (section 7) gives the share of the variance of the tensor
 products of fillers and roles that three compressions keep: the elementwise
 product, the elementwise product after the best rotations, and as many
 principal components.
 
 Both are fitted on --train_characters characters and tested on other problems.
-Writes a table of all layers and heads as <measure>.json and <measure>.png.
+They write a table of all layers and heads of the encoder, as JSON and as PNG.
 Needs pip install 'tpt_keras[analysis]'.
 """
 
