@@ -175,36 +175,6 @@ def test_rows_do_not_influence_each_other(sampler):
         )
 
 
-def test_cache_follows_its_beam(monkeypatch):
-    loop_in_python(monkeypatch)
-    # Some beams end and continue with padding.
-    language = ToyLanguage(num_rows=4, max_length=6, end_bias=1.0)
-    histories = []
-
-    def step(token_ids, cache, index):
-        logits, cache = language.step(token_ids, cache, index)
-        histories.append(ops.convert_to_numpy(cache["tokens"]))
-        return logits, cache
-
-    def token_ids_of(max_length):
-        arguments = {**language.arguments(), "max_length": max_length}
-        found = BeamSampler(3).decode(
-            **{**arguments, "step": step}, cache=language.cache(3)
-        )
-        return ops.convert_to_numpy(found["token_ids"])
-
-    prefixes = {length: token_ids_of(length) for length in (1, 3)}
-    histories.clear()
-    whole = token_ids_of(6)
-    assert len(histories) == 6
-    # The best sequences do not continue the best prefixes.
-    assert not np.array_equal(whole[..., :3], prefixes[3])
-    for length, prefix in prefixes.items():
-        np.testing.assert_array_equal(
-            histories[length][:, 1 : length + 1], prefix.reshape(12, length)
-        )
-
-
 @pytest.mark.parametrize(
     ("end_bias", "stops_early"), [(6.0, True), (-9.0, False)]
 )

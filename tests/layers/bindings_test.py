@@ -10,7 +10,6 @@ from tests.layers.helpers import largest_tensor
 from tests.layers.helpers import map_of_products
 from tests.layers.helpers import needs_tensorflow
 from tpt_keras.errors import UsageError
-from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import Binding
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.layers import make_binding
@@ -142,14 +141,6 @@ class BindingsTest(LayerTestCase):
             # A softmax ignores what is added to all of its logits.
             untrained_weights=["key/bias"],
         )
-
-    def test_sizes(self):
-        for name, bound_dim in zip(BINDINGS, (5, 5, 25, 5)):
-            binding = make_binding(name)
-            binding.build(FILLER.shape)
-            self.assertEqual(binding.bound_dim, bound_dim)
-            self.assertEqual(binding.has_role, name != "none")
-            self.assertEqual(binding(FILLER, ROLE).shape[-2:], (4, bound_dim))
 
     @parameterized.parameters(
         ("tpr", {}, "binding"),

@@ -132,16 +132,13 @@ class KerasAttentionTest(LayerTestCase):
             shaped(*sources, features=7),
         )
         mask = None if mask_shape is None else random_mask(*mask_shape)
-        layer, _, expected = self.check(
-            inputs, init_kwargs, attention_mask=mask
-        )
+        layer, *_ = self.check(inputs, init_kwargs, attention_mask=mask)
         # With lengths that are unknown before the call.
         unknown = [None] * len(targets)
         symbolic = [keras.Input((*unknown, x.shape[-1])) for x in inputs]
-        outputs = layer(
-            *symbolic, return_attention_scores=True, attention_mask=mask
-        )
+        outputs = layer(*symbolic, return_attention_scores=True)
         outputs = keras.Model(symbolic, outputs).predict_on_batch(inputs)
+        expected = layer(*inputs, return_attention_scores=True)
         for actual, other in zip(outputs, expected, strict=True):
             self.assert_all_close(actual, other)
 

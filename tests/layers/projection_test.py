@@ -168,20 +168,6 @@ class LoRATest(LayerTestCase):
             plain.load_weights(path)
         self.assert_all_close(plain(inputs), expected)
 
-    def test_is_scaled_by_alpha(self):
-        layer = Projection((2, 3), use_bias=False)
-        layer.build(VECTORS.shape)
-        (kernel,) = layer.get_weights()
-        layer.enable_lora(2, lora_alpha=6, b_initializer="random_normal")
-        a, b = (
-            ops.convert_to_numpy(w)
-            for w in (layer.lora_kernel_a, layer.lora_kernel_b)
-        )
-        self.assert_all_close(
-            layer(VECTORS),
-            np.einsum("abx,xhd->abhd", VECTORS, kernel + 3.0 * (a @ b)),
-        )
-
 
 class QuantizationTest(LayerTestCase):
     @parameterized.product(

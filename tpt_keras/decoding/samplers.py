@@ -79,7 +79,7 @@ class Sampler:
         row_keys=None,
         while_loop=None,
     ):
-        """Decodes until every sequence has ended.
+        """Decodes until every sequence has ended. A `Generator` calls it.
 
         Args:
             step: Function of the last tokens `(sequences,)`, the cache and the
@@ -89,22 +89,16 @@ class Sampler:
                 neighbours.
             cache: Dict of tensors `(sequences, ...)`, nested in any way.
             batch_size: Number of rows, an integer or a scalar tensor.
-            max_length: Most tokens to decode, an integer.
+            max_length: Most tokens to decode.
             start_id: Token that every sequence starts with.
             end_id: Token that ends a sequence; it is part of the result.
             pad_id: Token behind the end, and nowhere else.
             row_keys: See `init_state`. Defaults to the numbers of the rows.
-            while_loop: Function with the arguments of `keras.ops.while_loop`,
-                which is the default, for instance an `EarlyExit`.
+            while_loop: `keras.ops.while_loop` (default), or an `EarlyExit`.
 
         Returns:
-            Dict, the best sequence of a row first: `token_ids`, int32 `(batch,
-            num_sequences, max_length)` without the start token; `log_probs`
-            and `scores`, float32 `(batch, num_sequences)`. A sequence with a
-            log-probability of -1e9 or less was not found.
-
-        Raises:
-            UsageError: If `max_length` is not a positive integer.
+            What `Generator.generate` returns. A sequence with a log-probability
+            of -1e9 or less was not found.
         """
         check_positive_integer("max_length", max_length)
         if row_keys is None:

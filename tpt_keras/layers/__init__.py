@@ -1,12 +1,12 @@
 """Keras layers of the TP-Transformer, in pure `keras.ops`."""
 
 from tpt_keras.layers.attention_inputs import merge_masks
+from tpt_keras.layers.base_layer import dtype_config
 from tpt_keras.layers.bindings import BINDINGS
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.cells import DecoderCell
 from tpt_keras.layers.cells import EncoderCell
-from tpt_keras.layers.composite_layer import dtype_config
 from tpt_keras.layers.mechanisms import MECHANISMS
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.mechanisms import DotProductAttention

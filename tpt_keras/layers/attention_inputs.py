@@ -89,10 +89,10 @@ class FoldedAxes:
     def __init__(self, attention_axes, num_heads, query_shape, value_shape):
         axes = range(len(query_shape) - 1)
         others = [axis for axis in axes if axis not in attention_axes]
+        self._axes = attention_axes
         self._num_axes = len(attention_axes)
-        # The order of all axes but the last.
-        self._order = (*others, *attention_axes)
-        self._ordered_shape = _pick(query_shape, self._order)
+        self._last_axes = tuple(axes[-self._num_axes :])
+        self._unfolded_shape = _pick(query_shape, (*others, *attention_axes))
         self._weights_shape = (
             *_pick(query_shape, others),
             num_heads,
@@ -102,7 +102,7 @@ class FoldedAxes:
 
     def fold(self, sequences):
         """Folds `(batch, ..., features)` to rank 3."""
-        sequences = ops.transpose(sequences, (*self._order, len(self._order)))
+        sequences = ops.moveaxis(sequences, self._axes, self._last_axes)
         *sizes, features = ops.shape(sequences)
         leading, lengths = sizes[: -self._num_axes], sizes[-self._num_axes :]
         return ops.reshape(
@@ -138,13 +138,9 @@ class FoldedAxes:
     def unfold(self, outputs):
         """Unfolds `(batch * others, target_length, ...)`."""
         outputs = ops.reshape(
-            outputs, (*self._ordered_shape, *ops.shape(outputs)[2:])
+            outputs, (*self._unfolded_shape, *ops.shape(outputs)[2:])
         )
-        num_axes = len(self._order)
-        inverse = sorted(range(num_axes), key=self._order.__getitem__)
-        return ops.transpose(
-            outputs, (*inverse, *range(num_axes, len(outputs.shape)))
-        )
+        return ops.moveaxis(outputs, self._last_axes, self._axes)
 
     def unfold_weights(self, weights):
         """Unfolds attention weights."""

@@ -4,11 +4,12 @@ import keras
 from keras import ops
 
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.layers.composite_layer import make_choice
-from tpt_keras.layers.composite_layer import with_gradient
+from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import make_choice
+from tpt_keras.layers.base_layer import with_gradient
 
 
-class Binding(keras.layers.Layer):
+class Binding(BaseLayer):
     """Base class of bindings: how a head's filler is bound to its role.
 
     A `Binding` gets the fillers that an `AttentionMechanism` retrieved, and
@@ -33,10 +34,6 @@ class Binding(keras.layers.Layer):
 
     # Is there a role?
     has_role = True
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def build(self, filler_shape):
         """Creates the weights for fillers `(..., num_heads, value_dim)`."""
@@ -76,10 +73,6 @@ class Binding(keras.layers.Layer):
 
     def quantize(self, mode=None, type_check=True, config=None):
         """Does nothing: a binding has no map that Keras can quantize."""
-
-    def get_config(self):
-        # Without this, Keras derives the config and cannot serialize `dtype`.
-        return super().get_config()
 
 
 @keras.saving.register_keras_serializable("tpt_keras")

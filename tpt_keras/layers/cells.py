@@ -6,14 +6,14 @@ import keras
 from keras import ops
 
 from tpt_keras.errors import UsageError
-from tpt_keras.layers.composite_layer import CompositeLayer
-from tpt_keras.layers.composite_layer import serialize_choice
-from tpt_keras.layers.composite_layer import serialize_fields
+from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import serialize_choice
+from tpt_keras.layers.base_layer import serialize_fields
 from tpt_keras.layers.projection import FeedForward
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
 
 
-class TransformerCell(CompositeLayer):
+class TransformerCell(BaseLayer):
     """Base class of the cells, with the arguments of `EncoderCell`."""
 
     traced_arguments = ("return_attention_inputs", "self_attention_cache")

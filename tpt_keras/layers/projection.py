@@ -6,8 +6,8 @@ import string
 import keras
 from keras import ops
 
-from tpt_keras.layers.composite_layer import CompositeLayer
-from tpt_keras.layers.composite_layer import serialize_fields
+from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import serialize_fields
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -165,7 +165,7 @@ class Projection(keras.layers.EinsumDense):
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class FeedForward(CompositeLayer):
+class FeedForward(BaseLayer):
     """The feed-forward layer of a cell (equation 5 of the paper).
 
     `FF(x) = W_g relu(W_f x + b_f) + b_g`, at each position.

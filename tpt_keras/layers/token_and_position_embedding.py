@@ -4,16 +4,16 @@ import keras
 from keras import ops
 
 from tpt_keras.errors import check_choice
-from tpt_keras.layers.composite_layer import CompositeLayer
-from tpt_keras.layers.composite_layer import serialize_fields
-from tpt_keras.layers.composite_layer import with_gradient
+from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import serialize_fields
+from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.projection import Projection
 
 POSITIONS = ("sinusoidal", "none")
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class TokenAndPositionEmbedding(CompositeLayer):
+class TokenAndPositionEmbedding(BaseLayer):
     """Embeds tokens at positions, binds them to a role, and gives logits.
 
     The scaled embedding of the token plus the sinusoid of its position. With

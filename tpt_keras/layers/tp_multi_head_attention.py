@@ -6,10 +6,10 @@ from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.attention_inputs import FoldedAxes
 from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.attention_inputs import resolve_attention_axes
+from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import serialize_choice
+from tpt_keras.layers.base_layer import serialize_fields
 from tpt_keras.layers.bindings import make_binding
-from tpt_keras.layers.composite_layer import CompositeLayer
-from tpt_keras.layers.composite_layer import serialize_choice
-from tpt_keras.layers.composite_layer import serialize_fields
 from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import Projection
 
@@ -25,7 +25,7 @@ _MAP_ARGUMENTS = (
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class TPMultiHeadAttention(CompositeLayer):
+class TPMultiHeadAttention(BaseLayer):
     """TP-Attention: multi-head attention that binds fillers to roles.
 
     A drop-in for `keras.layers.MultiHeadAttention`. It takes all of its

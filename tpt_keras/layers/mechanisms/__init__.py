@@ -1,6 +1,6 @@
 """Attention mechanisms. A new one is a file here and a row of `MECHANISMS`."""
 
-from tpt_keras.layers.composite_layer import make_choice
+from tpt_keras.layers.base_layer import make_choice
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.mechanisms.dot_product_attention import (
     DotProductAttention,

@@ -1,7 +1,9 @@
 import keras
 
+from tpt_keras.layers.base_layer import BaseLayer
 
-class AttentionMechanism(keras.layers.Layer):
+
+class AttentionMechanism(BaseLayer):
     """Base class of attention mechanisms: from heads to fillers.
 
     A `TPMultiHeadAttention` maps its inputs to queries, keys and values of
@@ -58,7 +60,6 @@ class AttentionMechanism(keras.layers.Layer):
 
     def __init__(self, dropout=0.0, sliding_window=None, seed=None, **kwargs):
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.dropout = dropout
         self.sliding_window = sliding_window
         self.seed = seed

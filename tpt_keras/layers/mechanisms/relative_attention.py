@@ -4,7 +4,8 @@ import keras
 from keras import ops
 
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.layers.composite_layer import with_gradient
+from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.mechanisms.dot_product_attention import (
     DotProductAttention,
 )
@@ -184,7 +185,7 @@ class TransformerXLAttention(DotProductAttention):
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class QueryBiases(keras.layers.Layer):
+class QueryBiases(BaseLayer):
     """The biases of queries in Transformer-XL: `q + u` and `q + v`.
 
     As in the released code, they start from a normal distribution with a
@@ -200,10 +201,6 @@ class QueryBiases(keras.layers.Layer):
         Two tensors of the same shape: the queries that meet the contents and
         those that meet the distances.
     """
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def build(self, query_heads_shape):
         self.content_bias, self.position_bias = (
@@ -224,10 +221,6 @@ class QueryBiases(keras.layers.Layer):
 
     def quantize(self, mode=None, type_check=True, config=None):
         """Does nothing: biases are not quantized."""
-
-    def get_config(self):
-        # Without this, Keras derives the config and cannot serialize `dtype`.
-        return super().get_config()
 
 
 # The distances from `target_length` queries to `source_length` keys have

@@ -1,4 +1,4 @@
-"""Tools of layers that hold other layers."""
+"""The base class of the layers, and their tools."""
 
 import inspect
 import itertools
@@ -9,11 +9,8 @@ from keras import ops
 from tpt_keras.errors import UsageError
 
 
-class CompositeLayer(keras.layers.Layer):
-    """Base class of layers that hold other layers.
-
-    Its config keeps the dtype policies of quantized sublayers.
-    """
+class BaseLayer(keras.layers.Layer):
+    """Supports masks, and keeps the dtypes of quantized sublayers."""
 
     # The call arguments that change the form of the output.
     traced_arguments = ()
