@@ -9,13 +9,12 @@ EXPORTED := $(DEMO_MODEL)/.exported
 SOLVER := saved_models/tp_transformer_mathematics
 # Modules of six areas whose problems are generated in seconds.
 SOLVER_MODULES := algebra__linear_1d,arithmetic__mul,calculus__differentiate,comparison__closest,measurement__conversion,numbers__gcd
-# All tests of a file run in one process, which makes its fixtures once.
-PYTEST := $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
-PURE_TESTS := tests/layers tests/analysis tests/models tests/decoding tests/checkpoints tests/language_model
-# Training on JAX as on TensorFlow.
-JAX_TRAINING_TESTS := $(addprefix tests/training/,kill_test.py \
-	backends/jax_compilation_test.py backends/jax_devices_test.py \
-	optimizer_test.py replicas_test.py workers_test.py)
+# Each process starts with half of the tests, and an idle one takes over half of
+# the other's rest: most files run in one process, which makes fixtures once.
+PYTEST := $(RUN) pytest -n 2 --dist worksteal
+# On JAX: the folders of pure Keras, and the files that are marked.
+JAX_TESTS = $(addprefix tests/,layers analysis models decoding checkpoints language_model) \
+	$(shell grep --recursive --files-with-matches --include=*_test.py mark.jax tests)
 
 # If it is set, every process compiles all modules for ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -68,8 +67,7 @@ on-tensorflow: setup
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "$(CHOICE)" tests
 
 on-jax: setup
-	KERAS_BACKEND=jax $(PYTEST) -m "$(CHOICE)" $(PURE_TESTS) \
-		$(JAX_TRAINING_TESTS)
+	KERAS_BACKEND=jax $(PYTEST) -m "$(CHOICE)" $(JAX_TESTS)
 
 lint: setup
 	$(VENV)/bin/ruff check .

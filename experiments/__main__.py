@@ -14,7 +14,6 @@ import sys
 from tpt_keras.errors import check_choice
 
 from . import _cli
-from ._faults import command
 
 _FOLDER = pathlib.Path(__file__).parent
 
@@ -34,15 +33,15 @@ def main():
 
 
 def _commands():
-    """Dict of every command to what it does, in a line."""
+    """Returns a dict of every command to the first line of its docstring."""
     paths = [
         path.relative_to(_FOLDER)
         for path in _FOLDER.rglob("*.py")
         if not path.name.startswith("_")
     ]
+    # Read, not imported: they define the same flags.
     return {
         ".".join(path.with_suffix("").parts): ast.get_docstring(
-            # Read, not imported: they define the same flags.
             ast.parse((_FOLDER / path).read_text())
         ).partition("\n")[0]
         for path in sorted(paths, key=lambda path: (len(path.parts), path))
@@ -52,15 +51,11 @@ def _commands():
 def _list():
     commands = _commands()
     width = max(map(len, commands))
-    return "\n".join(
-        [
-            f"Commands ({command('NAME')} --help tells more):",
-            "",
-            *(f"  {name:{width}}  {does}" for name, does in commands.items()),
-            "",
-            "Flagfiles that come along:",
-            f"  {', '.join(_cli.flagfiles())}",
-        ]
+    lines = [f"  {name:{width}}  {does}" for name, does in commands.items()]
+    return (
+        f"Commands ({_cli.command('NAME')} --help tells more):\n\n"
+        + "\n".join(lines)
+        + f"\n\nFlagfiles that come along:\n  {', '.join(_cli.flagfiles())}"
     )
 
 

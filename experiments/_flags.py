@@ -24,10 +24,8 @@ _KINDS = {
 def define(config_class, leave_out=()):
     """Defines a flag for every field: its name, type, default and help.
 
-    Args:
-        config_class: A dataclass whose docstring describes its `Args`. Of a
-            nested one, the fields of all its `SECTIONS` become flags.
-        leave_out: Names of fields that get no flag.
+    The help is the field's in the class's docstring. Of a nested class, the
+    fields of all its `SECTIONS` become flags, but for those to `leave_out`.
     """
     for field, description in _described_fields(config_class).values():
         if field.name not in leave_out:
@@ -38,12 +36,7 @@ def define(config_class, leave_out=()):
 
 
 def values(config_class, leave_out=()):
-    """Returns a dict of the fields whose flags were given.
-
-    Args:
-        config_class: The dataclass.
-        leave_out: Names of fields without a flag.
-    """
+    """Returns a dict of the fields whose flags were given."""
     return {
         name: flags.FLAGS[name].value
         for name in _described_fields(config_class)
@@ -75,13 +68,9 @@ def _descriptions(config_class):
     }
 
 
-def define_devices(distribution):
-    """Defines the flags that choose the devices of a training.
-
-    Args:
-        distribution: The help of `--distribution`.
-    """
-    flags.DEFINE_string("distribution", None, distribution)
+def define_devices(distribution_help):
+    """Defines the flags that choose the devices of a training."""
+    flags.DEFINE_string("distribution", None, distribution_help)
     flags.DEFINE_integer("num_gpus", None, "GPUs to use. Default: all.")
     flags.DEFINE_integer(
         "logical_cpus",
@@ -93,17 +82,8 @@ def define_devices(distribution):
 def strategy(workers=False):
     """Returns the strategy that the flags of devices ask for.
 
-    It configures TensorFlow's devices, so that it has to come first.
-
-    Args:
-        workers: Whether several processes may train together. If not, each
-            trains alone, and TF_CONFIG is ignored.
-
-    Returns:
-        See `make_strategy`.
-
-    Raises:
-        UsageError: See `make_strategy`.
+    It configures TensorFlow's devices, so that it has to come first. Without
+    `workers` each process trains alone, and TF_CONFIG is ignored.
     """
     from tpt_keras.training.backends import make_strategy
 

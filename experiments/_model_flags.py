@@ -1,4 +1,4 @@
-"""Flags that name the model to ask: exported or not."""
+"""Flags that name the model to ask: trained, exported or served."""
 
 import dataclasses
 
@@ -15,32 +15,38 @@ class ModelFlags:
         saved_model: A SavedModel, or the folder of its versions.
         model_dir: In its place, the folder of a trained model.
         preset: In its place, the name of a trained preset.
-
-    Raises:
-        UsageError: If none is named, or more than one.
+        server: In its place, a TF Serving: host and port of gRPC, or a URL of
+            REST.
+        model_name: The model's name on the server.
     """
 
     saved_model: str = ""
     model_dir: str = ""
     preset: str = ""
+    server: str = ""
+    model_name: str = "solver"
 
     def __post_init__(self):
-        named = [self.saved_model, self.model_dir, self.preset]
+        named = [self.saved_model, self.model_dir, self.preset, self.server]
         if sum(map(bool, named)) != 1:
             raise UsageError(
-                "One of --saved_model, --model_dir and --preset is needed."
+                "One of --saved_model, --model_dir, --preset and --server is "
+                "needed."
             )
 
     def load(self):
         """Loads the model.
 
         Returns:
-            An object with `answer`, a `SavedModel` or a `Generator`; and a
-            dict of the model's configuration, empty if it is unknown.
-
-        Raises:
-            UsageError: If there is no such model, or it cannot be loaded.
+            An object with `answer`; and a dict of the model's configuration,
+            empty if it is unknown.
         """
+        if self.server:
+            from tpt_keras import serving
+
+            is_url = "://" in self.server
+            client = serving.RestClient if is_url else serving.GrpcClient
+            return client(self.server, self.model_name), {}
         if self.saved_model:
             _cli.import_tensorflow()
             from tpt_keras.serving import SavedModel

@@ -15,18 +15,16 @@ from . import _cli
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
+flags.DEFINE_string(
+    "model_dir", None, "Folder of the trained model.", required=True
+)
 flags.DEFINE_bool("best", False, "The best model instead of the last one.")
-flags.DEFINE_string("prompt", None, "Start of the text.")
+flags.DEFINE_string("prompt", None, "Start of the text.", required=True)
 flags.DEFINE_integer("length", 200, "Bytes to write.")
 flags.DEFINE_float(
     "temperature", 1.0, "Variety of the text; 0 takes the likeliest byte."
 )
 flags.DEFINE_integer("seed", 0, "Seed of the choices.")
-
-
-def check():
-    _cli.needed("model_dir", "prompt")
 
 
 def main():
@@ -42,4 +40,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main, check)
+    _cli.run(main)

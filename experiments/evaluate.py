@@ -13,7 +13,9 @@ from . import _cli
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
+flags.DEFINE_string(
+    "model_dir", None, "Folder of the trained model.", required=True
+)
 flags.DEFINE_list(
     "splits",
     None,
@@ -39,7 +41,6 @@ flags.DEFINE_string(
 
 
 def check():
-    _cli.needed("model_dir")
     if FLAGS.batch_size is not None:
         check_positive_integer("batch_size", FLAGS.batch_size)
 

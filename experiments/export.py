@@ -12,9 +12,13 @@ from . import _cli
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("model_dir", None, "Folder of the trained model.")
+flags.DEFINE_string(
+    "model_dir", None, "Folder of the trained model.", required=True
+)
 flags.DEFINE_bool("best", False, "Export the best model instead of the last.")
-flags.DEFINE_string("export_dir", None, "Folder of the model's versions.")
+flags.DEFINE_string(
+    "export_dir", None, "Folder of the model's versions.", required=True
+)
 flags.DEFINE_integer(
     "max_answer_length",
     None,
@@ -35,7 +39,6 @@ flags.DEFINE_string(
 
 
 def check():
-    _cli.needed("model_dir", "export_dir")
     require("tensorflow_serving", "serving")
 
 

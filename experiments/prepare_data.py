@@ -27,7 +27,10 @@ from . import _cli
 FLAGS = flags.FLAGS
 
 flags.DEFINE_list(
-    "modules", [], "Names of modules, patterns (numbers__*), or all."
+    "modules",
+    None,
+    "Names of modules, patterns (numbers__*), or all.",
+    required=True,
 )
 flags.DEFINE_string("data_dir", "data", "Folder to fill.")
 flags.DEFINE_string("source", "generated", "generated or official.")
@@ -56,7 +59,6 @@ logger = logging.getLogger(__name__)
 
 
 def check():
-    _cli.needed("modules")
     check_choice("source", FLAGS.source, ("generated", "official"))
     for name in ("train_examples", "evaluation_examples", "num_workers"):
         check_positive_integer(name, FLAGS[name].value)

@@ -48,7 +48,9 @@ flags.DEFINE_integer(
     "Problems of each module and split for the report, at most.",
     lower_bound=1,
 )
-flags.DEFINE_string("replication_dir", None, "Folder for all results.")
+flags.DEFINE_string(
+    "replication_dir", None, "Folder for all results.", required=True
+)
 _flags.define(TrainingConfig, leave_out=NOT_FLAGS)
 _flags.define_devices(
     "none or mirrored, for each training. Default: mirrored with several GPUs."
@@ -57,7 +59,6 @@ _flags.define_devices(
 
 def check():
     require("matplotlib", "analysis")
-    _cli.needed("replication_dir")
 
 
 def main():

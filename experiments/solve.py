@@ -5,8 +5,8 @@ With an exported one, which needs TensorFlow and no model code of this project:
     python -m experiments.solve --saved_model=saved_models/demo \
         --question="What is the tens digit of 31859?"
 
-with a trained model's folder (--model_dir=models/demo), or with the model that
-ships with the package:
+with a model on TF Serving (--server=localhost:8500), a trained model's folder
+(--model_dir=models/demo), or the model that ships with the package:
 
     python -m experiments.solve --preset=tp_transformer_mathematics \
         --question="Sort 3, -2, 15, 0."
@@ -19,19 +19,23 @@ import os
 
 from absl import flags
 
+from tpt_keras.answer import OK
+from tpt_keras.answer import unanswered
+from tpt_keras.errors import UsageError
+
 from . import _cli
 from . import _flags
-from ._answers import print_answers
 from ._model_flags import ModelFlags
 
 FLAGS = flags.FLAGS
 
 _flags.define(ModelFlags)
-flags.DEFINE_multi_string("question", [], "A question; may be given again.")
+flags.DEFINE_multi_string(
+    "question", None, "A question; may be given again.", required=True
+)
 
 
 def check():
-    _cli.needed("question")
     ModelFlags(**_flags.values(ModelFlags))
 
 
@@ -39,7 +43,16 @@ def main():
     model, config = ModelFlags(**_flags.values(ModelFlags)).load()
     # As bytes: the shell may have passed invalid text.
     answers = model.answer(list(map(os.fsencode, FLAGS.question)))
-    print_answers(FLAGS.question, answers, config)
+    if any(answer.status == OK for answer in answers):
+        print("\n".join(answer.text for answer in answers))
+    faults = unanswered(
+        FLAGS.question,
+        answers,
+        config.get("vocabulary", ()),
+        config.get("max_question_length"),
+    )
+    if faults:
+        raise UsageError(faults)
 
 
 if __name__ == "__main__":

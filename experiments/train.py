@@ -30,16 +30,14 @@ flags.DEFINE_string(
 flags.DEFINE_list(
     "modules", [], "Names of modules, patterns (numbers__*), or all."
 )
-flags.DEFINE_string("model_dir", None, "Folder for everything that is left.")
+flags.DEFINE_string(
+    "model_dir", None, "Folder for everything that is left.", required=True
+)
 _flags.define(TrainingConfig, leave_out=("modules",))
 _flags.define_devices(
     "none, mirrored or multi_worker_mirrored (with TF_CONFIG). Default: "
     "mirrored where there is more than one GPU.",
 )
-
-
-def check():
-    _cli.needed("model_dir")
 
 
 def main():
@@ -93,4 +91,4 @@ def draw_curves():
 
 
 if __name__ == "__main__":
-    _cli.run(main, check, resumes=True)
+    _cli.run(main, resumes=True)

@@ -41,16 +41,14 @@ flags.DEFINE_integer(
 flags.DEFINE_list(
     "modules", [], "Names of modules, patterns (numbers__*), or all."
 )
-flags.DEFINE_string("tuning_dir", None, "Folder for all results.")
+flags.DEFINE_string(
+    "tuning_dir", None, "Folder for all results.", required=True
+)
 _flags.define(SearchSpace)
 _flags.define(TrainingConfig, leave_out=NOT_FLAGS)
 _flags.define_devices(
     "none or mirrored, for each training. Default: mirrored with several GPUs."
 )
-
-
-def check():
-    _cli.needed("tuning_dir")
 
 
 def main():
@@ -76,4 +74,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main, check, resumes=True)
+    _cli.run(main, resumes=True)

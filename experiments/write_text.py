@@ -22,14 +22,10 @@ flags.DEFINE_string("data_dir", "data", "Folder of the data.")
 flags.DEFINE_string("dataset", "mathematics_dataset", "See prepare_data.")
 flags.DEFINE_integer("max_examples", None, "Most problems. Default: all.")
 flags.DEFINE_integer("seed", 0, "Seed of the order.")
-flags.DEFINE_string("output", None, "Text file to write.")
+flags.DEFINE_string("output", None, "Text file to write.", required=True)
 
 # Problems in one read.
 CHUNK = 8192
-
-
-def check():
-    _cli.needed("output")
 
 
 def main():
@@ -64,4 +60,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main, check)
+    _cli.run(main)

@@ -38,28 +38,6 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 MODULE = "numbers__place_value"
 
 
-# The slowest files: more than twenty seconds of the processor.
-LONGEST = (
-    "training/workers_test.py",
-    "tuning/kill_test.py",
-    "training/replicas_test.py",
-    "training/kill_test.py",
-    "training/without_tensorflow_test.py",
-    "models/transformer_test.py",
-    "training/trainer_test.py",
-    "training/finite_loss_test.py",
-    "experiments/chain_test.py",
-    "experiments/interruption_test.py",
-    "training/train_test.py",
-    "serving/export_test.py",
-    "models/variants_test.py",
-    "training/full_disk_test.py",
-    "checkpoints/training_test.py",
-    "docs_test.py",
-    "experiments/replicate_test.py",
-)
-
-
 # Slow on JAX, because they compile many programs.
 SLOW_ON_JAX = (
     "analysis/predictions_test.py",
@@ -73,19 +51,16 @@ EXHAUSTIVE_ON_JAX = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Starts with the slowest files, so that all processes end together."""
-    order = {path: place for place, path in enumerate(LONGEST)}
+    if os.environ.get("KERAS_BACKEND") != "jax":
+        return
     root = pathlib.Path(__file__).parent
-    paths = {item: item.path.relative_to(root).as_posix() for item in items}
-    if os.environ.get("KERAS_BACKEND") == "jax":
-        for item, path in paths.items():
-            if path.startswith(SLOW_ON_JAX):
-                item.add_marker(pytest.mark.slow)
-            if path.startswith(EXHAUSTIVE_ON_JAX):
-                item.add_marker(pytest.mark.exhaustive)
-    items.sort(key=lambda item: order.get(paths[item], len(order)))
+    for item in items:
+        path = item.path.relative_to(root).as_posix()
+        if path.startswith(SLOW_ON_JAX):
+            item.add_marker(pytest.mark.slow)
+        if path.startswith(EXHAUSTIVE_ON_JAX):
+            item.add_marker(pytest.mark.exhaustive)
 
 
 def pytest_collection_finish():

@@ -4,8 +4,6 @@ Keras is imported inside functions: a benchmark parses its flags first and then
 imports TensorFlow quietly.
 """
 
-import json
-import pathlib
 import random
 import statistics
 import time
@@ -39,38 +37,27 @@ def interleaved_medians(functions, repeats, warmup=2, untimed=0):
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def write_results(path, results):
-    """Writes results as JSON, if a path is given."""
-    if path:
-        pathlib.Path(path).write_text(json.dumps(results, indent=2))
+def print_table(rows):
+    """Prints dicts as a Markdown table, each as soon as it is there."""
+    for number, row in enumerate(rows):
+        if number == 0:
+            print(f"| {' | '.join(row)} |\n|{' --- |' * len(row)}")
+        cells = [
+            f"{value:.4g}" if isinstance(value, float) else str(value)
+            for value in row.values()
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def compiled(function, signature, model):
-    """Compiles a function of tensors that reads a model's variables.
-
-    Args:
-        function: Function of as many tensors as `signature` has, which returns
-            one tensor.
-        signature: List of pairs of shape and dtype. TensorFlow traces once for
-            all sizes of a `None`, JAX once for each.
-        model: A built Keras model.
-
-    Returns:
-        Function of tensors or arrays. It may return before the work is done.
-    """
+def compiled(function, model):
+    """Compiles a function of tensors that reads a model's variables."""
     import keras
 
-    if keras.backend.backend() == "jax":
-        return _compiled_by_jax(function, model)
-    import tensorflow as tf
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
 
-    specs = [tf.TensorSpec(shape, dtype) for shape, dtype in signature]
-    return tf.function(function, input_signature=specs)
-
-
-def _compiled_by_jax(function, model):
+        return tf.function(function, reduce_retracing=True)
     import jax
-    import keras
 
     values = [variable.value for variable in model.variables]
 
@@ -85,14 +72,7 @@ def _compiled_by_jax(function, model):
 
 
 def middling_problems(count):
-    """Draws problems of all modules, of middling and similar lengths.
-
-    Args:
-        count: Number of problems.
-
-    Returns:
-        List of questions and list of answers.
-    """
+    """Draws questions and answers of all modules, of middling lengths."""
     problems = _draw("train_medium", max(6, count // 20))
     problems.sort(key=lambda problem: len(problem[0]))
     middle = (len(problems) - count) // 2
@@ -101,14 +81,7 @@ def middling_problems(count):
 
 
 def mixed_problems(count):
-    """Draws problems of all modules and all lengths, in random order.
-
-    Args:
-        count: Number of problems.
-
-    Returns:
-        List of questions and list of answers.
-    """
+    """Draws questions and answers of all modules and lengths, shuffled."""
     from tpt_keras.data_generators.mathematics.modules import MODULES
 
     problems = _draw("interpolate", max(5, -(-count // len(MODULES))))

@@ -1,30 +1,24 @@
-r"""Times decoding: cached, not cached, exported.
+r"""Times decoding: without a cache, cached, exported.
 
     python -m experiments.benchmarks.decoding
 
-For float32 and bfloat16, batches of 1 and 64 real questions and a model of the
-paper's size, in answers a second: the model's own decoding with a KV cache;
-decoding without a cache, as in the released code (the decoder runs over the
-whole prefix at every step); and the exported SavedModel with strings in and
-out. The weights are random, so that answers reach the length limit.
+For every precision and batch size, in answers a second: decoding without a
+cache, as in the released code (the decoder runs over the whole prefix at every
+step); the model's own decoding with a KV cache; and, on TensorFlow, the
+exported SavedModel with strings in and out. The weights are random, so that
+answers reach the length limit, and the questions have similar lengths.
 
-On JAX, without a SavedModel:
+With a trained model, whose answers end early, and questions of all modules and
+lengths in random order:
 
-    KERAS_BACKEND=jax python -m experiments.benchmarks.decoding --noexport
-
-With a trained model, questions of all modules in random order, whose answers
-end early. The exports are timed beside decoding without a cache:
-
-    python -m experiments.benchmarks.decoding \
-        --weights=saved_models/tp_transformer_mathematics --repeats=3
+    python -m experiments.benchmarks.decoding --questions=128 --repeats=3 \
+        --weights=saved_models/tp_transformer_mathematics
 """
 
 import functools
 import tempfile
 
 from absl import flags
-
-from tpt_keras.errors import UsageError
 
 from .. import _cli
 from . import _measure
@@ -33,13 +27,11 @@ FLAGS = flags.FLAGS
 
 flags.DEFINE_string("preset", "tp_transformer", "Name of the model's preset.")
 flags.DEFINE_string("weights", None, "Folder of a trained model.")
-flags.DEFINE_integer(
-    "questions",
-    256,
-    "Questions to the trained model; an eighth of them one by one.",
-)
+flags.DEFINE_integer("questions", None, "Questions. Default: one batch.")
 flags.DEFINE_list("batch_sizes", ["1", "64"], "Questions in a batch.")
-flags.DEFINE_list("precisions", ["float32", "bfloat16"], "Dtypes.")
+flags.DEFINE_list(
+    "precisions", ["float32", "bfloat16"], "Dtypes, or int8 for an export."
+)
 flags.DEFINE_integer("repeats", 5, "Timed calls of each way.")
 flags.DEFINE_integer(
     "max_length",
@@ -47,174 +39,100 @@ flags.DEFINE_integer(
     "Most tokens decoded; the released code's limit is 50. Default: the "
     "longest answer of the data and the end symbol.",
 )
-flags.DEFINE_integer("threads", None, "Threads; default: TensorFlow's choice.")
-flags.DEFINE_bool("export", True, "Whether to time the exported model, too.")
-flags.DEFINE_string("output", None, "JSON file for the results.")
-
-UNCACHED = "without_cache"
 
 
 def main():
+    _measure.print_table(
+        row for precision in FLAGS.precisions for row in time_ways(precision)
+    )
+
+
+def time_ways(precision):
+    """Yields a row of answers a second for every batch size."""
     import keras
 
-    check_backend(keras.backend.backend())
-    if FLAGS.threads:
-        import tensorflow as tf
+    model = load(precision)
+    draw = _measure.middling_problems
+    if FLAGS.weights:
+        draw = _measure.mixed_problems
+    with tempfile.TemporaryDirectory() as folder:
+        ways = {"without_cache": uncached(model), "cached": cached(model)}
+        if keras.backend.backend() == "tensorflow":
+            ways["exported"] = exported(model, precision, folder)
+        for batch_size in map(int, FLAGS.batch_sizes):
+            count = FLAGS.questions or batch_size
+            questions, _ = draw(count)
+            calls = {
+                name: functools.partial(answer_all, way, questions, batch_size)
+                for name, way in ways.items()
+            }
+            check_same(calls["without_cache"](), calls["cached"]())
+            medians = _measure.interleaved_medians(
+                calls, FLAGS.repeats, warmup=1, untimed=1
+            )
+            row = {"precision": precision, "batch": batch_size}
+            for name, seconds in medians.items():
+                row[name] = count / seconds
+                row[f"{name}, ratio"] = medians["without_cache"] / seconds
+            yield row
 
-        tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
-        tf.config.threading.set_inter_op_parallelism_threads(FLAGS.threads)
-    results = time_trained_model() if FLAGS.weights else time_random_weights()
-    _measure.write_results(FLAGS.output, results)
+
+def answer_all(way, questions, batch_size):
+    return [
+        text
+        for start in range(0, len(questions), batch_size)
+        for text in way(questions[start : start + batch_size])
+    ]
 
 
-def check_backend(backend):
-    """Refuses flags that are for TensorFlow alone."""
-    if backend != "tensorflow" and (
-        FLAGS.export or FLAGS.threads or FLAGS.weights
-    ):
-        raise UsageError(
-            "--export, --threads and --weights are for TensorFlow. With "
-            f"KERAS_BACKEND={backend}, give --noexport and no other of them."
-        )
-
-
-def time_random_weights():
-    """Times every way with random weights and questions of like lengths."""
+def load(precision):
+    """Returns the trained model, or one with random weights."""
     import keras
 
     from tpt_keras.models import Transformer
-
-    questions, _ = _measure.middling_problems(max(map(int, FLAGS.batch_sizes)))
-    results = []
-    for precision in FLAGS.precisions:
-        keras.utils.set_random_seed(0)
-        model = Transformer.from_preset(FLAGS.preset, dtype=precision)
-        print(precision)
-        with tempfile.TemporaryDirectory() as folder:
-            answerers = {
-                UNCACHED: uncached_decoder(model),
-                "cached": cached_decoder(model),
-            }
-            signature = None
-            if FLAGS.export:
-                signature = exported(model, precision, folder)
-            for batch_size in map(int, FLAGS.batch_sizes):
-                batch = questions[:batch_size]
-                token_ids = model.tokenizer.encode_questions(batch)
-                ways = {
-                    name: functools.partial(answer, token_ids)
-                    for name, answer in answerers.items()
-                }
-                if signature:
-                    ways["saved_model"] = functools.partial(signature, batch)
-                check_same(ways[UNCACHED](), ways["cached"]())
-                results.append(
-                    {
-                        "precision": precision,
-                        "max_length": max_length(model),
-                        **time_ways(ways, batch_size, batch_size, untimed=1),
-                    }
-                )
-    return results
-
-
-def time_trained_model():
-    """Times a trained model's exports on questions of all lengths."""
     from tpt_keras.models.load_model import load_model
     from tpt_keras.models.weights import copy_model
 
-    model = copy_model(load_model(FLAGS.weights), "float32")
-    uncached = uncached_decoder(model)
-
-    def uncached_texts(batch):
-        token_ids = model.tokenizer.encode_batch(batch)
-        return list(map(model.tokenizer.decode, uncached(token_ids)))
-
-    results = []
-    with tempfile.TemporaryDirectory() as folder:
-        answerers = {UNCACHED: uncached_texts} | {
-            precision: exported(model, precision, f"{folder}/{precision}")
-            for precision in FLAGS.precisions
-        }
-        for batch_size in map(int, FLAGS.batch_sizes):
-            count = -(-FLAGS.questions // (8 if batch_size == 1 else 1))
-            questions, targets = _measure.mixed_problems(count)
-            batches = [
-                questions[start : start + batch_size]
-                for start in range(0, count, batch_size)
-            ]
-            ways = {
-                name: lambda answer=answer, batches=batches: [
-                    text for batch in batches for text in answer(batch)
-                ]
-                for name, answer in answerers.items()
-            }
-            right = {
-                name: sum(map(str.__eq__, way(), targets))
-                for name, way in ways.items()
-            }
-            result = time_ways(ways, batch_size, count, warmup=0)
-            results.append({**result, "questions": count, "right": right})
-            print(f"    right answers of {count}: {right}", flush=True)
-    return results
-
-
-def time_ways(ways, batch_size, count, **kwargs):
-    """Returns and prints the answers a second of each way."""
-    medians = _measure.interleaved_medians(ways, FLAGS.repeats, **kwargs)
-    rates = {name: count / seconds for name, seconds in medians.items()}
-    print(f"  batch {batch_size}, answers/s:", end="")
-    for name, rate in rates.items():
-        times = rate / rates[UNCACHED]
-        print(f" {name} {rate:.2f} ({times:.1f} times)", end="")
-    print(flush=True)
-    return {"batch_size": batch_size, **rates}
+    dtype = "float32" if precision == "int8" else precision
+    if FLAGS.weights:
+        return copy_model(load_model(FLAGS.weights), dtype)
+    keras.utils.set_random_seed(0)
+    return Transformer.from_preset(FLAGS.preset, dtype=dtype)
 
 
 def max_length(model):
     return FLAGS.max_length or model.config.max_answer_length + 1
 
 
-def cached_decoder(model):
-    """Greedy decoding with a KV cache."""
+def cached(model):
+    """Returns a function of questions to answers."""
     from tpt_keras.decoding import Generator
 
     generator = Generator(model, max_length=max_length(model))
-    return lambda token_ids: generator.generate_on_batch(token_ids)[
-        "token_ids"
-    ][:, 0]
+    return lambda questions: [
+        answer.text for answer in generator.answer(questions)
+    ]
 
 
 def exported(model, precision, folder):
-    """Exports a model and returns a function of questions to answers."""
-    import tensorflow as tf
-
+    """Returns the same function of the model's SavedModel."""
+    from tpt_keras.serving import SavedModel
     from tpt_keras.serving.export import export
 
-    version = export(
-        model,
-        folder,
-        max_answer_length=max_length(model),
-        precision=precision,
+    saved_model = SavedModel(
+        export(model, folder, max_length(model), precision=precision)
     )
-    loaded = tf.saved_model.load(str(version))
-
-    def answer(questions):
-        # `loaded` keeps the variables alive.
-        signature = loaded.signatures["serving_default"]
-        answers = signature(questions=tf.constant(questions))["answers"]
-        return [text.decode() for text in answers.numpy()]
-
-    return answer
+    return lambda questions: [
+        answer.text for answer in saved_model.answer(questions)
+    ]
 
 
-def uncached_decoder(model):
-    """Greedy decoding as in the released code, its parts compiled."""
+def uncached(model):
+    """Returns the same function, which decodes as the released code does."""
     import numpy as np
     from keras import ops
 
-    tokens = ((None, None), "int32")
-    state = ((None, None, model.config.hidden_dim), model.compute_dtype)
+    tokenizer = model.tokenizer
 
     def next_ids(encoder_token_ids, encoder_output, prefix):
         x = model.embedding(prefix)
@@ -228,33 +146,32 @@ def uncached_decoder(model):
         logits = model.embedding(x, reverse=True)
         return ops.argmax(logits[:, -1:], axis=-1)
 
-    encode = _measure.compiled(model.encode, [tokens], model)
-    next_ids = _measure.compiled(next_ids, [tokens, state, tokens], model)
+    encode = _measure.compiled(model.encode, model)
+    next_ids = _measure.compiled(next_ids, model)
 
-    def decode(token_ids):
-        token_ids = ops.convert_to_tensor(token_ids)
+    def decode(questions):
+        token_ids = tokenizer.encode_batch(questions)
+        token_ids = ops.convert_to_tensor(token_ids.astype("int32"))
         encoder_output = encode(token_ids)
         prefix = ops.full(
-            (len(token_ids), 1), model.tokenizer.start_id, dtype="int32"
+            (len(token_ids), 1), tokenizer.start_id, dtype="int32"
         )
         is_ended = np.zeros(len(token_ids), bool)
         for _ in range(max_length(model)):
             ids = next_ids(token_ids, encoder_output, prefix)
-            prefix = ops.concatenate([prefix, ids], axis=1)
-            is_ended |= (
-                ops.convert_to_numpy(ids)[:, 0] == model.tokenizer.end_id
-            )
+            prefix = ops.concatenate([prefix, ops.cast(ids, "int32")], axis=1)
+            is_ended |= ops.convert_to_numpy(ids)[:, 0] == tokenizer.end_id
             if is_ended.all():
                 break
-        return ops.convert_to_numpy(prefix)[:, 1:]
+        answers = ops.convert_to_numpy(prefix)[:, 1:]
+        return list(map(tokenizer.decode, answers))
 
     return decode
 
 
 def check_same(answers, others):
     """Raises an error if two ways decode differently."""
-    length = min(answers.shape[1], others.shape[1])
-    same = (answers[:, :length] == others[:, :length]).all(axis=1).mean()
+    same = sum(map(str.__eq__, answers, others)) / len(answers)
     # Rounding may change a choice between two tokens.
     if same < 0.9:
         raise AssertionError(f"only {same:.0%} of the answers are the same")

@@ -30,7 +30,6 @@ flags.DEFINE_list(
     "precisions", ["float32", "mixed_bfloat16"], "Dtype policies."
 )
 flags.DEFINE_list("xla", ["false", "true"], "Whether to compile with XLA.")
-flags.DEFINE_string("output", None, "JSON file for the results.")
 
 PRESETS = ("transformer", "tp_transformer")
 
@@ -38,37 +37,28 @@ PRESETS = ("transformer", "tp_transformer")
 def main():
     require("keras_hub", "benchmarks")
     batch = _measure.real_batch(FLAGS.batch_size)
+    _measure.print_table(
+        row
+        for precision in FLAGS.precisions
+        for xla in FLAGS.xla
+        for row in rows(precision, xla == "true", batch)
+    )
+
+
+def rows(precision, xla, batch):
+    """Yields a row for each model."""
     inputs, targets = batch
-    tokens = int(
-        (inputs["encoder_token_ids"] != 0).sum() + (targets != 0).sum()
-    )
-    print(
-        f"batch {FLAGS.batch_size}, source "
-        f"{inputs['encoder_token_ids'].shape[1]}, target {targets.shape[1]}, "
-        f"{tokens} real tokens"
-    )
-    results = []
-    for precision in FLAGS.precisions:
-        for xla in (text == "true" for text in FLAGS.xla):
-            print(f"\n{precision}, xla={xla}")
-            seconds = time_steps(precision, xla, batch)
-            for name, step in seconds.items():
-                result = {
-                    "precision": precision,
-                    "xla": xla,
-                    "model": name,
-                    "step_seconds": step,
-                    "real_tokens_per_second": tokens / step,
-                    "of_keras_hub": step / seconds["keras_hub"],
-                }
-                results.append(result)
-                print(
-                    f"  {name:15} {step:6.3f} s/step "
-                    f"{result['real_tokens_per_second']:7.0f} tokens/s "
-                    f"{result['of_keras_hub']:5.2f} x keras-hub",
-                    flush=True,
-                )
-    _measure.write_results(FLAGS.output, results)
+    tokens = (inputs["encoder_token_ids"] != 0).sum() + (targets != 0).sum()
+    seconds = time_steps(precision, xla, batch)
+    for name, step in seconds.items():
+        yield {
+            "precision": precision,
+            "XLA": xla,
+            "model": name,
+            "s/step": step,
+            "real tokens/s": float(tokens / step),
+            "of keras_hub": step / seconds["keras_hub"],
+        }
 
 
 def time_steps(precision, xla, batch):

@@ -5,7 +5,6 @@
 One optimizer step on one batch of real problems, and cached decoding of one
 batch of questions. The weights are random, so that answers reach the length
 limit. Every preset is timed in turn with `tp_transformer` in the same process.
-The table is Markdown.
 """
 
 import gc
@@ -31,7 +30,6 @@ flags.DEFINE_list(
 )
 flags.DEFINE_integer("batch_size", 32, "Problems in the batch.")
 flags.DEFINE_integer("repeats", 7, "Timed steps and calls of each model.")
-flags.DEFINE_string("output", None, "JSON file for the results.")
 flags.DEFINE_string("precision", "mixed_bfloat16", "Dtype policy.")
 
 BASE = "tp_transformer"
@@ -42,24 +40,7 @@ def main():
 
     keras.config.set_dtype_policy(FLAGS.precision)
     batch = _measure.real_batch(FLAGS.batch_size)
-    source, target = (ids.shape[1] for ids in batch[0].values())
-    print(
-        f"{FLAGS.precision}, batch {FLAGS.batch_size}, source {source}, "
-        f"target {target}\n\n"
-        f"| preset | weights | step / {BASE}'s | decoding / {BASE}'s |\n"
-        "| --- | --- | --- | --- |"
-    )
-    results = []
-    for preset in FLAGS.presets:
-        result = compare(preset, batch)
-        results.append(result)
-        print(
-            f"| `{preset}` | {result['weights']:,} | {result['step']:.2f} | "
-            f"{result['decoding']:.2f} |",
-            flush=True,
-        )
-        gc.collect()
-    _measure.write_results(FLAGS.output, results)
+    _measure.print_table(compare(preset, batch) for preset in FLAGS.presets)
 
 
 def compare(preset, batch):
@@ -83,13 +64,12 @@ def compare(preset, batch):
         FLAGS.repeats,
         untimed=1,
     )
+    gc.collect()
     return {
         "preset": preset,
         "weights": trainers[preset].model.count_params(),
-        "step": steps[preset] / steps[BASE],
-        "step_seconds": steps[preset],
-        "decoding": decoding[preset] / decoding[BASE],
-        "decoding_seconds": decoding[preset],
+        f"step / {BASE}'s": steps[preset] / steps[BASE],
+        f"decoding / {BASE}'s": decoding[preset] / decoding[BASE],
     }
 
 

@@ -5,11 +5,21 @@ import json
 import pytest
 
 from tests.conftest import MODULE
-from tests.experiments.command import ROOT
 from tests.experiments.command import run_alone
+from tpt_keras.decoding import BeamSampler
+from tpt_keras.decoding import Generator
 from tpt_keras.models.load_model import load_model
 
-HPARAMS = "hidden_dim=16,intermediate_dim=32,num_layers=1,num_heads=2"
+pytestmark = pytest.mark.slow
+
+TINY_TRAINING = (
+    "--preset=tp_transformer_tiny",
+    "--hparams=hidden_dim=16,intermediate_dim=32,num_layers=1,num_heads=2",
+    "--train_steps=2",
+    "--steps_per_checkpoint=1",
+    "--steps_per_evaluation=2",
+    "--batch_size=8",
+)
 
 
 def lines_of(result):
@@ -21,77 +31,55 @@ def lines_of(result):
     return lines
 
 
-@pytest.mark.slow
 def test_from_nothing_to_answers(run, tmp_path):
-    data_dir = tmp_path / "data"
+    data = (f"--modules={MODULE}", f"--data_dir={tmp_path / 'data'}")
     model_dir = tmp_path / "model"
+    model = f"--model_dir={model_dir}"
     export_dir = tmp_path / "saved_models" / "tiny"
-    prepare = [
-        f"--modules={MODULE}",
-        f"--data_dir={data_dir}",
-        "--train_examples=90",
-        "--evaluation_examples=12",
-        "--num_workers=1",
-    ]
-    lines = lines_of(run("prepare_data", *prepare))
-    assert any(str(data_dir) in line for line in lines)
-    lines_of(run("prepare_data", *prepare))
+    prepare = (
+        *("prepare_data", *data, "--train_examples=90"),
+        *("--evaluation_examples=12", "--num_workers=1"),
+    )
+    lines = lines_of(run(*prepare))
+    assert any(str(tmp_path / "data") in line for line in lines)
+    lines_of(run(*prepare))
 
-    train = [
-        "--preset=tp_transformer_tiny",
-        f"--hparams={HPARAMS}",
-        f"--modules={MODULE}",
-        f"--data_dir={data_dir}",
-        f"--model_dir={model_dir}",
-        "--train_steps=2",
-        "--steps_per_checkpoint=1",
-        "--steps_per_evaluation=2",
-        "--validation_examples=10",
-        "--batch_size=16",
-    ]
+    train = ("train", *TINY_TRAINING, *data, model, "--validation_examples=10")
     # In a process of its own, as a user does.
-    assert len(lines_of(run_alone("train", *train))) <= 8
-    assert len(lines_of(run("train", *train))) == 1
+    assert len(lines_of(run_alone(*train))) <= 8
+    assert len(lines_of(run(*train))) == 1
     config = json.loads((model_dir / "config.json").read_text())
     assert config["preset"] == "tp_transformer_tiny"
     assert (model_dir / "model.keras").is_file()
     assert (model_dir / "learning_curves.png").is_file()
 
-    lines = lines_of(run("evaluate", f"--model_dir={model_dir}"))
+    assert len(lines_of(run("evaluate", model))) == 2
     results = json.loads((model_dir / "evaluation.json").read_text())
     assert [(r["module"], r["split"], r["examples"]) for r in results] == [
         (MODULE, "interpolate", 12),
         (MODULE, "extrapolate", 12),
     ]
-    assert len(lines) == 2
-    lines_of(run("evaluate", f"--model_dir={model_dir}", "--best"))
 
-    lines = lines_of(
-        run("export", f"--model_dir={model_dir}", f"--export_dir={export_dir}")
-    )
-    assert lines[-1] == str(export_dir / "1")
-    check_answers(run, export_dir, model_dir, data_dir)
+    beam = ("--beam_width=2", "--length_penalty=0.5", "--max_answer_length=7")
+    export = ("export", model, f"--export_dir={export_dir}", *beam)
+    assert lines_of(run(*export))[-1] == str(export_dir / "1")
+    generator = Generator(load_model(model_dir), BeamSampler(2, 0.5), 7)
+    check_answers(run, export_dir, generator, data)
 
 
-def check_answers(run, export_dir, model_dir, data_dir):
+def check_answers(run, saved_model, generator, data):
     questions = ["What is the tens digit of 31859?", "1 + 1"]
     # In a process of its own, which does not import the model's classes.
     lines = lines_of(
         run_alone(
             "solve",
-            f"--saved_model={export_dir}",
+            f"--saved_model={saved_model}",
             *(f"--question={question}" for question in questions),
         )
     )
-    assert lines == load_model(model_dir).solve(questions)
+    assert lines == [answer.text for answer in generator.answer(questions)]
     *lines, count = lines_of(
-        run(
-            "quiz",
-            f"--saved_model={export_dir}",
-            "--modules=numbers__place_valu?",
-            f"--data_dir={data_dir}",
-            "--count=4",
-        )
+        run("quiz", f"--saved_model={saved_model}", *data, "--count=4")
     )
     assert len(lines) == 8
     num_right = 0
@@ -103,34 +91,29 @@ def check_answers(run, export_dir, model_dir, data_dir):
     assert count.startswith(f"{num_right} of 4 ")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
-        for path in sorted((ROOT / "experiments" / "configs").glob("*.cfg"))
-        # The others are for other commands.
-        if path.stem not in ("replicate", "tune")
-    ],
-    ids=lambda path: path.stem,
-)
-def test_every_flagfile_trains(
-    run, without_graphs, place_value_data, tmp_path, path
-):
-    result = run(
-        "train",
-        f"--flagfile={path}",
-        f"--hparams={HPARAMS}",
-        f"--modules={MODULE}",
-        f"--data_dir={place_value_data}",
-        f"--model_dir={tmp_path}",
-        "--train_steps=1",
-        "--warmup_steps=0",
-        "--steps_per_evaluation=1",
-        "--validation_examples=10",
-        "--batch_size=8",
+def test_text_pairs_of_a_user(run, tmp_path, without_graphs):
+    """Words outside the vocabulary of mathematics."""
+    pairs = tmp_path / "cafés.tsv"
+    lines = [f"Où est № {n}?\t{n}e étage\n" for n in range(60)]
+    pairs.write_text("".join(lines), encoding="utf-8")
+    data = (
+        "--dataset=text_pairs",
+        f"--data_dir={pairs}",
+        "--dataset_options=test_share=0.25,split_seed=3",
     )
-    assert result.status == 0
-    assert (tmp_path / "model.keras").is_file()
-    config = json.loads((tmp_path / "config.json").read_text())
-    assert f"--preset={config['preset']}" in path.read_text()
+    model = f"--model_dir={tmp_path / 'model'}"
+    train = (*TINY_TRAINING, *data, "--validation_examples=5")
+    lines_of(run("train", *train, model))
+    rows = (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()
+    assert f"test/{pairs.stem}" in json.loads(rows[-1])
+    [line] = lines_of(run("evaluate", model))
+    assert pairs.stem in line
+
+    page = tmp_path / "report.html"
+    lines_of(
+        run("report", f"--model_dirs={tmp_path / 'model'}", f"--output={page}")
+    )
+    report = json.loads(page.with_suffix(".json").read_text())
+    assert report["models"][0]["splits"]["test"]["examples"] == 15
+    *_, count = lines_of(run("quiz", *data, model, "--count=3"))
+    assert count.endswith("of 3 answers right")

@@ -85,14 +85,16 @@ _cli.run(main, resumes=True)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "handling",
+    ("handling", "number"),
     [
-        "finally: print('cleaned up')",
+        ("finally: print('cleaned up')", signal.SIGINT),
         # As TensorFlow does with an exception of Python that it called.
-        "except BaseException: raise ImportError('cleaned up')",
-        "except BaseException: pass",
+        (
+            "except BaseException: raise ImportError('cleaned up')",
+            signal.SIGTERM,
+        ),
+        ("except BaseException: pass", signal.SIGINT),
     ],
     ids=["cleans up", "raises another error", "swallows"],
 )
@@ -115,8 +117,9 @@ def test_signal_ends_the_import_of_tensorflow(start, tmp_path):
         PYTHONPATH=f"{tmp_path}:{ROOT}",
     )
     command.wait_until(lambda: "importing" in command.printed[0])
-    assert command.end(signal.SIGINT) == 130
-    assert command.printed[1].count("\n") == 1
+    # Killed by the signal: a shell's status is 130.
+    assert command.end(signal.SIGINT) == -signal.SIGINT
+    assert command.printed[1] == ""
 
 
 @pytest.mark.slow
@@ -130,7 +133,7 @@ def test_signal_ends_all_processes_of_a_generation(start, tmp_path):
         "--train_examples=1000000",
         "--num_workers=2",
     )
-    command.wait_until(lambda: list(tmp_path.rglob("train_easy-*.json")))
+    command.wait_until(lambda: list(tmp_path.rglob("*train_easy*")))
     children = command.children()
     assert children
     assert command.end(signal.SIGINT) == 130

@@ -1,14 +1,11 @@
-"""Answers of `solve`, and damaged exports."""
-
-import shutil
+"""Answers of `solve`, from every kind of model."""
 
 import pytest
 
-from tests.conftest import MODULE
 from tests.experiments.command import assert_error
 from tests.experiments.command import assert_refused
-from tpt_keras.serving.exported_files import CHECKSUMS_ASSET
-from tpt_keras.serving.exported_files import CONFIG_ASSET
+from tests.serving.tf_serving import TFServing
+from tpt_keras.serving.saved_model import CONFIG_ASSET
 
 GOOD = "--question=What is the tens digit of 31859?"
 
@@ -34,37 +31,34 @@ def test_unreadable_questions_are_left_out_and_named(
     assert_error(result, "'%'", "'5 % 3'", "EMPTY", "INVALID_UTF8")
 
 
-@pytest.fixture
-def copy(saved_model, tmp_path):
-    return shutil.copytree(saved_model, tmp_path / "model")
+def test_questions_without_any_answer_print_nothing(run, saved_model):
+    questions = {"1" * 161: "160", "5 % 3": "'%'", "two\nlines": r"'\n'"}
+    result = run(
+        "solve",
+        f"--saved_model={saved_model}",
+        *(f"--question={question}" for question in questions),
+    )
+    assert_refused(result, *questions.values())
 
 
-@pytest.mark.parametrize(
-    ("damaged", "removed"),
-    [
-        ("saved_model.pb", []),
-        (CONFIG_ASSET, []),
-        ("saved_model.pb", [CHECKSUMS_ASSET]),
-    ],
-)
-def test_damaged_export_is_refused(
-    run, copy, place_value_data, damaged, removed
-):
-    path = copy / "1" / damaged
-    path.write_bytes(path.read_bytes()[:-10])
-    for name in removed:
-        (copy / "1" / name).unlink()
-    for command, *arguments in (
-        ("solve", GOOD),
-        ("quiz", f"--modules={MODULE}", f"--data_dir={place_value_data}"),
-    ):
-        result = run(command, f"--saved_model={copy}", *arguments)
-        assert_refused(result, copy, "tpt_keras export")
+@pytest.mark.parametrize("protocol", ["grpc", "rest"])
+def test_a_server_answers(run, protocol):
+    with TFServing().serve(protocol) as address:
+        if protocol == "rest":
+            address = f"http://{address}"
+        server = f"--server={address}"
+        result = run("solve", server, "--question=1 + 1", "--question=½")
+        assert (result.status, result.stderr) == (0, "")
+        assert result.stdout == "1 + 1\n½\n"
+        result = run("solve", server, GOOD, "--model_name=another")
+        assert_refused(result, "'another'", "--model_name")
+    assert_refused(run("solve", server, GOOD), address, "--server")
 
 
-def test_export_without_its_configuration_answers(run, copy):
-    for name in (CHECKSUMS_ASSET, CONFIG_ASSET):
-        (copy / "1" / name).unlink()
-    result = run("solve", f"--saved_model={copy}", "--question=5 % 3", GOOD)
-    assert result.stdout.startswith("\n")
-    assert_error(result, "'5 % 3'")
+def test_a_damaged_export_is_refused(run, saved_model, tmp_path):
+    for name in ("saved_model.pb", CONFIG_ASSET):
+        path = tmp_path / "1" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes((saved_model / "1" / name).read_bytes()[:-10])
+    result = run("solve", f"--saved_model={tmp_path}", GOOD)
+    assert_refused(result, tmp_path, "tpt_keras export")

@@ -1,31 +1,35 @@
+"""The configuration that a command line asks for, without training."""
+
 import pytest
 
+from tests.conftest import MODULE
+from tests.experiments.command import ROOT
 from tpt_keras.training import train as train_module
+
+CONFIGS = sorted((ROOT / "experiments" / "configs").glob("*.cfg"))
 
 
 @pytest.fixture
 def asked_for(run, monkeypatch, tmp_path):
-    """The configuration that a command line asks for."""
+    """The arguments of `train` for a command line."""
 
     def asked_for(*flags):
-        configs = []
+        calls = []
         monkeypatch.setattr(
             train_module,
             "train",
-            lambda model_config, config, *args, **kwargs: configs.append(
-                config
-            ),
+            lambda *args, **kwargs: calls.append((args, kwargs)),
         )
         result = run("train", f"--model_dir={tmp_path / 'model'}", *flags)
         assert result.status == 0, result.stderr
-        [config] = configs
-        return config
+        [(args, kwargs)] = calls
+        return args[1], kwargs["preset"]
 
     return asked_for
 
 
 def test_weights_belong_to_the_names_that_they_are_given_with(asked_for):
-    config = asked_for(
+    config, _ = asked_for(
         "--modules=numbers__place_value,numbers__gcd,algebra__linear_1d",
         "--module_weights=numbers__place_value=2,numbers__gcd=0.5",
     )
@@ -38,12 +42,22 @@ def test_weights_belong_to_the_names_that_they_are_given_with(asked_for):
     }
 
 
-def test_without_weights(asked_for):
-    assert asked_for("--modules=numbers__*").data.module_weights == ()
+def test_fields_are_flags(asked_for):
+    flags = ["--modules=numbers__*"]
+    config, preset = asked_for(*flags)
+    assert preset == "tp_transformer"
+    assert config.data.module_weights == ()
+    assert config.run.init_from == ""
+    config, _ = asked_for(*flags, "--init_from=models/a")
+    assert config.run.init_from == "models/a"
 
 
-def test_a_start_from_another_model(asked_for):
-    flags = ["--modules=numbers__gcd"]
-    assert asked_for(*flags).run.init_from == ""
-    run = asked_for(*flags, "--init_from=models/a").run
-    assert run.init_from == "models/a"
+@pytest.mark.parametrize(
+    "path",
+    # The others are for other commands.
+    [path for path in CONFIGS if path.stem not in ("replicate", "tune")],
+    ids=lambda path: path.stem,
+)
+def test_every_flagfile_is_valid(asked_for, path):
+    _, preset = asked_for(f"--flagfile={path}", f"--modules={MODULE}")
+    assert f"--preset={preset}" in path.read_text()

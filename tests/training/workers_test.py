@@ -32,7 +32,7 @@ TRAINING = {
 }
 OPTIONS = {"evaluation_examples": 19, "steps_per_execution": 2}
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.jax]
 
 
 @dataclasses.dataclass

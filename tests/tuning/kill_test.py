@@ -10,7 +10,7 @@ from tests.training import processes
 from tests.training.processes import ForkedProcess
 from tpt_keras.models.load_model import MODEL_FILE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.jax]
 
 
 @pytest.fixture

@@ -18,10 +18,4 @@ def __getattr__(name):
     if name in _HOMES:
         home = importlib.import_module(f"tpt_keras.serving.{_HOMES[name]}")
         return getattr(home, name)
-    raise AttributeError(
-        f"module 'tpt_keras.serving' has no attribute {name!r}"
-    )
-
-
-def __dir__():
-    return sorted([*globals(), *__all__])
+    raise AttributeError(f"tpt_keras.serving has no attribute {name!r}")

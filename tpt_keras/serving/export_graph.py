@@ -29,22 +29,14 @@ class AnswerGraph(tf.Module):
         super().__init__(name="answer_graph")
         model = generator.model
         self._generator = generator
-        self._weights = weights
+        self.weights = weights
         self._max_length = model.config.max_question_length
         self.tokenizer = GraphTokenizer(
             model.tokenizer, model.config.vocabulary_size
         )
 
     def answer(self, questions):
-        """Answers questions.
-
-        Args:
-            questions: String tensor `(batch,)`.
-
-        Returns:
-            Dict of tensors `(batch,)`: the strings `answers` and `status`, and
-            `log_probs`, float32.
-        """
+        """Returns `answers`, `log_probs` and `status`, all `(batch,)`."""
         best = self.answer_n_best(questions)
         return {
             "answers": best["answers"][:, 0],
@@ -58,7 +50,7 @@ class AnswerGraph(tf.Module):
         autograph=False,
     )
     def answer_n_best(self, questions):
-        """Gives the best answers to each question, best first.
+        """Returns the best answers to each question, best first.
 
         Args:
             questions: String tensor `(batch,)`.
@@ -70,7 +62,7 @@ class AnswerGraph(tf.Module):
         token_ids, status = self.tokenizer.encode_questions(
             questions, self._max_length
         )
-        with self._weights:
+        with self.weights:
             found = self._generate(token_ids)
         answers = self.tokenizer.decode(found["token_ids"])
         is_ok = tf.equal(status, OK)[:, tf.newaxis]
@@ -102,12 +94,10 @@ def encode_in_groups(encode, token_ids, lengths):
 
     Args:
         encode: Function of token ids `(rows, length)` to tensors `(rows, ...)`
-            in any structure. Axes of unknown size must be source positions.
+            in any structure. Axes of unknown size must be source positions;
+            they are padded with zeros.
         token_ids: Tensor `(batch, source_length)`, sorted by length.
         lengths: Tensor `(batch,)`, the number of tokens without padding.
-
-    Returns:
-        The outputs of `encode` for all rows, padded with zeros.
     """
     encode = tf.function(
         encode,
@@ -119,12 +109,19 @@ def encode_in_groups(encode, token_ids, lengths):
     # At least one group, because an empty batch has outputs too.
     num_groups = tf.maximum(1, -(-batch_size // GROUP_SIZE))
 
+    def padded(values, spec, more):
+        paddings = [
+            (0, more if axis and size is None else 0)
+            for axis, size in enumerate(spec.shape)
+        ]
+        return tf.pad(values, paddings)
+
     def encode_group(index, arrays):
         rows = slice(index * GROUP_SIZE, (index + 1) * GROUP_SIZE)
         length = tf.maximum(tf.reduce_max(lengths[rows]), 0)
         encoded = tf.nest.flatten(encode(token_ids[rows, :length]))
         arrays = [
-            array.write(index, _padded(values, spec, length, source_length))
+            array.write(index, padded(values, spec, source_length - length))
             for array, values, spec in zip(arrays, encoded, specs)
         ]
         return index + 1, arrays
@@ -143,40 +140,12 @@ def encode_in_groups(encode, token_ids, lengths):
     return tf.nest.pack_sequence_as(encode.structured_outputs, encoded)
 
 
-def _padded(values, spec, length, source_length):
-    """Pads the axes of source positions with zeros."""
-    axes = [
-        axis for axis, size in enumerate(spec.shape) if axis and size is None
-    ]
-    checks = [
-        tf.debugging.assert_equal(
-            tf.shape(values)[axis],
-            length,
-            f"Axis {axis} of an output of `encode` has an unknown size and is "
-            "not of source positions. Give it a static size.",
-        )
-        for axis in axes
-    ]
-    paddings = [
-        (0, source_length - length if axis in axes else 0)
-        for axis in range(spec.shape.rank)
-    ]
-    with tf.control_dependencies(checks):
-        return tf.pad(values, paddings)
-
-
 def check_graph(saved_model_dir):
-    """Raises an error if a stock TF Serving cannot run a SavedModel.
+    """Raises a `ValueError` if a stock TF Serving cannot run a SavedModel.
 
     The stock server has no Python, no custom ops and no XLA. A graph with an
     op of these kinds loads, and fails at the first request
     (`keras.ops.slice_update` becomes an op of XLA).
-
-    Args:
-        saved_model_dir: The SavedModel.
-
-    Raises:
-        ValueError: With the names of the ops.
     """
     saved_model = saved_model_pb2.SavedModel.FromString(
         (pathlib.Path(saved_model_dir) / "saved_model.pb").read_bytes()

@@ -23,31 +23,29 @@ class ConstantWeights(keras.StatelessScope):
     graph, stay variables.
 
     Each graph gets its own constants, and so does the body of a loop, because
-    the inputs of a loop are not constant.
-
-    Args:
-        model: A Keras model.
-
-    Raises:
-        UsageError: If a weight is NaN or infinite.
+    the inputs of a loop are not constant. Raises a `UsageError` if a weight is
+    NaN or infinite.
     """
 
     def __init__(self, model):
         super().__init__()
-        self.saved = [variable.value for variable in model.variables]
-        self._arrays = {}
         self._constants = {}
         values = {id(v): finite_values(v) for v in model.variables}
-        arrays = {
+        self._arrays = {
             key: array
             for key, array in values.items()
             if array.dtype == "bfloat16"
         }
-        if sum(a.nbytes for a in arrays.values()) <= MAX_CONSTANT_BYTES:
-            self._arrays = arrays
+        if sum(a.nbytes for a in self._arrays.values()) > MAX_CONSTANT_BYTES:
+            self._arrays = {}
+        # TensorFlow saves these variables.
+        self.saved = [
+            variable.value
+            for variable in model.variables
+            if id(variable) not in self._arrays
+        ]
 
     def get_current_value(self, variable):
-        """Returns a constant of the current graph."""
         if id(variable) not in self._arrays:
             return None
         key = (tf.compat.v1.get_default_graph(), id(variable))
@@ -61,13 +59,8 @@ class Int8Weights(keras.StatelessScope):
 
     The SavedModel stores the int8 values. When it is loaded, they become
     float32 once, so that computing is as fast as with float32 weights.
-    Vectors stay the model's variables.
-
-    Args:
-        model: A `SequenceToSequence` with float32 weights.
-
-    Raises:
-        UsageError: If the model cannot be compressed, see `CompressedModel`.
+    Vectors stay the model's variables. Raises a `UsageError` if the model
+    cannot be compressed, as `CompressedModel.of` does.
     """
 
     def __init__(self, model):
@@ -92,7 +85,6 @@ class Int8Weights(keras.StatelessScope):
         ]
 
     def get_current_value(self, variable):
-        """Returns the float32 values of a matrix."""
         matrix = self._matrices.get(id(variable))
         return None if matrix is None else matrix.read()
 
@@ -127,7 +119,6 @@ class _Int8Matrix(tf.saved_model.experimental.TrackableResource):
         )
 
     def read(self):
-        """Returns the float32 matrix in the current graph."""
         value = tf.raw_ops.ReadVariableOp(
             resource=self.resource_handle, dtype=tf.float32
         )

@@ -1,15 +1,18 @@
+"""Exported models: their folders of versions, and answers in this process."""
+
 import json
+import pathlib
+import re
 
 import tensorflow as tf
 
-from tpt_keras.answer import Answer
 from tpt_keras.answer import answer_in_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.files import refuse_pattern
-from tpt_keras.serving.exported_files import CONFIG_ASSET
-from tpt_keras.serving.exported_files import find_saved_model
-from tpt_keras.serving.exported_files import verify_checksums
+from tpt_keras.serving.client import answers_of
 
+# The model's configuration, which TF Serving ignores.
+CONFIG_ASSET = "assets.extra/tpt_keras.json"
 _BATCH_SIZE = 64
 
 
@@ -23,7 +26,7 @@ class SavedModel:
 
     Attributes:
         path: The SavedModel.
-        config: Dict of the model's hyperparameters, empty if they are missing.
+        config: Dict of the model's hyperparameters.
 
     Raises:
         UsageError: If there is no SavedModel, or it cannot be loaded.
@@ -39,15 +42,14 @@ class SavedModel:
     def __init__(self, path):
         self.path = find_saved_model(path)
         refuse_pattern(self.path)
-        verify_checksums(self.path)
         try:
+            self.config = json.loads((self.path / CONFIG_ASSET).read_bytes())
             # A signature alone does not keep the variables alive.
             self._loaded = tf.saved_model.load(str(self.path))
-            self._answer = self._loaded.signatures["serving_default"]
+            self._signature = self._loaded.signatures["serving_default"]
         # TensorFlow raises many kinds of exceptions for a damaged graph.
         except Exception as error:
             raise self._error("cannot be loaded", error) from error
-        self.config = _read_config(self.path / CONFIG_ASSET)
 
     def answer(self, questions):
         """Answers questions.
@@ -66,18 +68,10 @@ class SavedModel:
 
     def _answer_batch(self, questions):
         try:
-            outputs = self._answer(questions=tf.constant(questions, tf.string))
-            columns = [
-                outputs[name].numpy().tolist()
-                for name in ("answers", "log_probs", "status")
-            ]
-            return [
-                Answer(text.decode(), log_prob, status.decode())
-                for _, text, log_prob, status in zip(
-                    questions, *columns, strict=True
-                )
-            ]
-        # So it does for the model of another program.
+            found = self._signature(questions=tf.constant(questions, tf.string))
+            outputs = {name: v.numpy().tolist() for name, v in found.items()}
+            return answers_of(outputs, len(questions))
+        # The model of another program may return anything.
         except Exception as error:
             raise self._error("answers no questions", error) from error
 
@@ -92,9 +86,31 @@ class SavedModel:
         )
 
 
-def _read_config(path):
-    try:
-        config = json.loads(path.read_bytes())
-    except (OSError, RecursionError, ValueError):
-        return {}
-    return config if isinstance(config, dict) else {}
+def version_paths(export_dir):
+    """Returns a dict of the numbers to the paths of a folder's versions."""
+    return {
+        int(path.name): path
+        for path in pathlib.Path(export_dir).glob("*")
+        if re.fullmatch("[0-9]+", path.name) and path.is_dir()
+    }
+
+
+def find_saved_model(path):
+    """Returns the path of the SavedModel at a path or of its newest version.
+
+    Args:
+        path: A SavedModel, or the folder of its versions.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    path = pathlib.Path(path)
+    versions = version_paths(path)
+    newest = versions[max(versions)] if versions else path
+    if not (newest / "saved_model.pb").is_file():
+        raise UsageError(
+            f"There is no SavedModel in {str(path)!r}. Export a model first.",
+            path=path,
+            remedy=("export", {}),
+        )
+    return newest

@@ -22,6 +22,8 @@ from tpt_keras.training.backends.jax_compilation import MAX_CACHE_BYTES
 from tpt_keras.training.backends.jax_compilation import CompiledStep
 from tpt_keras.training.backends.jax_compilation import keep_programs
 
+pytestmark = pytest.mark.jax
+
 
 @pytest.fixture
 def traced(monkeypatch):

@@ -24,6 +24,8 @@ from tpt_keras.training.backends import num_workers
 from tpt_keras.training.backends import scope
 from tpt_keras.training.backends.jax_devices import rows_of_process
 
+pytestmark = pytest.mark.jax
+
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
