@@ -266,12 +266,18 @@ class _HelpFlag(flags.BooleanFlag):
 
 def _parse_flags(main, argv):
     flags.DEFINE_flag(_HelpFlag(main))
-    return flags.FLAGS(
+    rest = flags.FLAGS(
         [
             re.sub("^(--?flagfile=)(.*)", _with_path, argument)
             for argument in argv
         ]
     )
+    for name in flags.FLAGS:
+        flag = flags.FLAGS[name]
+        # As of a variable of the shell that is not set.
+        if flag.default is None and flag.value in ("", []):
+            raise UsageError(f"--{name} is empty.", field=name)
+    return rest
 
 
 def _with_path(flagfile):

@@ -8,7 +8,7 @@ from tpt_keras.decoding import BeamSampler
 from tpt_keras.models import Transformer
 from tpt_keras.serving.export import export
 
-MAX_ANSWER_LENGTH = 4
+MAX_ANSWER_LENGTH = 5
 SAMPLER = BeamSampler(3, length_penalty=0.6)
 SUMS = [f"{a}+{b}" for a in range(10) for b in range(10)]
 
@@ -16,7 +16,7 @@ SUMS = [f"{a}+{b}" for a in range(10) for b in range(10)]
 @pytest.fixture(scope="session")
 def model():
     """An untrained model whose answers differ and end at different steps."""
-    keras.utils.set_random_seed(5)
+    keras.utils.set_random_seed(2)
     return Transformer.from_preset(
         "tp_transformer_tiny",
         hidden_dim=16,

@@ -50,7 +50,7 @@ QUESTIONS = [
 def test_answers_are_the_models(served, model, batch_size):
     questions = QUESTIONS[:batch_size]
     expected = model.solve(questions)
-    assert len(set(expected)) >= min(batch_size, 3)
+    assert len(set(expected)) >= batch_size // 2
     assert served.ask(questions) == (expected, ["OK"] * batch_size)
 
 
