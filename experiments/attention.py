@@ -23,11 +23,12 @@ FLAGS = flags.FLAGS
 
 _look_inside.define_flags("attention")
 _look_inside.define_head()
-flags.DEFINE_multi_string("question", [], "A question; may be given again.")
+flags.DEFINE_multi_string(
+    "question", None, "A question; may be given again.", required=True
+)
 
 
 def check():
-    _cli.needed("question")
     require("matplotlib", "analysis")
 
 
