@@ -60,7 +60,8 @@ def search(tmp_path, monkeypatch, space):
                 model_dir.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(fake(config)))
             history = json.loads(path.read_text())
-            return types.SimpleNamespace(history=history)
+            model = types.SimpleNamespace(count_params=lambda: 3456)
+            return types.SimpleNamespace(model=model, history=history)
 
         monkeypatch.setattr(tune_module, "train", train)
         return tune(
@@ -91,6 +92,7 @@ def test_score_is_the_mean_of_the_best_values_of_the_executions(search):
     assert trials[0]["scores"] == [0.5, 0.6]
     assert trials[0]["score"] == pytest.approx(0.55)
     assert trials[0]["best_step"] == 20
+    assert trials[0]["weights"] == 3456
 
 
 @pytest.mark.parametrize(

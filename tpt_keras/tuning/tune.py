@@ -25,7 +25,6 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import whole_file
-from tpt_keras.models import count_weights
 from tpt_keras.training.callbacks import NonFiniteLossError
 from tpt_keras.training.state.logs import best_row
 from tpt_keras.training.state.model_folder import ensure_config
@@ -185,7 +184,7 @@ class TrainingTuner(keras_tuner.Tuner):
         self.results.append(result)
         try:
             rows = [
-                self._train(trial, execution)
+                self._train(trial, execution, result)
                 for execution in range(self.executions_per_trial)
             ]
         except keras_tuner.errors.FailedTrialError as error:
@@ -215,7 +214,7 @@ class TrainingTuner(keras_tuner.Tuner):
             "hidden_dim": model.hidden_dim,
             # An LSTM has none.
             "intermediate_dim": getattr(model, "intermediate_dim", None),
-            "weights": count_weights(model),
+            "weights": None,
             "scores": [],
             "score": None,
             "best_step": None,
@@ -229,7 +228,7 @@ class TrainingTuner(keras_tuner.Tuner):
         seed = self.training.run.seed + execution
         return self.folder / "trials" / f"{values['variant']}-{number}-{seed}"
 
-    def _train(self, trial, execution):
+    def _train(self, trial, execution, result):
         """Trains once and returns the row with the objective's best value."""
         values = trial.hyperparameters.values
         model_config, config = self.space.propose(
@@ -243,13 +242,13 @@ class TrainingTuner(keras_tuner.Tuner):
         _log.info("Trial %s: %s", trial.trial_id, model_dir)
         keras.utils.clear_session(free_memory=True)
         try:
-            history = train(
+            trained = train(
                 model_config,
                 config,
                 model_dir,
                 preset=values["variant"],
                 strategy=self.strategy,
-            ).history
+            )
         except Exception as error:
             if not _is_failure_of_a_trial(error):
                 raise
@@ -258,8 +257,9 @@ class TrainingTuner(keras_tuner.Tuner):
             with whole_file(failure) as partial:
                 partial.write_text(reason)
             raise keras_tuner.errors.FailedTrialError(reason) from error
+        result["weights"] = trained.model.count_params()
         objective = self.oracle.objective.name
-        row = best_row(history, objective, OBJECTIVES[objective])
+        row = best_row(trained.history, objective, OBJECTIVES[objective])
         if row is None:
             raise keras_tuner.errors.FailedTrialError(
                 f"{objective} was never finite."
