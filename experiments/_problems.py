@@ -31,11 +31,10 @@ class Problems:
     def task(self):
         """The `Task` of the problems."""
         from tpt_keras.data_generators import open_task
-        from tpt_keras.data_generators import select_groups
 
-        place = (self.dataset, self.data_dir)
-        groups = select_groups(*place, self.modules)
-        return open_task(*place, groups, self.dataset_options)
+        return open_task(
+            self.dataset, self.data_dir, self.modules, self.dataset_options
+        )
 
     def read(self, count):
         """Reads the first problems of every module, at most `count`.

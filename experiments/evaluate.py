@@ -95,7 +95,6 @@ def evaluate_text(training):
 def evaluate_modules(training):
     """Answers the problems of modules."""
     from tpt_keras.data_generators import open_task
-    from tpt_keras.data_generators import select_groups
     from tpt_keras.models.load_model import load_model
     from tpt_keras.training.evaluation import evaluate
     from tpt_keras.training.trainer import Trainer
@@ -108,8 +107,6 @@ def evaluate_modules(training):
         raise UsageError(
             "The model was not trained here: name `modules` and `data_dir`."
         )
-    if FLAGS.modules:
-        modules = select_groups(dataset, data_dir, modules)
     options = training.get("dataset_options", ())
     task = open_task(dataset, data_dir, modules, options)
     splits = choose(task.splits)
@@ -118,7 +115,7 @@ def evaluate_modules(training):
     results = evaluate(trainer, task, splits, FLAGS.batch_size or 256)
     if not results:
         raise UsageError(
-            f"None of the modules {', '.join(modules)} has a split of "
+            f"None of the modules {', '.join(task.groups)} has a split of "
             f"`splits`: {', '.join(splits)}.",
             field="splits",
         )

@@ -68,22 +68,15 @@ def check():
 
 def main():
     _cli.import_tensorflow()
-    from tpt_keras.data_generators.mathematics.modules import select_modules
-    from tpt_keras.data_generators.mathematics.task import DATASETS
-
-    modules = select_modules(FLAGS.modules)
-    check_choice("dataset", FLAGS.dataset, DATASETS)
-    beam_options = _beam_options()
-    prepare(modules, beam_options)
-
-
-def prepare(modules, beam_options):
-    """Prepares the datasets of the modules that have none."""
+    from tpt_keras.data_generators import select_groups
     from tpt_keras.data_generators.mathematics.datasets import dataset_builder
     from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
+    from tpt_keras.data_generators.mathematics.task import DATASETS
 
+    check_choice("dataset", FLAGS.dataset, DATASETS)
+    beam_options = _beam_options()
     missing = []
-    for module in modules:
+    for module in select_groups(FLAGS.dataset, FLAGS.data_dir, FLAGS.modules):
         builder = dataset_builder(module, FLAGS.data_dir, FLAGS.dataset)
         if builder.is_prepared():
             check_settings(builder)
@@ -95,7 +88,7 @@ def prepare(modules, beam_options):
     text_dir = make_texts(missing, beam_options)
     for module in missing:
         builder = prepare_dataset(
-            module, FLAGS.data_dir, text_dir, FLAGS.dataset, beam_options
+            module, FLAGS.data_dir, text_dir, FLAGS.dataset
         )
         counts = {
             name: split.num_examples
@@ -105,15 +98,7 @@ def prepare(modules, beam_options):
 
 
 def make_texts(modules, beam_options):
-    """Makes the modules' text files in the official layout.
-
-    Args:
-        modules: Names of training modules.
-        beam_options: Apache Beam's pipeline options, or `None`.
-
-    Returns:
-        Path of the folder that holds `mathematics_dataset-v1.0`.
-    """
+    """Makes text files in the official layout and returns their folder."""
     from tpt_keras.data_generators.mathematics import archive
     from tpt_keras.data_generators.mathematics.generator import generate_modules
 
@@ -121,23 +106,18 @@ def make_texts(modules, beam_options):
         return archive.fetch_official_text(
             FLAGS.data_dir, modules, FLAGS.archive
         )
+    counts = (FLAGS.train_examples, FLAGS.evaluation_examples)
     text_dir = pathlib.Path(FLAGS.data_dir) / (
-        f"generated-seed{FLAGS.seed}-train{FLAGS.train_examples}"
-        f"-evaluation{FLAGS.evaluation_examples}"
+        "generated-seed{}-train{}-evaluation{}".format(FLAGS.seed, *counts)
     )
-    settings = {
-        "modules": modules,
-        "root": text_dir / archive.FOLDER,
-        "train_examples": FLAGS.train_examples,
-        "evaluation_examples": FLAGS.evaluation_examples,
-        "seed": FLAGS.seed,
-    }
-    if beam_options is None:
-        generate_modules(num_workers=FLAGS.num_workers, **settings)
-    else:
-        from tpt_keras.data_generators.mathematics import beam
-
-        beam.generate_modules_with_beam(options=beam_options, **settings)
+    generate_modules(
+        modules,
+        text_dir / archive.FOLDER,
+        *counts,
+        FLAGS.seed,
+        FLAGS.num_workers,
+        beam_options,
+    )
     return text_dir
 
 
@@ -145,33 +125,29 @@ def check_settings(builder):
     """Refuses a prepared dataset that was made with other settings."""
     from tpt_keras.data_generators.mathematics.generator import split_counts
 
-    path = builder.data_path
-    way_out = "remove the folder, or name another `data_dir`."
-    generated = (builder.info.metadata or {}).get("generated")
-    if generated is None:
-        if FLAGS.source == "generated" and builder.name != "math_dataset":
-            raise UsageError(
-                f"{path} was not generated: it is the release's. Ask for the "
-                f"`source` official, {way_out}",
-                path=path,
-            )
-        return
-    if FLAGS.source == "official":
-        raise UsageError(
-            f"{path} was generated. Ask for the `source` generated, {way_out}",
-            path=path,
-        )
-    wanted = split_counts(
+    counts = split_counts(
         builder.builder_config.name,
         FLAGS.train_examples,
         FLAGS.evaluation_examples,
     )
-    seed, counts = generated.get("seed"), generated.get("wanted")
-    if (seed, counts) != (FLAGS.seed, wanted):
+    wanted = {"source": FLAGS.source}
+    if FLAGS.source == "generated":
+        wanted |= {"seed": FLAGS.seed, "counts": counts}
+    found = {"source": "official"}
+    generated = (builder.info.metadata or {}).get("generated")
+    if generated:
+        found = {
+            "source": "generated",
+            "seed": generated.get("seed"),
+            "counts": generated.get("wanted"),
+        }
+    # The stock dataset has no metadata.
+    if wanted != found and builder.name != "math_dataset":
         raise UsageError(
-            f"{path} was generated with seed {seed} and the counts {counts}. "
-            f"Ask for the same, {way_out}",
-            path=path,
+            f"{builder.data_path} was made with {json.dumps(found)}. Ask for "
+            "the same (`source`, `seed`, `train_examples`), remove the folder, "
+            "or name another `data_dir`.",
+            path=builder.data_path,
         )
 
 

@@ -33,15 +33,13 @@ def main():
     import tqdm
 
     from tpt_keras.data_generators import open_task
-    from tpt_keras.data_generators import select_groups
     from tpt_keras.data_generators.examples import ExampleMixture
-    from tpt_keras.data_generators.examples import ExampleSlice
+    from tpt_keras.data_generators.examples import random_part
     from tpt_keras.files import whole_file
 
-    place = (FLAGS.dataset, FLAGS.data_dir)
-    task = open_task(*place, select_groups(*place, FLAGS.modules))
-    problems = ExampleSlice(
-        ExampleMixture(list(task.training_examples().values())),
+    task = open_task(FLAGS.dataset, FLAGS.data_dir, FLAGS.modules)
+    problems = random_part(
+        ExampleMixture(list(task.examples("train").values())),
         seed=FLAGS.seed,
     )
     count = min(len(problems), FLAGS.max_examples or len(problems))

@@ -82,7 +82,7 @@ def middling_problems(count):
 
 def mixed_problems(count):
     """Draws questions and answers of all modules and lengths, shuffled."""
-    from tpt_keras.data_generators.mathematics.modules import MODULES
+    from tpt_keras.data_generators.mathematics.task import MODULES
 
     problems = _draw("interpolate", max(5, -(-count // len(MODULES))))
     random.Random(0).shuffle(problems)
@@ -91,8 +91,8 @@ def mixed_problems(count):
 
 
 def _draw(split, per_module):
-    from tpt_keras.data_generators.mathematics.modules import MODULES
     from tpt_keras.data_generators.mathematics.shards import draw_shard
+    from tpt_keras.data_generators.mathematics.task import MODULES
 
     return [
         problem

@@ -45,14 +45,12 @@ def measure(batch_size):
 def training_batches(batch_size):
     """Returns the batches of a training."""
     from tpt_keras.data_generators import open_task
-    from tpt_keras.data_generators import select_groups
     from tpt_keras.data_generators.batches import ProblemBatches
     from tpt_keras.data_generators.examples import ExampleMixture
     from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
-    place = ("mathematics_dataset", FLAGS.data_dir)
-    task = open_task(*place, select_groups(*place, FLAGS.modules))
-    examples = ExampleMixture(list(task.training_examples().values()))
+    task = open_task("mathematics_dataset", FLAGS.data_dir, FLAGS.modules)
+    examples = ExampleMixture(list(task.examples("train").values()))
     return ProblemBatches(examples, CharacterTokenizer(), batch_size)
 
 

@@ -1,5 +1,6 @@
 import itertools
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -12,11 +13,14 @@ from tests.data_generators.files import all_texts
 from tests.data_generators.files import examples_of
 from tests.data_generators.files import numbered_examples
 from tpt_keras.data_generators import batches as batches_module
+from tpt_keras.data_generators.batches import MAX_PADDING
+from tpt_keras.data_generators.batches import MAX_PAIRS
+from tpt_keras.data_generators.batches import Buckets
 from tpt_keras.data_generators.batches import ProblemBatches
+from tpt_keras.data_generators.batches import choose_length_pairs
+from tpt_keras.data_generators.batches import fitting_pair
 from tpt_keras.data_generators.batches import prefetch
 from tpt_keras.data_generators.batches import similar_length_batches
-from tpt_keras.data_generators.buckets import choose_length_pairs
-from tpt_keras.data_generators.buckets import fitting_pair
 from tpt_keras.data_generators.examples import ExampleMixture
 from tpt_keras.data_generators.examples import permute
 from tpt_keras.errors import UsageError
@@ -65,7 +69,7 @@ def assert_batches_equal(batch, other):
     np.testing.assert_array_equal(targets, other_targets)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(1, 90), st.integers(1, 20), st.integers(0, 2**32))
 def test_every_epoch_visits_every_problem_once(count, batch_size, seed):
     source = numbered_examples(count)
@@ -98,7 +102,7 @@ def test_epochs_and_seeds_differ():
         assert not same
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 60), st.integers(1, 60), st.integers(1, 9))
 def test_late_start_equals_skipping(start_step, count, batch_size):
     with pytest.MonkeyPatch.context() as patch:
@@ -169,17 +173,6 @@ def test_workers_share_every_batch(workers):
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_dataset_of_a_workers_part():
-    batches = ProblemBatches(numbered_examples(9), TOKENIZER, 8)
-    for index in range(4):
-        dataset = batches.dataset(
-            num_epochs=1, shards=range(index, index + 1), num_shards=4
-        )
-        assert dataset.cardinality() == 2
-        sizes = [len(targets) for _, targets in dataset]
-        assert sorted(sizes) == [int(index == 0), 2]
-
-
 @pytest.mark.parametrize("start_step", [0, 4])
 @pytest.mark.usefixtures("small_windows")
 def test_worker_of_several_replicas_takes_their_parts_in_turn(start_step):
@@ -202,16 +195,6 @@ def test_worker_of_several_replicas_takes_their_parts_in_turn(start_step):
             dataset.as_numpy_iterator(), expected, strict=True
         ):
             assert_batches_equal(batch, other)
-
-
-@pytest.mark.usefixtures("small_windows")
-def test_indices_are_those_of_the_batch():
-    source = numbered_examples(50)
-    batches = ProblemBatches(source, TOKENIZER, 8, seed=3)
-    # Over the ends of windows and of an epoch.
-    for step, batch in enumerate(batches.iterate(num_epochs=3)):
-        indices = batches.indices(step)
-        assert source.texts(indices) == decode(batch)
 
 
 VOCABULARIES = {
@@ -238,16 +221,6 @@ def test_encoding_is_that_of_the_models_tokenizer(vocabulary):
     np.testing.assert_array_equal(targets, whole[:, 1:])
 
 
-def test_unicode_characters_are_one_token_each():
-    vocabulary = ("<pad>", "<start>", "<end>", *"1+=é÷π日🙂Ã©")
-    tokenizer = CharacterTokenizer(vocabulary)
-    problems = [("1é1", "π"), ("日÷🙂", "1÷1"), ("1+1=1+1", "é©Ã"), ("π", "日")]
-    source = examples_of(problems, vocabulary)
-    (batch,) = ProblemBatches(source, tokenizer, 4).iterate(num_epochs=1)
-    assert sorted(decode(batch, tokenizer)) == sorted(problems)
-    assert batch[1].shape == (4, 4)
-
-
 def test_character_unknown_to_the_model_is_refused():
     tokenizer = CharacterTokenizer(("<pad>", "<start>", "<end>", "1", "2"))
     source = examples_of([("1", "1"), ("1z", "1"), ("2", "2")])
@@ -256,21 +229,32 @@ def test_character_unknown_to_the_model_is_refused():
     assert "'z'" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("problem", "field"),
+    [
+        (("1" * 11, "1"), "max_question_length"),
+        (("1", "1" * 4), "max_answer_length"),
+    ],
+)
+def test_example_too_long_for_the_model_is_refused(problem, field):
+    limits = {"max_question_length": 10, "max_answer_length": 3}
+    source = examples_of([("1" * 10, "1" * 3), problem])
+    batches = ProblemBatches(source, TOKENIZER, 2, limits=limits)
+    for read in (lambda: batches.length_pairs, lambda: next(batches.iterate())):
+        with pytest.raises(UsageError) as error:
+            read()
+        assert error.value.field == field
+
+
 def test_no_examples_are_refused():
     with pytest.raises(UsageError):
         ProblemBatches(examples_of([]), TOKENIZER, 8)
 
 
-def test_one_example_makes_a_batch():
-    batches = ProblemBatches(examples_of([("1 + 1", "2")]), TOKENIZER, 8)
-    assert batches.steps_per_epoch == 1
-    decoded = [decode(batch) for batch in batches.iterate(num_epochs=3)]
-    assert decoded == [[("1 + 1", "2")]] * 3
-
-
 LENGTHS = st.tuples(st.integers(2, 162), st.integers(1, 31))
 
 
+@settings(max_examples=30)
 @given(
     st.lists(LENGTHS, min_size=1, max_size=300),
     st.lists(LENGTHS, min_size=1, max_size=6),
@@ -299,7 +283,12 @@ def padding(lengths, batches, pairs=None):
     return 1 - lengths.sum(axis=0) / cells
 
 
-@pytest.mark.slow
+def least_padding(lengths, pairs):
+    """The padding of every problem to its own pair."""
+    cells = pairs[fitting_pair(lengths, pairs)].sum(axis=0)
+    return 1 - lengths.sum(axis=0) / cells
+
+
 def test_batches_of_similar_lengths_pad_less():
     batch_size = 16
     rng = np.random.default_rng(0)
@@ -313,8 +302,7 @@ def test_batches_of_similar_lengths_pad_less():
     assert np.all(padding(lengths, random_batches) > (0.4, 0.5))
     assert np.all(padding(lengths, batches) < (0.15, 0.25))
     # Padded to the few pairs, too, nearly as little as each problem by itself.
-    cells = pairs[fitting_pair(lengths, pairs)].sum(axis=0)
-    least = 1 - lengths.sum(axis=0) / cells
+    least = least_padding(lengths, pairs)
     assert np.all(padding(lengths, batches, pairs) < least + 0.05)
 
 
@@ -339,19 +327,8 @@ def test_batches_mix_modules():
 
 
 def test_dataset_equals_iterate():
-    batches = ProblemBatches(numbered_examples(60), TOKENIZER, 8, seed=2)
-    dataset = batches.dataset(start_step=3, num_epochs=2)
-    assert dataset.cardinality() == 13
-    pairs = list(
-        zip(dataset.as_numpy_iterator(), batches.iterate(3, 2), strict=True)
-    )
-    assert len(pairs) == 13
-    for batch, other in pairs:
-        assert_batches_equal(batch, other)
-
-
-def test_endless_dataset_equals_iterate():
     batches = ProblemBatches(numbered_examples(20), TOKENIZER, 8)
+    assert batches.dataset(start_step=1, num_epochs=2).cardinality() == 5
     dataset = batches.dataset(start_step=1)
     taken = list(dataset.take(7).as_numpy_iterator())
     expected = itertools.islice(batches.iterate(start_step=1), 7)
@@ -395,6 +372,96 @@ def test_buckets_fit_the_sampled_examples(monkeypatch):
     longest = source.lengths(order).max(axis=0) + np.array([2, 1])
     excess = batches.length_pairs[-1] - longest
     assert np.all((excess >= 0) & (excess < (8, 4)))
+
+
+LIMITS = (162, 31)
+
+
+def model_buckets(pairs=None):
+    """The buckets of a model that is trained with batches of these pairs."""
+    model = types.SimpleNamespace(
+        config=types.SimpleNamespace(
+            max_question_length=160, max_answer_length=30
+        ),
+        tokenizer=types.SimpleNamespace(pad_id=7),
+    )
+    return Buckets(model, pairs and batches_of(pairs))
+
+
+def batches_of(pairs):
+    return types.SimpleNamespace(length_pairs=np.array(pairs))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_buckets_pad_little(seed):
+    rng = np.random.default_rng(seed)
+    sources = rng.integers(30, 100, 5000)
+    targets = rng.choice([3, 8, 9, 20], 5000)
+    lengths = np.stack([sources, targets], axis=-1)
+    pairs = choose_length_pairs(lengths)
+    assert len(pairs) <= MAX_PAIRS
+    assert np.all(least_padding(lengths, pairs) <= MAX_PADDING)
+    # As many of equal steps leave more padding.
+    sources = np.linspace(30, 100, MAX_PAIRS + 1, dtype=int)[1:]
+    even = np.stack([sources, np.full(MAX_PAIRS, 20)], axis=-1)
+    assert np.any(least_padding(lengths, even) > MAX_PADDING)
+
+
+def test_longest_bucket_is_rounded_up():
+    pairs = choose_length_pairs(np.array([[20, 3], [41, 9]]))
+    assert pairs.tolist() == [[20, 3], [48, 12]]
+
+
+@pytest.mark.parametrize(("short", "count"), [(44, 1), (20, 2), (3, 2)])
+def test_no_more_buckets_than_needed(short, count):
+    lengths = np.array([[48, 4], [short, 4], [short - 1, 4]])
+    assert len(choose_length_pairs(lengths)) == count
+
+
+@settings(max_examples=20)
+@given(st.lists(LENGTHS, min_size=1, max_size=50))
+def test_every_problem_fits_its_bucket(lengths):
+    lengths = np.array(lengths)
+    pairs = choose_length_pairs(lengths)
+    assert 1 <= len(pairs) <= MAX_PAIRS
+    places = fitting_pair(lengths, pairs)
+    assert np.all(lengths <= pairs[places])
+    for place, pair in enumerate(pairs):
+        # None would fit a smaller one.
+        fits = (lengths[places > place] <= pair).all(axis=1)
+        assert not fits.any()
+
+
+def test_batch_gets_the_smallest_pair_that_it_fits():
+    buckets = model_buckets([[20, 3], [44, 9], [168, 40]])
+    assert buckets.pairs == [(20, 3), (44, 9), LIMITS]
+    assert buckets.pair(1, 1) == (20, 3)
+    assert buckets.pair(20, 4) == (44, 9)
+    assert buckets.pair(45, 1) == LIMITS
+    # Longer than a model takes.
+    assert buckets.pair(163, 31) == (324, 31)
+    ids = np.ones((2, 5), "int32")
+    inputs, targets = buckets.pad(
+        (
+            {"encoder_token_ids": ids, "decoder_token_ids": ids[:, :3]},
+            ids[:, 2:],
+        ),
+        rows=3,
+    )
+    assert inputs["encoder_token_ids"].shape == (3, 20)
+    assert inputs["decoder_token_ids"].shape == targets.shape == (3, 3)
+    assert (targets[2] == 7).all()
+    assert (inputs["encoder_token_ids"][:2] == [1] * 5 + [7] * 15).all()
+
+
+def test_expected_pairs():
+    training = [[20, 3], [44, 9], [48, 12]]
+    buckets = model_buckets(training)
+    assert buckets.expected_pairs(batches_of(training)) == buckets.pairs
+    alone = model_buckets()
+    assert alone.pairs == [(41, 31), (81, 31), (122, 31), LIMITS]
+    shorter = batches_of([[24, 4], [76, 9]])
+    assert alone.expected_pairs(shorter) == [(41, 31), (81, 31)]
 
 
 class Numbers:

@@ -11,7 +11,6 @@ import random
 import sys
 import time
 
-import keras
 import tensorflow as tf
 
 from tests.data_generators.files import examples_of
@@ -62,28 +61,6 @@ def distributed():
             lambda context: batches().dataset(shards=range(2), num_shards=2)
         )
     )
-
-
-def interrupted_fit():
-    model = keras.Sequential([keras.layers.Dense(1)])
-    model.compile(loss="mse")
-
-    class Interrupt(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            if batch == 3:
-                raise ZeroDivisionError
-
-    try:
-        model.fit(
-            batches()
-            .dataset()
-            .map(lambda inputs, targets: (tf.ones([1, 1]), tf.ones([1, 1]))),
-            callbacks=[Interrupt()],
-            shuffle=False,
-            verbose=0,
-        )
-    except ZeroDivisionError as error:
-        held.append(error)  # and with it all frames
 
 
 def main():

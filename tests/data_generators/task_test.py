@@ -5,11 +5,10 @@ from tests.data_generators.files import MODULES
 from tests.data_generators.files import all_texts
 from tests.data_generators.files import examples_of
 from tests.data_generators.files import numbered_examples
-from tpt_keras.data_generators import TASKS
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
+from tpt_keras.data_generators.mathematics.task import MODULES as ALL
 from tpt_keras.data_generators.task import Task
-from tpt_keras.data_generators.task import describe_batch
 from tpt_keras.data_generators.task import training_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
@@ -24,9 +23,6 @@ class NumbersTask(Task):
     def __init__(self, groups):
         self._examples = groups
         self.groups = tuple(groups)
-
-    def training_examples(self):
-        return self._examples
 
     def examples(self, split):
         return self._examples
@@ -58,7 +54,7 @@ def test_validation_is_apart_from_training():
     assert not set(texts(training)) & set(texts(validation))
     every = [
         pair
-        for part in task.training_examples().values()
+        for part in task.examples("train").values()
         for pair in all_texts(part)
     ]
     assert set(texts(training)) | set(texts(validation)) == set(every)
@@ -76,15 +72,7 @@ def test_batches_follow_the_weights():
     config = settings(module_weights=(1.0, 3.0))
     training, _ = training_batches(task, CONFIG, config)
     names = [question[0] for question, _ in texts(training)]
-    assert names.count("b") == 3 * names.count("a") or (
-        abs(names.count("b") - 3 * names.count("a")) <= 3
-    )
-    counts = dict(
-        part.split(" ")
-        for part in describe_batch(task, training, 0).split(", ")
-    )
-    assert sum(map(int, counts.values())) == 8
-    assert counts.keys() <= {"a", "b"}
+    assert abs(names.count("b") - 3 * names.count("a")) <= 3
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -112,8 +100,7 @@ def test_long_training_example_is_refused_before_training():
     training, _ = training_batches(task, CONFIG, settings())
     with pytest.raises(UsageError) as error:
         _ = training.length_pairs
-    assert "sums" in str(error.value)
-    assert "`max_question_length`" in str(error.value)
+    assert error.value.field == "max_question_length"
 
 
 def test_fingerprints_depend_on_the_problems_alone():
@@ -148,7 +135,7 @@ def test_samples_are_fixed_and_apart_from_validation():
 
 def test_mathematics_task_has_its_splits(data_dir):
     task = open_task("mathematics_dataset", data_dir, MODULES)
-    assert task.groups == MODULES
+    assert task.groups == tuple(sorted(MODULES))
     sizes = {
         split: {
             group: len(part) for group, part in task.examples(split).items()
@@ -191,21 +178,31 @@ def test_missing_data_is_refused(data_dir, changes, field):
         assert options["data_dir"] == arguments["data_dir"]
 
 
-def test_select_groups_of_mathematics():
-    name = "mathematics_dataset"
-    assert select_groups(name, "data", ["numbers__g*"]) == (
-        "numbers__gcd",
-        "numbers__gcd_composed",
-    )
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        (["all"], ALL),
+        (["numbers__gcd"], ("numbers__gcd",)),
+        (
+            ["numbers__g*", "algebra__linear_?d", "numbers__gcd"],
+            (
+                "algebra__linear_1d",
+                "algebra__linear_2d",
+                "numbers__gcd",
+                "numbers__gcd_composed",
+            ),
+        ),
+    ],
+)
+def test_select_groups(patterns, names):
+    assert select_groups("mathematics_dataset", "data", patterns) == names
+
+
+@pytest.mark.parametrize(
+    ("patterns", "field"),
+    [([], "modules"), (["numbers__gcd", "x*"], "module"), ([""], "module")],
+)
+def test_groups_that_are_not_there(patterns, field):
     with pytest.raises(UsageError) as error:
-        select_groups(name, "data", [])
-    assert error.value.field == "modules"
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_every_task_is_right_about_itself(name):
-    task = TASKS[name]
-    assert task.name == name
-    assert task.splits
-    assert Task.is_right(task, "1", "1")
-    assert not Task.is_right(task, "1", "2")
+        select_groups("mathematics_dataset", "data", patterns)
+    assert error.value.field == field

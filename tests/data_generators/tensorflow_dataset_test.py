@@ -1,5 +1,3 @@
-import threading
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -48,22 +46,6 @@ def test_endless_and_empty_numbers():
     assert numbers(empty) == []
 
 
-def test_datasets_in_several_threads():
-    results = {}
-
-    def work(name):
-        results[name] = numbers(
-            function_dataset(element, name, name + 40, SIGNATURE).prefetch(8)
-        )
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == {i: list(range(i, i + 40)) for i in range(4)}
-
-
 def test_error_is_raised_and_nothing_stays_locked():
     def fail(number):
         if number == 2:
@@ -80,7 +62,7 @@ def test_error_is_raised_and_nothing_stays_locked():
 @pytest.mark.slow
 def test_process_ends_with_live_iterators():
     """Without the gate, some of them hang."""
-    names = ["several", "distributed", "interrupted_fit"]
+    names = ["several", "distributed"]
     result = run_python("-m", "tests.data_generators.held_iterators", *names)
     assert result.status == 0, result
     assert result.stdout.splitlines() == [f"{name} 0" for name in names]

@@ -51,7 +51,7 @@ def dataset(tmp_path):
 
 def assert_whole(cache, splits=SPLITS):
     for split, pairs in splits.items():
-        assert all_texts(cache.examples([split])) == pairs
+        assert all_texts(cache[split]) == pairs
 
 
 def test_cache_is_made_once(dataset):
@@ -60,16 +60,7 @@ def test_cache_is_made_once(dataset):
     assert dataset.reads == 1
 
 
-def test_splits_are_joined_in_order(dataset):
-    cache = dataset.open()
-    joined = cache.examples(["hard", "easy", "lacking"])
-    assert all_texts(joined) == SPLITS["easy"] + SPLITS["hard"]
-    assert len(cache.examples(["lacking"])) == 0
-    with pytest.raises(ValueError, match="easy"):
-        cache.examples(["easy", "test"])
-
-
-def test_many_examples_span_chunks_and_blocks(dataset):
+def test_many_examples_span_chunks(dataset):
     dataset.splits = {"train": [(f"{n:040d}", str(n)) for n in range(20_000)]}
     assert_whole(dataset.open(), dataset.splits)
 
@@ -142,7 +133,7 @@ def test_failed_write_leaves_no_cache(dataset):
     dataset.splits = {"train": fail()}
     with pytest.raises(OSError, match="No space left"):
         dataset.open()
-    assert not list(dataset.folder.glob(f"*{NAME}"))
+    assert not (dataset.folder / NAME).exists()
     dataset.splits = SPLITS
     assert_whole(dataset.open())
 
@@ -155,14 +146,15 @@ def test_unknown_character_is_refused(dataset):
 
 
 @settings(
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_damage_is_never_read(dataset, data):
-    """Either the cache is made again at once, or its reader says so."""
+def test_damaged_cache_is_made_again(dataset, data):
     dataset.open()
-    path = dataset.folder / NAME
+    paths = sorted((dataset.folder / NAME).iterdir())
+    assert len(paths) == 3
+    path = data.draw(st.sampled_from(paths))
     content = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     if data.draw(st.booleans()):
@@ -170,22 +162,11 @@ def test_damage_is_never_read(dataset, data):
     else:
         del content[place:]
     path.write_bytes(content)
-    try:
-        assert_whole(dataset.open())
-    except UsageError:
-        assert not path.exists()
-        assert_whole(dataset.open())
-
-
-def test_content_of_something_else_is_replaced(dataset):
-    for content in (b"", b"x", b"no cache at all" * 9, bytes(99)):
-        (dataset.folder / NAME).write_bytes(content)
-        assert_whole(dataset.open())
-    assert dataset.reads == 4
+    assert_whole(dataset.open())
 
 
 def test_threads_share_a_cache(dataset):
-    examples = dataset.open().examples(["easy"])
+    examples = dataset.open()["easy"]
 
     def read(seed):
         some = np.random.default_rng(seed).integers(0, 300, 50)
@@ -195,16 +176,12 @@ def test_threads_share_a_cache(dataset):
         assert all(threads.map(read, range(80)))
 
 
-def test_one_file_handle_per_cache(dataset):
-    cache = dataset.open()
+def test_no_file_stays_open(dataset):
+    dataset.open()
     before = len(os.listdir("/proc/self/fd"))
-    parts = [cache.examples(["easy"]) for _ in range(50)]
-    for part in parts:
-        part.read(np.arange(300))
-    assert len(os.listdir("/proc/self/fd")) == before
-    others = [dataset.open() for _ in range(5)]
-    assert len(os.listdir("/proc/self/fd")) <= before + 5
-    del others
+    caches = [dataset.open() for _ in range(5)]
+    assert len(os.listdir("/proc/self/fd")) == before + 10
+    del caches
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -220,7 +197,7 @@ def test_processes_make_a_cache_together(dataset):
         "    return {'easy': [('1', '2')]}\n"
         "vocabulary = character_tokenizer.MATHEMATICS_VOCABULARY\n"
         "cache = open_cache(sys.argv[1], vocabulary, read)\n"
-        "assert cache.examples(['easy']).texts([0]) == [('1', '2')]\n"
+        "assert cache['easy'].texts([0]) == [('1', '2')]\n"
     )
     processes = [
         subprocess.Popen(
@@ -229,8 +206,8 @@ def test_processes_make_a_cache_together(dataset):
             stdout=subprocess.PIPE,
             text=True,
         )
-        for _ in range(3)
+        for _ in range(2)
     ]
     outputs = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert [process.returncode for process in processes] == [0, 0]
     assert "".join(outputs) == "read\n"

@@ -2,21 +2,18 @@ import errno
 import os
 import pathlib
 import shutil
-import signal
-import subprocess
 import sys
-import time
 
 import keras
 import pytest
 import tensorflow as tf
 
 from tests.conftest import MODULE
-from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
+from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics.archive import FOLDER
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
-from tpt_keras.data_generators.mathematics.generator import lock_unfinished
+from tpt_keras.data_generators.mathematics.generator import shard_dir
 from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock
 
@@ -53,6 +50,11 @@ def texts(place_value_data, tmp_path):
     return folder
 
 
+@pytest.fixture
+def official(texts):
+    return ("--source=official", f"--archive={texts}")
+
+
 def is_prepared(data_dir, dataset="mathematics_dataset"):
     return dataset_builder(MODULE, data_dir, dataset).is_prepared()
 
@@ -78,11 +80,6 @@ def test_generated_problems_are_prepared_once(prepare, run, data_dir):
     assert '"train_easy": 30' in line
     assert '"extrapolate": 20' in line
     assert f"{MODULE}: 30 train_easy" in result.stdout
-    assert "dropped" in result.stdout
-
-    result = prepare(*COUNTS)
-    assert (result.status, result.stderr) == (0, "")
-    assert f"{MODULE} is there already" in result.stdout
 
     result = run(
         "prepare_data",
@@ -95,19 +92,13 @@ def test_generated_problems_are_prepared_once(prepare, run, data_dir):
     assert "numbers__gcd/1.0.0: {" in result.stdout
 
     path = data_dir / "mathematics_dataset" / MODULE
-    for other in ("--seed=1", "--train_examples=91"):
-        result = prepare(*COUNTS, other)
-        assert_refused(result, path, "--data_dir")
-    assert_refused(prepare("--source=official"), path, "--source")
+    for other in ("--seed=1", "--train_examples=91", "--source=official"):
+        assert_refused(prepare(*COUNTS, other), path, "--data_dir")
 
 
 @pytest.mark.parametrize("dataset", ["mathematics_dataset", "math_dataset"])
-def test_official_archive_is_prepared(prepare, data_dir, texts, dataset):
-    arguments = (
-        "--source=official",
-        f"--archive={texts.parent}",
-        f"--dataset={dataset}",
-    )
+def test_official_archive_is_prepared(prepare, data_dir, official, dataset):
+    arguments = (*official, f"--dataset={dataset}")
     result = prepare(*arguments)
     assert result.status == 0, result
     assert f"{data_dir / dataset / MODULE}/1.0.0: " in result.stdout
@@ -115,112 +106,42 @@ def test_official_archive_is_prepared(prepare, data_dir, texts, dataset):
     assert "is there already" in prepare(*arguments).stdout
 
 
-def test_damaged_text_is_refused(prepare, data_dir, texts):
+def test_damaged_text_is_refused(prepare, data_dir, texts, official):
     path = texts / "train-hard" / f"{MODULE}.txt"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    arguments = ("--source=official", f"--archive={texts}")
-    assert_ended_in_one_line(prepare(*arguments), "train-hard")
+    path.write_bytes(path.read_bytes()[:-1])
+    assert_ended_in_one_line(prepare(*official), path)
     assert not list(data_dir.glob("*/*__*/[!.]*"))
-    path.write_bytes(whole)
-    assert prepare(*arguments).status == 0
-    assert is_prepared(data_dir)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "name"),
-    [
-        ("mathematics_dataset", "metadata.json"),
-        ("math_dataset", "dataset_info.json"),
-        ("math_dataset", "features.json"),
-    ],
-)
-def test_damaged_description_is_refused(
-    prepare, data_dir, texts, dataset, name
-):
-    # A report shows that the texts were generated, which the metadata holds.
-    (texts / f"{MODULE}.json").write_text('{"seed": 0, "wanted": {}}')
-    arguments = (
-        "--source=official",
-        f"--archive={texts}",
-        f"--dataset={dataset}",
-    )
-    assert prepare(*arguments).status == 0
-    path = data_dir / dataset / MODULE / "1.0.0" / name
-    whole = path.read_bytes()
-    for damaged in (b"", whole[: len(whole) // 2], bytes(len(whole))):
-        path.write_bytes(damaged)
-        assert_refused(
-            prepare(*arguments),
-            path.parent,
-            f"prepare_data --modules={MODULE} --data_dir={data_dir}",
-        )
-    shutil.rmtree(path.parent)
-    assert prepare(*arguments).status == 0
-    assert is_prepared(data_dir, dataset)
-
-
-def test_description_of_another_shape_is_refused(prepare, data_dir, texts):
-    (texts / f"{MODULE}.json").write_text('{"seed": 0, "wanted": {}}')
-    arguments = ("--source=official", f"--archive={texts}")
-    assert prepare(*arguments).status == 0
-    path = data_dir / "mathematics_dataset" / MODULE / "1.0.0"
-    text = (path / "dataset_info.json").read_text()
-    for old, new in (('"1.0.0"', '"1.0.1"'), ('"splits"', '"spl"')):
-        (path / "dataset_info.json").write_text(text.replace(old, new))
-        assert_refused(prepare(*arguments), path)
-    (path / "dataset_info.json").write_text(text)
-    (path / "metadata.json").write_text('{"generated": {"sead": 0}}')
-    assert_refused(prepare(*COUNTS), path)
-
-
-def test_damaged_report_is_refused(prepare, data_dir, texts):
+def test_damaged_report_is_refused(prepare, data_dir, texts, official):
     report = texts / f"{MODULE}.json"
     report.write_text('{"seed": ')
-    arguments = ("--source=official", f"--archive={texts}")
-    assert_ended_in_one_line(prepare(*arguments), report)
+    assert_ended_in_one_line(prepare(*official), report)
     assert not is_prepared(data_dir)
 
 
-def test_one_process_prepares(prepare, data_dir, texts):
-    generated = data_dir.joinpath(
-        "generated-seed0-train90-evaluation20", FOLDER
-    )
-    with lock_unfinished([MODULE], generated):
+def test_damaged_description_is_refused(prepare, data_dir, official):
+    assert prepare(*official).status == 0
+    path = data_dir / "mathematics_dataset" / MODULE / "1.0.0"
+    remedy = f"prepare_data --modules={MODULE} --data_dir={data_dir}"
+    for name in ("metadata.json", "dataset_info.json"):
+        whole = (path / name).read_bytes()
+        (path / name).write_bytes(whole[: len(whole) // 2])
+        assert_refused(prepare(*official), path, remedy)
+        (path / name).write_bytes(whole)
+    # Of another shape.
+    text = (path / "dataset_info.json").read_text()
+    (path / "dataset_info.json").write_text(text.replace('"splits"', '"spl"'))
+    assert_refused(prepare(*official), path)
+
+
+def test_one_process_prepares(prepare, data_dir, official):
+    generated = data_dir / "generated-seed0-train90-evaluation20" / FOLDER
+    with folder_lock(shard_dir(generated, MODULE), "tests"):
         assert_refused(prepare(*COUNTS), generated, MODULE)
-        folder = data_dir / "mathematics_dataset" / MODULE
-        arguments = ("--source=official", f"--archive={texts}")
-        with folder_lock(folder, "prepares"):
-            result = prepare(*arguments)
-            assert_refused(result, folder)
-        assert prepare(*arguments).status == 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not hasattr(signal, "SIGSTOP"), reason="stops a process for a while"
-)
-def test_two_processes_at_once(prepare, data_dir):
-    arguments = (f"--modules={MODULE}", f"--data_dir={data_dir}", *COUNTS)
-    first = subprocess.Popen(
-        [sys.executable, "-m", "experiments.prepare_data", *arguments],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while not list(data_dir.glob("generated*/*/shards/*/*.json")):
-            assert first.poll() is None
-            time.sleep(0.01)
-        first.send_signal(signal.SIGSTOP)
-        second = prepare(*COUNTS)
-        first.send_signal(signal.SIGCONT)
-        assert first.wait(120) == 0
-    finally:
-        first.kill()
-        first.wait()
-    assert_ended_in_one_line(second, MODULE)
-    assert is_prepared(data_dir)
+    folder = data_dir / "mathematics_dataset" / MODULE
+    with folder_lock(folder, "tests"):
+        assert_refused(prepare(*official), folder)
 
 
 def full_disk(*args, **kwargs):
@@ -235,15 +156,14 @@ def full_disk_in_tensorflow(*args, **kwargs):
 
 @pytest.mark.parametrize("failure", [full_disk, full_disk_in_tensorflow])
 def test_full_disk_while_the_dataset_is_written(
-    prepare, data_dir, texts, monkeypatch, failure
+    prepare, data_dir, official, monkeypatch, failure
 ):
-    arguments = ("--source=official", f"--archive={texts}")
     with monkeypatch.context() as patch:
         patch.setattr(tf.io.TFRecordWriter, "write", failure)
-        result = prepare(*arguments)
+        result = prepare(*official)
     assert_ended_in_one_line(result, "No space left", "Make room")
     assert not list(data_dir.glob("mathematics_dataset/*__*/[!.]*"))
-    assert prepare(*arguments).status == 0
+    assert prepare(*official).status == 0
     assert is_prepared(data_dir)
 
 
@@ -258,14 +178,10 @@ def test_full_disk_while_texts_are_written(prepare, data_dir, monkeypatch):
             self = pathlib.Path("/dev/full")
         return path_open(self, mode, *args, **kwargs)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(pathlib.Path, "open", open_)
-        result = prepare(*COUNTS)
-    assert_ended_in_one_line(result, "No space left", "Make room")
+    monkeypatch.setattr(pathlib.Path, "open", open_)
+    assert_ended_in_one_line(prepare(*COUNTS), "No space left", "Make room")
     assert not list(data_dir.rglob("*.txt"))
     assert not (data_dir / "mathematics_dataset").exists()
-    assert prepare(*COUNTS).status == 0
-    assert is_prepared(data_dir)
 
 
 @pytest.mark.parametrize(
@@ -284,14 +200,6 @@ def test_bad_flags_are_refused(prepare, data_dir, arguments, parts):
     assert not data_dir.exists()
 
 
-def test_other_file_is_no_archive(prepare, data_dir, tmp_path):
-    archive = tmp_path / "v1.0.tar.gz"
-    archive.write_bytes(b"<html>Not found</html>")
-    result = prepare("--source=official", f"--archive={archive}")
-    assert_ended_in_one_line(result, archive)
-    assert not (data_dir / "mathematics_dataset").exists()
-
-
 def test_missing_network_is_one_line(prepare, data_dir, monkeypatch):
     def get_file(*args, **kwargs):
         raise Exception("URL fetch failure on it: None -- no such name")
@@ -302,29 +210,14 @@ def test_missing_network_is_one_line(prepare, data_dir, monkeypatch):
     assert not (data_dir / "mathematics_dataset").exists()
 
 
-def test_missing_beam_is_refused(prepare, data_dir, monkeypatch):
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    result = prepare("--beam_pipeline_options=runner=DirectRunner")
-    assert_refused(result, "tpt_keras[beam]")
-    assert not data_dir.exists()
-
-
-@pytest.mark.slow
-def test_beam_generates_the_same_texts(
-    prepare, data_dir, tmp_path, monkeypatch
-):
+def test_beam_options_are_passed_on(prepare, data_dir, monkeypatch):
+    asked = []
     pytest.importorskip("apache_beam", reason="needs tpt_keras[beam]")
-    result = prepare(
-        *COUNTS,
-        "--beam_pipeline_options=runner=DirectRunner,direct_num_workers=1",
+    monkeypatch.setattr(
+        generator, "generate_modules", lambda *args: asked.append(args)
     )
-    assert result.status == 0, result
-    with_beam = {
-        path.name: path.read_bytes() for path in data_dir.glob("gen*/*/*/*.txt")
-    }
-    shutil.rmtree(data_dir)
-    assert prepare(*COUNTS).status == 0
-    assert with_beam == {
-        path.name: path.read_bytes() for path in data_dir.glob("gen*/*/*/*.txt")
-    }
-    assert len(with_beam) == 2
+    flag = "--beam_pipeline_options=runner=DirectRunner,direct_num_workers=3"
+    assert prepare(flag).status == 2  # there are no texts
+    assert asked[0][-1].get_all_options()["direct_num_workers"] == 3
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    assert_refused(prepare(flag), "tpt_keras[beam]")

@@ -15,7 +15,6 @@ from tpt_keras.analysis.predictions import prediction_generator
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_choices
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import load_model
@@ -56,7 +55,6 @@ def write_report(
     place = data["dataset"], data["data_dir"]
     data["modules"] = list(select_groups(*place, data["modules"]))
     task = open_task(*place, data["modules"], data["dataset_options"])
-    check_choices("split", splits, task.known_splits)
     splits = list(dict.fromkeys(splits or task.splits))
     samples = task.samples(splits, examples)
     if not samples:

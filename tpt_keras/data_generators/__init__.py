@@ -21,7 +21,7 @@ def open_task(name, data_dir, groups=(), options=()):
     Args:
         name: A name of `TASKS`.
         data_dir: The task's folder or file.
-        groups: Names of groups.
+        groups: Names of groups, patterns such as `"numbers__*"`, or `"all"`.
         options: Further arguments of the task, as texts: `"test_share=0.2"`.
 
     Returns:
@@ -35,21 +35,34 @@ def open_task(name, data_dir, groups=(), options=()):
 
     ```python
     task = open_task("mathematics_dataset", "data", ["numbers__gcd"])
-    for group, examples in task.training_examples().items():
+    for group, examples in task.examples("train").items():
         print(group, len(examples))
     ```
     """
-    check_choice("dataset", name, TASKS)
+    groups = select_groups(name, data_dir, groups)
     return TASKS[name](data_dir, groups, **_parsed(TASKS[name], options))
+
+
+def training_task(config):
+    """Opens the task of a `TrainingConfig`; see `open_task`."""
+    data = config.data
+    return open_task(
+        data.dataset, data.data_dir, data.modules, data.dataset_options
+    )
+
+
+def select_groups(name, data_dir, patterns):
+    """Selects groups of a task by name; see `Task.select_groups`."""
+    check_choice("dataset", name, TASKS)
+    return TASKS[name].select_groups(data_dir, patterns)
 
 
 def _parsed(task, options):
     """Arguments of a task, of the types of their defaults."""
-    parameters = inspect.signature(task).parameters.values()
     types = {
-        parameter.name: type(parameter.default)
-        for parameter in parameters
-        if parameter.name not in ("data_dir", "groups")
+        name: type(parameter.default)
+        for name, parameter in inspect.signature(task).parameters.items()
+        if name not in ("data_dir", "groups")
     }
     parsed = {}
     for option in options:
@@ -64,39 +77,3 @@ def _parsed(task, options):
                 field="dataset_options",
             ) from None
     return parsed
-
-
-def training_task(config):
-    """Opens the task of a training.
-
-    Args:
-        config: A `TrainingConfig`.
-
-    Returns:
-        A `Task`.
-
-    Raises:
-        UsageError: See `open_task`.
-    """
-    data = config.data
-    return open_task(
-        data.dataset, data.data_dir, data.modules, data.dataset_options
-    )
-
-
-def select_groups(name, data_dir, patterns):
-    """Selects groups of a task by name or pattern.
-
-    Args:
-        name: A name of `TASKS`.
-        data_dir: The task's folder or file.
-        patterns: Names, patterns such as `"numbers__*"`, or `"all"`.
-
-    Returns:
-        Tuple of names.
-
-    Raises:
-        UsageError: If a name is unknown, or a pattern fits no group.
-    """
-    check_choice("dataset", name, TASKS)
-    return TASKS[name].select_groups(data_dir, patterns)

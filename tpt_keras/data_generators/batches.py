@@ -1,4 +1,8 @@
-"""Batches of similar lengths, in an order that can be entered at any step."""
+"""Batches of similar lengths, in an order that can be entered at any step.
+
+Bucketing: every batch is padded to one of a few pairs of a source and a target
+length, so that few programs are compiled.
+"""
 
 import collections
 import concurrent.futures
@@ -8,8 +12,6 @@ import itertools
 
 import numpy as np
 
-from tpt_keras.data_generators.buckets import choose_length_pairs
-from tpt_keras.data_generators.buckets import fitting_pair
 from tpt_keras.data_generators.examples import permute
 from tpt_keras.errors import UsageError
 
@@ -23,27 +25,31 @@ SAMPLED_EXAMPLES = 2**16
 # Largest noise on source lengths when batches are sorted, as a share.
 LENGTH_NOISE = 0.2
 
+MAX_PAIRS = 6
+# As many buckets are chosen as it takes to have no larger shares of padding of
+# source and of target cells.
+MAX_PADDING = (0.22, 0.37)
+# A target cell costs as much as so many source cells. Measured, it keeps the
+# padding of all modules low.
+_CELL_WEIGHTS = (1.0, 3.0)
+# Lengths of sources are multiples of it. Both lengths of the longest pair are
+# rounded up further, to fit examples that were not sampled.
+_SOURCE_STEP = 4
+_STEPS_OF_LONGEST = (8, 4)
+
 _END = object()
 
 
 class NumberedBatches:
     """Training batches that can start at any step.
 
-    A training resumes without reading the batches before. A subclass has
-    `batch_size`, `steps_per_epoch`, a length (the examples of an epoch), a
-    `signature` and `_parts`.
+    A subclass has a `batch_size`, `steps_per_epoch`, a length (the examples of
+    an epoch), a `signature` (the structure of a batch as nested
+    `tf.TensorSpec`s) and a method `_parts(shards, num_shards)` that returns a
+    function from a number to a part of a batch.
     """
 
     _error = None
-
-    @property
-    def signature(self):
-        """The structure of a batch as nested `tf.TensorSpec`s."""
-        raise NotImplementedError
-
-    def _parts(self, shards, num_shards):
-        """Returns a function from a number to a part of a batch."""
-        raise NotImplementedError
 
     def iterate(
         self, start_step=0, num_epochs=None, shards=range(1), num_shards=1
@@ -69,17 +75,7 @@ class NumberedBatches:
     def dataset(
         self, start_step=0, num_epochs=None, shards=range(1), num_shards=1
     ):
-        """Makes a `tf.data.Dataset` of the batches.
-
-        Args:
-            start_step: See `iterate`.
-            num_epochs: See `iterate`.
-            shards: See `iterate`.
-            num_shards: See `iterate`.
-
-        Returns:
-            A dataset of the elements that `iterate` generates.
-        """
+        """Makes a `tf.data.Dataset` of what `iterate` generates."""
         from tpt_keras.data_generators import tensorflow_dataset
 
         part = self._parts(shards, num_shards)
@@ -138,18 +134,21 @@ class ProblemBatches(NumberedBatches):
             another order than that of the examples.
         batch_size: Number of examples in a batch.
         seed: Seed of the order.
+        limits: Dict of `max_question_length` and `max_answer_length`. A longer
+            example raises a `UsageError` when it is read.
 
     Raises:
         UsageError: If there are no examples.
     """
 
-    def __init__(self, source, tokenizer, batch_size, seed=0):
+    def __init__(self, source, tokenizer, batch_size, seed=0, limits=None):
         if not len(source):
             raise UsageError("There are no problems: the dataset is empty.")
         self.source = source
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.seed = seed
+        self._limits = limits or {}
         self._token_ids = np.array(
             [tokenizer.token_ids.get(s, -1) for s in source.vocabulary], "int32"
         )
@@ -176,47 +175,39 @@ class ProblemBatches(NumberedBatches):
 
         def part(number):
             step, place = divmod(number, len(shards))
-            epoch, first, row = self._place(step)
-            _, batches, encode = read_window(epoch, first)
+            epoch, step = divmod(step, self.steps_per_epoch)
+            row = step % WINDOW_BATCHES
+            batches, encode = read_window(epoch, step - row)
             return encode(batches[row][shards[place] :: num_shards])
 
         return part
 
-    def _place(self, step):
-        """The epoch, the window's first batch and the place in the window."""
-        epoch, step = divmod(step, self.steps_per_epoch)
-        row = step % WINDOW_BATCHES
-        return epoch, step - row, row
-
-    def indices(self, step):
-        """Places of a batch's examples in the source.
-
-        Args:
-            step: Number of the batch.
-
-        Returns:
-            Integer array `(batch,)`.
-        """
-        epoch, first, row = self._place(step)
-        indices, batches, _ = self._window(epoch, first)
-        return indices[batches[row]]
-
     @functools.cached_property
     def length_pairs(self):
-        """Buckets: a few pairs of a source and a target length.
-
-        They are chosen for the first examples; see `choose_length_pairs`.
-        """
+        """The buckets, chosen for the first examples."""
         positions = np.arange(min(SAMPLED_EXAMPLES, len(self)))
         indices = permute(positions, len(self), (self.seed, 0))
-        return choose_length_pairs(_framed(self.source.lengths(indices)))
+        lengths = self.source.lengths(indices)
+        self._check(indices, lengths)
+        return choose_length_pairs(_framed(lengths))
+
+    def _check(self, indices, lengths):
+        for column, (field, limit) in enumerate(self._limits.items()):
+            longest = lengths[:, column].argmax()
+            if lengths[longest, column] > limit:
+                ((question, _),) = self.source.texts(indices[[longest]])
+                raise UsageError(
+                    f"The training example {question[:40]!r} has "
+                    f"{lengths[longest, column]} characters, and the model's "
+                    f"`{field}` is {limit}. Raise it, or leave the module out.",
+                    field=field,
+                )
 
     def _window(self, epoch, first):
         """Reads the window that starts with batch `first`.
 
         Returns:
-            The indices of its examples, the rows of its batches, and the
-            function that encodes rows.
+            The rows of its batches, and the function that encodes rows.
         """
         positions = np.arange(
             first * self.batch_size,
@@ -225,6 +216,7 @@ class ProblemBatches(NumberedBatches):
         indices = permute(positions, len(self), (self.seed, epoch))
         sources, targets = self.source.read(indices)
         lengths = np.stack([sources.lengths, targets.lengths], axis=-1)
+        self._check(indices, lengths)
         rng = np.random.default_rng((self.seed, epoch, first))
         batches = similar_length_batches(
             _framed(lengths), self.length_pairs, self.batch_size, rng
@@ -241,7 +233,7 @@ class ProblemBatches(NumberedBatches):
                 target[:, 1:],
             )
 
-        return indices, batches, encode
+        return batches, encode
 
     def _encode(self, sequences):
         """The model's token ids of sequences, framed and padded."""
@@ -311,6 +303,124 @@ def _batches_of_bucket(rows, target_lengths, batch_size):
             for first in range(0, len(part), batch_size)
         ]
     return batches
+
+
+def choose_length_pairs(lengths):
+    """Chooses as few buckets as keep the padding below `MAX_PADDING`.
+
+    Args:
+        lengths: Integer array `(examples, 2)`, the source and the target
+            length of each.
+
+    Returns:
+        Array of at most `MAX_PAIRS` pairs, the smallest first. The last is as
+        long as any example.
+    """
+    # Examples of nearly the same source length fit the same pairs.
+    kinds = lengths + (-lengths % (_SOURCE_STEP, 1))
+    kinds, counts = np.unique(kinds, axis=0, return_counts=True)
+    longest = kinds.max(axis=0)
+    longest += -longest % _STEPS_OF_LONGEST
+    for others in range(MAX_PAIRS):
+        pairs = _chosen_pairs(kinds, counts, longest, others)
+        cells = counts @ pairs[fitting_pair(kinds, pairs)]
+        if np.all(1 - lengths.sum(axis=0) / cells <= MAX_PADDING):
+            break
+    return pairs
+
+
+def fitting_pair(lengths, pairs):
+    """Places of the smallest buckets that examples fit, or of the last one."""
+    fits = (lengths[:, None] <= pairs).all(axis=-1)
+    fits[:, -1] = True
+    return fits.argmax(axis=1)
+
+
+def _chosen_pairs(kinds, counts, longest, others):
+    """The longest pair and `others` more, by greedy choice and exchange.
+
+    The pairs that save most cells are added one by one, and then replaced one
+    by one until no exchange saves more.
+    """
+    sources, targets = map(np.unique, kinds.T)
+    candidates = np.stack(np.meshgrid(sources, targets), axis=-1)
+    candidates = candidates.reshape(-1, 2)
+    fits = (candidates[:, None] >= kinds).all(axis=-1)
+    most = longest @ _CELL_WEIGHTS
+    # An example of each kind, padded to each candidate or to the longest.
+    cells = np.where(fits, (candidates @ _CELL_WEIGHTS)[:, None], most)
+
+    def best(chosen):
+        least = cells[chosen].min(axis=0, initial=most)
+        return int((np.minimum(cells, least) @ counts).argmin())
+
+    chosen, before = [], None
+    while len(chosen) < others:
+        chosen.append(best(chosen))
+    while chosen != before:
+        before = list(chosen)
+        for place in range(others):
+            chosen[place] = best(chosen[:place] + chosen[place + 1 :])
+    pairs = np.unique([*candidates[chosen], longest], axis=0)
+    return pairs[np.argsort(pairs.sum(axis=1), kind="stable")]
+
+
+class Buckets:
+    """Pairs of a source and a target length that batches are padded to.
+
+    Args:
+        model: A `SequenceToSequence`.
+        batches: The `ProblemBatches` that the model is trained with, whose
+            `length_pairs` are taken. Defaults to none: then there are a few
+            source lengths.
+    """
+
+    def __init__(self, model, batches=None):
+        # With the start and the end symbol; a target has one of them.
+        source = model.config.max_question_length + 2
+        target = model.config.max_answer_length + 1
+        self._limits = (source, target)
+        self._pad_id = model.tokenizer.pad_id
+        if batches is None:
+            pairs = [(-(-source * part // 4), target) for part in range(1, 5)]
+        else:
+            pairs = np.minimum(batches.length_pairs, self._limits).tolist()
+        # The smallest first.
+        self.pairs = sorted(set(map(tuple, pairs)), key=sum)
+
+    def pair(self, source_length, target_length):
+        """The smallest pair that a batch fits, or a multiple of the longest."""
+        for source, target in self.pairs:
+            if source_length <= source and target_length <= target:
+                return source, target
+        source, target = self._limits
+        return (
+            -(-source_length // source) * source,
+            -(-target_length // target) * target,
+        )
+
+    def pad(self, batch, rows):
+        """Pads a batch of `ProblemBatches` to its pair and a number of rows."""
+        inputs, targets = batch
+        source, target = self.pair(
+            inputs["encoder_token_ids"].shape[1], targets.shape[1]
+        )
+
+        def padded(ids, length):
+            added = (0, rows - ids.shape[0]), (0, length - ids.shape[1])
+            return np.pad(ids, added, constant_values=self._pad_id)
+
+        return {
+            "encoder_token_ids": padded(inputs["encoder_token_ids"], source),
+            "decoder_token_ids": padded(inputs["decoder_token_ids"], target),
+        }, padded(targets, target)
+
+    def expected_pairs(self, batches):
+        """The pairs that batches are expected to be padded to."""
+        # Whatever is no longer than the longest fits no larger pair.
+        longest = map(min, batches.length_pairs[-1], self._limits)
+        last = self.pair(*longest)
+        return [*(pair for pair in self.pairs if sum(pair) < sum(last)), last]
 
 
 def prefetch(items, size):

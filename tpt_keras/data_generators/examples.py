@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import itertools
 import math
 
 import numpy as np
@@ -9,26 +10,14 @@ import numpy as np
 from tpt_keras.errors import UsageError
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
-# Examples whose tokens are gathered at once, which bounds the memory of the
-# indices of tokens.
-_GATHERED_AT_ONCE = 8192
+# Sequences that are tokenized or gathered at once, which bounds the memory.
+_CHUNK = 8192
 _READ_AT_ONCE = 2**16
 _ROUNDS = 4
 
 
 class Sequences:
-    """Token sequences of different lengths, stored in one flat array.
-
-    Args:
-        tokens: Integer array `(total,)`, one sequence after another.
-        lengths: Integer array `(count,)`.
-
-    Example:
-
-    >>> sequences = Sequences(np.array([5, 6, 7]), np.array([1, 2]))
-    >>> sequences[np.array([1, 0])].tokens.tolist()
-    [6, 7, 5]
-    """
+    """Token sequences of different lengths, one after another in `tokens`."""
 
     def __init__(self, tokens, lengths):
         self.tokens = tokens
@@ -38,60 +27,30 @@ class Sequences:
     def starts(self):
         return np.cumsum(self.lengths) - self.lengths
 
-    def __len__(self):
-        return len(self.lengths)
-
     def __getitem__(self, rows):
-        """Selects sequences by an integer array of rows."""
-        starts, lengths = self.starts[rows], self.lengths[rows]
-        return Sequences(gather(self.tokens, starts, lengths), lengths)
-
-
-def ranges(starts, lengths):
-    """Concatenates `range(start, start + length)` for each pair.
-
-    Args:
-        starts: Integer array `(count,)`.
-        lengths: Integer array `(count,)`.
-
-    Returns:
-        int64 array `(sum of lengths,)`.
-
-    Example:
-
-    >>> ranges(np.array([7, 2]), np.array([2, 1])).tolist()
-    [7, 8, 2]
-    """
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
+        return gather(self.tokens, self.starts[rows], self.lengths[rows])
 
 
 def gather(tokens, starts, lengths):
-    """Copies sequences of a flat array into a new one."""
-    parts = [
-        tokens[ranges(starts[rows], lengths[rows])]
-        for rows in (
-            slice(first, first + _GATHERED_AT_ONCE)
-            for first in range(0, len(starts), _GATHERED_AT_ONCE)
-        )
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0, tokens.dtype)
+    """Copies parts of a flat array into new `Sequences`."""
+    parts = [np.zeros(0, tokens.dtype)]
+    for first in range(0, len(starts), _CHUNK):
+        of_chunk = lengths[first : first + _CHUNK]
+        ends = np.cumsum(of_chunk)
+        shifts = starts[first : first + _CHUNK] - (ends - of_chunk)
+        places = np.repeat(shifts, of_chunk) + np.arange(ends[-1])
+        parts.append(tokens[places])
+    return Sequences(np.concatenate(parts), lengths)
 
 
 class Examples:
     """Random access to examples: pairs of a source and a target sequence.
 
-    A subclass has a length, a `vocabulary` and a `read`.
-
-    Attributes:
-        vocabulary: The symbols, each at its token id.
+    A subclass has a length, a `vocabulary` (the symbols, each at its token id)
+    and the methods `read` and `lengths`.
     """
 
     vocabulary = ()
-
-    def __len__(self):
-        raise NotImplementedError
 
     def read(self, indices):
         """Reads examples.
@@ -114,7 +73,7 @@ class Examples:
         Returns:
             Integer array `(count, 2)` of source and target lengths.
         """
-        return np.stack([part.lengths for part in self.read(indices)], axis=-1)
+        raise NotImplementedError
 
     def texts(self, indices):
         """Reads examples as text.
@@ -128,38 +87,34 @@ class Examples:
         symbols = np.array(self.vocabulary, dtype=object)
         columns = []
         for part in self.read(indices):
-            text = "".join(symbols[part.tokens])
             # A special symbol is longer than a character, but never stored.
+            text = "".join(symbols[part.tokens])
             ends = part.starts + part.lengths
             columns.append([text[s:e] for s, e in zip(part.starts, ends)])
         return list(zip(*columns))
 
 
 class ArrayExamples(Examples):
-    """Examples in arrays, for example in memory.
+    """Examples in arrays, which may be memory maps.
 
     Args:
         tokens: Unsigned integer array: source, target, source, target.
         offsets: Integer array `(2 * examples + 1,)` of the places in `tokens`
             where the sequences start, and of the end.
         vocabulary: The symbols, each at its token id.
-        start: First example. Defaults to 0.
-        stop: End of the examples. Defaults to the end of `offsets`.
     """
 
-    def __init__(self, tokens, offsets, vocabulary, start=0, stop=None):
-        self._tokens = tokens
-        self._offsets = offsets
+    def __init__(self, tokens, offsets, vocabulary):
+        self.tokens = tokens
+        self.offsets = offsets
         self.vocabulary = tuple(vocabulary)
-        self._start = start
-        self._length = (len(offsets) // 2 if stop is None else stop) - start
 
     @classmethod
     def from_texts(cls, pairs, vocabulary):
         """Tokenizes pairs of strings.
 
         Args:
-            pairs: Pairs of a question and its answer.
+            pairs: Iterable of pairs of a question and its answer.
             vocabulary: The symbols, each at its token id.
 
         Returns:
@@ -175,104 +130,106 @@ class ArrayExamples(Examples):
         >>> examples.texts([0])
         [('1+1', '2')]
         """
-        texts = [text for pair in pairs for text in pair]
         tokenizer = CharacterTokenizer(vocabulary)
-        tokens = [np.zeros(0, token_dtype(vocabulary))]
-        for start in range(0, len(texts), _READ_AT_ONCE):
-            part = tokenizer.encode_flat(texts[start : start + _READ_AT_ONCE])
+        # The smallest type that holds all token ids.
+        tokens = [np.zeros(0, np.min_scalar_type(len(vocabulary) - 1))]
+        lengths = [np.zeros(1, "int64")]
+        texts = itertools.chain.from_iterable(pairs)
+        while chunk := list(itertools.islice(texts, _CHUNK)):
+            part = tokenizer.encode_flat(chunk)
             tokens.append(part.astype(tokens[0].dtype))
-        offsets = np.cumsum([0, *map(len, texts)], dtype="int64")
+            lengths.append(np.array([*map(len, chunk)], "int64"))
+        offsets = np.cumsum(np.concatenate(lengths))
         return cls(np.concatenate(tokens), offsets, vocabulary)
 
     def __len__(self):
-        return self._length
+        return len(self.offsets) // 2
 
     def read(self, indices):
-        rows = self._rows(indices)
-        return self._sequences(rows), self._sequences(rows + 1)
+        first = 2 * np.asarray(indices, dtype="int64")
+        return self._sequences(first), self._sequences(first + 1)
 
     def lengths(self, indices):
-        rows = self._rows(indices)
-        first, middle, last = (self._offsets[rows + i] for i in range(3))
-        return np.stack([middle - first, last - middle], axis=-1)
-
-    def _rows(self, indices):
-        return 2 * (np.asarray(indices, dtype="int64") + self._start)
+        first = 2 * np.asarray(indices, dtype="int64")[:, None]
+        return np.diff(self.offsets[first + range(3)])
 
     def _sequences(self, rows):
-        starts = self._offsets[rows]
-        lengths = self._offsets[rows + 1] - starts
-        return Sequences(gather(self._tokens, starts, lengths), lengths)
+        starts = self.offsets[rows]
+        lengths = self.offsets[rows + 1] - starts
+        return gather(self.tokens, starts, lengths)
 
 
-def token_dtype(vocabulary):
-    """The smallest unsigned integer type that holds all token ids."""
-    return np.min_scalar_type(max(len(vocabulary) - 1, 0))
+class ExampleView(Examples):
+    """Some examples of another collection.
 
+    Args:
+        examples: An `Examples`.
+        count: Number of examples of the view.
+        places: Function from indices to their places in `examples`.
+    """
 
-class _View(Examples):
-    """Examples of another collection, at other places."""
-
-    def __init__(self, examples):
+    def __init__(self, examples, count, places):
         self._examples = examples
+        self._count = count
+        self._places = places
         self.vocabulary = examples.vocabulary
 
     def __len__(self):
-        return len(self._examples)
-
-    def _places(self, indices):
-        """The places of examples in the other collection."""
-        return indices
+        return self._count
 
     def read(self, indices):
-        return self._examples.read(self._places(indices))
+        return self._examples.read(self._places(np.asarray(indices)))
 
     def lengths(self, indices):
-        return self._examples.lengths(self._places(indices))
+        return self._examples.lengths(self._places(np.asarray(indices)))
 
 
-class ExampleSlice(_View):
+def random_part(examples, start=0, stop=None, seed=0):
     """A random part of examples, such as those set apart for validation.
 
     Args:
         examples: An `Examples`.
         start: First example of the part, in the shuffled order.
         stop: End of the part. Defaults to the end of `examples`.
-        seed: Seed of the order. Slices of one seed whose ranges do not overlap
+        seed: Seed of the order. Parts of one seed whose ranges do not overlap
             have no example in common.
+
+    Returns:
+        An `Examples`.
     """
+    part = range(len(examples))[start:stop]
 
-    def __init__(self, examples, start=0, stop=None, seed=0):
-        super().__init__(examples)
-        self._range = range(len(examples))[start:stop]
-        self._seed = seed
-
-    def __len__(self):
-        return len(self._range)
-
-    def _places(self, indices):
+    def places(indices):
         # The second seed keeps this order apart from those of the epochs.
-        indices = np.asarray(indices) + self._range.start
-        return permute(indices, len(self._examples), (self._seed, -1))
+        return permute(indices + part.start, len(examples), (seed, -1))
+
+    return ExampleView(examples, len(part), places)
 
 
-class ExampleSelection(_View):
-    """Chosen examples.
+def readable_examples(examples, model_config):
+    """Selects the examples that a model can read and answer.
 
     Args:
-        examples: An `Examples`.
-        chosen: Integer array `(count,)`.
+        examples: An `Examples`; all of them are looked at.
+        model_config: A `SequenceToSequenceConfig`.
+
+    Returns:
+        An `Examples`: `examples` itself if the model can read all.
     """
-
-    def __init__(self, examples, chosen):
-        super().__init__(examples)
-        self._chosen = chosen
-
-    def __len__(self):
-        return len(self._chosen)
-
-    def _places(self, indices):
-        return self._chosen[indices]
+    limits = (model_config.max_question_length, model_config.max_answer_length)
+    known = np.isin(examples.vocabulary, model_config.vocabulary)
+    fits = np.ones(len(examples), bool)
+    for start in range(0, len(examples), _READ_AT_ONCE):
+        indices = np.arange(start, min(start + _READ_AT_ONCE, len(examples)))
+        fits[indices] = (examples.lengths(indices) <= limits).all(axis=1)
+        if not known.all():
+            for part in examples.read(indices):
+                rows = np.repeat(indices, part.lengths)
+                fits[rows[~known[part.tokens]]] = False
+    if fits.all():
+        return examples
+    chosen = np.flatnonzero(fits)
+    return ExampleView(examples, len(chosen), chosen.__getitem__)
 
 
 class ExampleMixture(Examples):
@@ -305,23 +262,8 @@ class ExampleMixture(Examples):
     def __len__(self):
         return int(self._starts[-1])
 
-    def owners(self, indices):
-        """Finds the part that each example of the mixture comes from.
-
-        Args:
-            indices: Integer array `(count,)`.
-
-        Returns:
-            Integer array `(count,)` of places among the parts that are not
-            empty.
-        """
-        return np.searchsorted(self._starts, indices, "right") - 1
-
     def read(self, indices):
-        order, pieces = self._by_owner(indices, "read")
-        if not pieces:
-            empty = np.zeros(0, "int64")
-            return Sequences(empty, empty), Sequences(empty, empty)
+        order, pieces = self._by_part(indices, "read")
         return tuple(
             Sequences(
                 np.concatenate([each.tokens for each in column]),
@@ -331,81 +273,24 @@ class ExampleMixture(Examples):
         )
 
     def lengths(self, indices):
-        order, pieces = self._by_owner(indices, "lengths")
-        return np.concatenate([np.zeros((0, 2), "int64"), *pieces])[order]
+        order, pieces = self._by_part(indices, "lengths")
+        return np.concatenate(pieces)[order]
 
-    def _by_owner(self, indices, method):
+    def _by_part(self, indices, method):
         """The results of each part, and the rows that restore the order."""
-        indices = np.asarray(indices)
-        owners = self.owners(indices)
-        by_owner = np.argsort(owners, kind="stable")
-        ends = np.searchsorted(owners[by_owner], range(len(self._parts) + 1))
+        indices = np.asarray(indices, dtype="int64")
+        owners = np.searchsorted(self._starts, indices, "right") - 1
+        by_part = np.argsort(owners, kind="stable")
+        ends = np.searchsorted(owners[by_part], range(len(self._parts) + 1))
         pieces = [
             getattr(part, method)(
-                (indices[by_owner[first:end]] - start) % len(part)
+                (indices[by_part[first:end]] - start) % len(part)
             )
             for part, start, first, end in zip(
                 self._parts, self._starts, ends, ends[1:]
             )
-            if end > first
         ]
-        return np.argsort(by_owner, kind="stable"), pieces
-
-
-class CheckedExamples(_View):
-    """A group's training examples, checked for their length as they are read.
-
-    Args:
-        examples: An `Examples`.
-        group: Name of the group, for the error.
-        limits: Dict of `max_question_length` and `max_answer_length`.
-
-    Raises:
-        UsageError: In `read` and `lengths`, if an example is too long.
-    """
-
-    def __init__(self, examples, group, limits):
-        super().__init__(examples)
-        self._group = group
-        self._limits = limits
-
-    def _places(self, indices):
-        longest = self._examples.lengths(indices).max(axis=0, initial=0)
-        for (field, limit), length in zip(self._limits.items(), longest):
-            if length > limit:
-                raise UsageError(
-                    f"A training example of {self._group} has {length} "
-                    f"characters, and the model's `{field}` is {limit}. Raise "
-                    "it, or leave the module out.",
-                    field=field,
-                )
-        return indices
-
-
-def readable_examples(examples, model_config):
-    """Selects the examples that a model can read and answer.
-
-    Args:
-        examples: An `Examples`; all of them are looked at.
-        model_config: A `SequenceToSequenceConfig`.
-
-    Returns:
-        An `ExampleSelection`, or `examples` if the model can read all.
-    """
-    limits = (model_config.max_question_length, model_config.max_answer_length)
-    known = set(model_config.vocabulary)
-    is_known = np.array([s in known for s in examples.vocabulary], bool)
-    fits = np.ones(len(examples), bool)
-    for start in range(0, len(examples), _READ_AT_ONCE):
-        indices = np.arange(start, min(start + _READ_AT_ONCE, len(examples)))
-        fits[indices] = (examples.lengths(indices) <= limits).all(axis=1)
-        if not is_known.all():
-            for part in examples.read(indices):
-                rows = np.repeat(indices, part.lengths)
-                fits[rows[~is_known[part.tokens]]] = False
-    if fits.all():
-        return examples
-    return ExampleSelection(examples, np.flatnonzero(fits))
+        return np.argsort(by_part, kind="stable"), pieces
 
 
 def permute(positions, count, seed):

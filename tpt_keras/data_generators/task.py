@@ -1,19 +1,19 @@
 """Tasks: datasets of questions that a model learns to answer."""
 
-import collections
+import fnmatch
 import functools
 import hashlib
 
 import numpy as np
 
 from tpt_keras.data_generators.batches import ProblemBatches
-from tpt_keras.data_generators.examples import CheckedExamples
 from tpt_keras.data_generators.examples import ExampleMixture
-from tpt_keras.data_generators.examples import ExampleSlice
+from tpt_keras.data_generators.examples import random_part
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
-# The name of all training examples together, as a split.
+# The name of the training examples as a split.
 TRAIN = "train"
 
 # Examples of a group that its fingerprint is made of.
@@ -23,22 +23,20 @@ _FINGERPRINTED = 64
 class Task:
     """A dataset of questions and answers, as a task to learn.
 
-    A subclass has the attributes and the two methods that return examples. It
-    is made by `open_task` and has a row in `TASKS`.
+    A subclass has the attributes and the methods `select_groups` and
+    `examples`. It is made by `open_task` and has a row in `TASKS`.
 
     Attributes:
         name: The task's name in `TASKS`.
         groups: Names of the groups of examples, such as modules. Accuracies
             are reported group by group.
         splits: Names of the splits for evaluation.
-        known_splits: Every name that `examples` takes.
         vocabulary: The symbols of the examples, each at its token id.
     """
 
     name = None
     groups = ()
     splits = ()
-    known_splits = ()
     vocabulary = ()
 
     @staticmethod
@@ -58,19 +56,11 @@ class Task:
         """
         raise NotImplementedError
 
-    def training_examples(self):
-        """The training examples.
-
-        Returns:
-            Dict of the groups that have any to `Examples`.
-        """
-        raise NotImplementedError
-
     def examples(self, split):
         """The examples of a split.
 
         Args:
-            split: A name of `known_splits`, of which `"train"` is one.
+            split: `"train"` or a name of `splits`.
 
         Returns:
             Dict of the groups that have any to `Examples`.
@@ -85,14 +75,7 @@ class Task:
         return answer == target
 
     def adapted(self, model_config):
-        """Adapts the configuration of a model to the task.
-
-        Args:
-            model_config: A `SequenceToSequenceConfig`.
-
-        Returns:
-            The configuration of the model to train.
-        """
+        """Returns a model's configuration, adapted to the task."""
         return model_config
 
     @functools.cached_property
@@ -100,14 +83,13 @@ class Task:
         """Fingerprints of the training examples, to recognize them.
 
         A fingerprint is made of the number of a group's examples and of some
-        of them from all over it. It takes little time and does not depend on
-        the place of the data.
+        of them from all over it. It does not depend on the place of the data.
 
         Returns:
             Dict of the groups' names to strings.
         """
         fingerprints = {}
-        for group, examples in self.training_examples().items():
+        for group, examples in self.examples(TRAIN).items():
             count = len(examples)
             indices = np.linspace(0, count - 1, _FINGERPRINTED, dtype=int)
             columns = zip(*examples.texts(indices))
@@ -135,9 +117,22 @@ class Task:
         for split in splits:
             for group, examples in self.examples(split).items():
                 start = max(len(examples) - count, 0) if split == TRAIN else 0
-                part = ExampleSlice(examples, start, start + count)
+                part = random_part(examples, start, start + count)
                 samples[split, group] = part.texts(np.arange(len(part)))
         return samples
+
+
+def matching_groups(patterns, names):
+    """The names that fit any of the patterns, `"all"` among them."""
+    patterns = ["*" if pattern == "all" else pattern for pattern in patterns]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            check_choice("module", pattern, names)
+    return tuple(
+        name
+        for name in names
+        if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+    )
 
 
 def training_batches(task, model_config, config):
@@ -156,7 +151,7 @@ def training_batches(task, model_config, config):
     Raises:
         UsageError: If a group has too few training examples.
     """
-    groups = task.training_examples()
+    groups = task.examples(TRAIN)
     apart = -(-config.data.validation_examples // len(task.groups))
     for group in task.groups:
         count = len(groups.get(group, ()))
@@ -167,44 +162,27 @@ def training_batches(task, model_config, config):
                 "`validation_examples`.",
                 field="validation_examples",
             )
-    limits = {
-        name: getattr(model_config, name)
-        for name in ("max_question_length", "max_answer_length")
-    }
+    seed = config.run.seed
+    weights = dict(zip(config.data.modules, config.data.module_weights))
 
     def batches(weights, **part):
         parts = [
-            ExampleSlice(
-                CheckedExamples(groups[group], group, limits),
-                seed=config.run.seed,
-                **part,
-            )
+            random_part(groups[group], seed=seed, **part)
             for group in task.groups
         ]
+        weights = [weights.get(group, 1.0) for group in task.groups]
         return ProblemBatches(
             ExampleMixture(parts, weights),
             CharacterTokenizer(model_config.vocabulary),
             config.data.batch_size,
-            seed=config.run.seed,
+            seed,
+            limits={
+                name: getattr(model_config, name)
+                for name in ("max_question_length", "max_answer_length")
+            },
         )
 
     return (
-        batches(config.data.module_weights or None, start=apart),
-        batches(None, stop=apart),
+        batches(weights, start=apart),
+        batches({}, stop=apart),
     )
-
-
-def describe_batch(task, training, step):
-    """Describes a training batch by the number of examples of each group.
-
-    Args:
-        task: A `Task`.
-        training: The training's `ProblemBatches`.
-        step: Number of the batch.
-
-    Returns:
-        Text such as `"numbers__gcd 80, numbers__place_value 48"`.
-    """
-    owners = training.source.owners(training.indices(step))
-    counts = collections.Counter(task.groups[owner] for owner in owners)
-    return ", ".join(f"{name} {count}" for name, count in counts.most_common())

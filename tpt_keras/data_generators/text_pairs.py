@@ -1,7 +1,6 @@
 """A user's own pairs of questions and answers as a task."""
 
 import csv
-import fnmatch
 import hashlib
 import json
 import pathlib
@@ -9,9 +8,9 @@ import pathlib
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
+from tpt_keras.data_generators.task import matching_groups
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_choices
 from tpt_keras.files import reading
 from tpt_keras.tokenizers.character_tokenizer import END
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
@@ -37,7 +36,7 @@ class TextPairsTask(Task):
 
     Args:
         data_dir: A file, or a folder of files.
-        groups: Names of groups. Defaults to all.
+        groups: Names of groups, or patterns. Defaults to all.
         test_share: Share of the questions that is held out for evaluation.
         split_seed: Seed of the choice.
         vocabulary: The symbols, each at its token id, for example those of a
@@ -60,7 +59,6 @@ class TextPairsTask(Task):
 
     name = "text_pairs"
     splits = (TEST,)
-    known_splits = (TRAIN, TEST)
 
     def __init__(
         self, data_dir, groups=(), test_share=0.1, split_seed=0, vocabulary=""
@@ -70,68 +68,38 @@ class TextPairsTask(Task):
                 f"`test_share` must be in [0, 1). Received: {test_share}.",
                 field="test_share",
             )
+        self.groups = self.select_groups(data_dir, groups)
         files = _files(data_dir)
-        check_choices("module", groups, files)
-        self.groups = tuple(groups) or tuple(files)
         pairs = {group: read_pairs(path) for group, path in files.items()}
+        # The split is that of the whole folder.
         held_out = _held_out(pairs, test_share, split_seed)
         pairs = {group: pairs[group] for group in self.groups}
         self.vocabulary = _vocabulary(vocabulary, pairs)
-        self._examples = {
-            split: self._part(pairs, held_out, split) for split in (TRAIN, TEST)
-        }
-
-    def _part(self, pairs, held_out, split):
-        parts = {
-            group: [
-                (question, answer)
-                for question, answer in of_group
-                if (question in held_out) == (split == TEST)
-            ]
-            for group, of_group in pairs.items()
-        }
-        return {
-            group: ArrayExamples.from_texts(part, self.vocabulary)
-            for group, part in parts.items()
-            if part
-        }
+        self._examples = {TRAIN: {}, TEST: {}}
+        for group, of_group in pairs.items():
+            parts = {TRAIN: [], TEST: []}
+            for pair in of_group:
+                parts[TEST if pair[0] in held_out else TRAIN].append(pair)
+            for split, part in parts.items():
+                if part:
+                    self._examples[split][group] = ArrayExamples.from_texts(
+                        part, self.vocabulary
+                    )
 
     @staticmethod
     def select_groups(data_dir, patterns):
-        files = _files(data_dir)
-        selected = set()
-        for pattern in patterns or ["*"]:
-            names = fnmatch.filter(files, "*" if pattern == "all" else pattern)
-            if not names:
-                check_choice("module", pattern, files)
-            selected.update(names)
-        return tuple(sorted(selected))
-
-    def training_examples(self):
-        return self._examples[TRAIN]
+        return matching_groups(patterns or ["all"], _files(data_dir))
 
     def examples(self, split):
-        check_choice("split", split, self.known_splits)
+        check_choice("split", split, self._examples)
         return self._examples[split]
 
     def adapted(self, model_config):
-        """Gives a model the vocabulary of the task."""
         return model_config.replace(vocabulary=self.vocabulary)
 
 
 def read_pairs(path):
-    """Reads the pairs of one file.
-
-    Args:
-        path: Path of a file whose suffix is a key of `READERS`.
-
-    Returns:
-        List of pairs of strings.
-
-    Raises:
-        UsageError: If the file is missing, unreadable or empty.
-    """
-    path = pathlib.Path(path)
+    """Reads the pairs of one file, whose suffix is a key of `READERS`."""
     pairs = []
     with (
         reading(path, _ADVICE),

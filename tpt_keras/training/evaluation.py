@@ -7,7 +7,7 @@ import pathlib
 import filelock
 
 from tpt_keras.data_generators.batches import ProblemBatches
-from tpt_keras.data_generators.examples import ExampleSlice
+from tpt_keras.data_generators.examples import random_part
 from tpt_keras.data_generators.examples import readable_examples
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
@@ -54,7 +54,7 @@ def evaluate(trainer, task, splits=None, batch_size=256, max_examples=None):
             continue
         part = examples[split][group]
         if max_examples is not None:
-            part = ExampleSlice(part, stop=max_examples)
+            part = random_part(part, stop=max_examples)
         results.append(
             {
                 "module": group,

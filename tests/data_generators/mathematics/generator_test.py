@@ -1,17 +1,20 @@
-import concurrent.futures
 import contextlib
 import hashlib
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import tracemalloc
 import types
 
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.data_generators.files import MODULES
@@ -19,31 +22,35 @@ from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
-from tpt_keras.data_generators.mathematics.generator import ModuleAssembly
+from tpt_keras.data_generators.mathematics.generator import MAX_DRAWS
+from tpt_keras.data_generators.mathematics.generator import Assembly
 from tpt_keras.data_generators.mathematics.generator import generate_modules
-from tpt_keras.data_generators.mathematics.generator import lock_unfinished
 from tpt_keras.data_generators.mathematics.generator import report_path
+from tpt_keras.data_generators.mathematics.generator import shard_dir
+from tpt_keras.data_generators.mathematics.generator import shard_path
 from tpt_keras.data_generators.mathematics.generator import split_counts
-from tpt_keras.data_generators.mathematics.modules import SPLITS
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.shards import write_shard
+from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.task import SPLITS
+from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
+from tpt_keras.files import folder_lock
 
 ROOT = pathlib.Path(__file__).parents[3]
+SMALL = "numbers__is_prime"
 # A quick one, and one that takes a while for a shard.
-INTERRUPTED = ("numbers__is_prime", "algebra__linear_1d_composed")
+INTERRUPTED = (SMALL, "algebra__linear_1d_composed")
 GENERATE = f"""
 import pathlib, sys
-from tpt_keras.data_generators.mathematics.generator import generate_modules
 
 if __name__ == "__main__":
-    generate_modules(
+    from tpt_keras.data_generators.mathematics import generator
+
+    generator.generate_modules(
         {INTERRUPTED!r}, pathlib.Path(sys.argv[1]), 500, 30, num_workers=2
     )
 """
-
-
 # SHA-256 of each module's texts of `text_dir`.
 DIGESTS = {
     "numbers__place_value": (
@@ -58,83 +65,55 @@ DIGESTS = {
 }
 
 
-class HereExecutor:
-    """A pool of no processes, for what a test replaces in this one."""
-
-    def __init__(self, *args, **kwargs):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def shutdown(self, cancel_futures):
-        pass
-
-    def submit(self, function, *args):
-        future = concurrent.futures.Future()
-        try:
-            future.set_result(function(*args))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-
 @pytest.fixture
 def here(monkeypatch):
-    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", HereExecutor)
+    """Draws in this process, for what a test replaces in it."""
 
+    def draw(drawings):
+        for drawing in drawings:
+            write_shard(*drawing)
 
-@given(st.integers(0, 10**7), st.integers(0, 10**6))
-def test_split_counts(train_examples, evaluation_examples):
-    counts = split_counts(
-        "numbers__place_value", train_examples, evaluation_examples
+    monkeypatch.setattr(
+        generator,
+        "drawing_processes",
+        lambda num_workers: contextlib.nullcontext(draw),
     )
+
+
+def draw_from(monkeypatch, draw):
+    monkeypatch.setattr(
+        shards, "problem_functions", lambda split: {SMALL: draw}
+    )
+
+
+def test_split_counts():
+    counts = split_counts("numbers__place_value", 1000, 70)
     assert tuple(counts) == SPLITS
-    training = [counts[split] for split in TRAIN_SPLITS]
-    assert sum(training) == train_examples
-    assert max(training) - min(training) <= 1
-    assert counts["interpolate"] == counts["extrapolate"] == evaluation_examples
-    assert split_counts(
-        "numbers__gcd", train_examples, evaluation_examples
-    ) == {
-        split: count
-        for split, count in counts.items()
-        if split != "extrapolate"
-    }
+    assert tuple(counts.values()) == (334, 333, 333, 70, 70)
+    del counts["extrapolate"]
+    assert split_counts("numbers__gcd", 1000, 70) == counts
 
 
-def test_generated_splits_are_unique_and_apart(text_dir):
+@pytest.mark.parametrize("module", MODULES)
+def test_generated_splits_are_unique_and_apart(text_dir, module):
     root = text_dir / archive.FOLDER
-    expected = {f"{module}.json" for module in MODULES}
-    for module in MODULES:
-        report = json.loads(report_path(root, module).read_text())
-        wanted = split_counts(module, 600, 100)
-        assert report["wanted"] == report["examples"] == wanted
-        assert report["seed"] == 3
-        assert set(report["dropped"]) == {"duplicates", "also_in_evaluation"}
-        assert report["raised"] == 0
-        questions = {}
-        for split, count in wanted.items():
-            path = archive.text_path(root, split, module)
-            expected.add(str(path.relative_to(root)))
-            questions[split] = [
-                question for question, _ in archive.read_problems(path)
-            ]
-            assert len(questions[split]) == count
-            assert len(set(questions[split])) == count
-        training = [q for split in TRAIN_SPLITS for q in questions.pop(split)]
-        assert len(set(training)) == 600
-        for evaluation in questions.values():
-            assert not set(training) & set(evaluation)
-    assert set(tree(root)) == expected
+    report = json.loads(report_path(root, module).read_text())
+    wanted = split_counts(module, 600, 100)
+    assert report["wanted"] == report["examples"] == wanted
+    assert report["seed"] == 3
+    assert report["raised"] == 0
+    questions = {}
+    for split, count in wanted.items():
+        path = archive.text_path(root, split, module)
+        questions[split] = {q for q, _ in archive.read_problems(path)}
+        assert len(questions[split]) == count
+    training = set.union(*(questions.pop(split) for split in TRAIN_SPLITS))
+    assert len(training) == 600
+    for evaluation in questions.values():
+        assert not training & evaluation
     # Easy conversions repeat.
-    report = json.loads(
-        report_path(root, "measurement__conversion").read_text()
-    )
-    assert report["dropped"]["duplicates"] > 0
+    repeats = module == "measurement__conversion"
+    assert (report["dropped"]["duplicates"] > 0) == repeats
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -145,26 +124,14 @@ def test_seed_gives_the_same_problems_forever(text_dir, module):
     assert digest.hexdigest() == DIGESTS[module]
 
 
-@pytest.mark.slow
-def test_workers_and_order_do_not_matter(text_dir, tmp_path):
-    root = tmp_path / "new" / "folder"
-    for modules in (MODULES[:0:-1], MODULES):
-        generate_modules(modules, root, 600, 100, seed=3, num_workers=1)
-    assert tree(root) == tree(text_dir / archive.FOLDER)
-
-
-def test_progress_is_logged_without_a_terminal(
-    here, tmp_path, monkeypatch, caplog
-):
-    monkeypatch.setattr(generator, "_SECONDS_PER_LINE", 0)
-    module = "numbers__place_value"
+def test_progress_is_logged(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(shards, "_SECONDS_PER_LINE", 0)
     with caplog.at_level("INFO", "tpt_keras"):
-        generate_modules([module], tmp_path, 600, 60, num_workers=1)
+        generate_modules([SMALL], tmp_path, 300, 100)
     *lines, last = caplog.messages
-    assert last.startswith(f"{module}: 200 train_easy")
-    counts = [int(line.split()[0]) for line in lines]
-    assert counts == sorted(counts)
-    assert 0 < counts[0] < counts[-1] == 720
+    assert last.startswith(f"{SMALL}: 100 train_easy")
+    counts = [int(line.split()[1]) for line in lines]
+    assert counts[:4] == [100, 200, 300, 400]
 
 
 def test_finished_module_is_left_alone(text_dir, tmp_path, monkeypatch):
@@ -173,7 +140,7 @@ def test_finished_module_is_left_alone(text_dir, tmp_path, monkeypatch):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(content)
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
-    monkeypatch.setattr(generator, "ModuleAssembly", None)
+    monkeypatch.setattr(generator, "Assembly", None)
     generate_modules(MODULES, root, 600, 100, seed=3)
     assert before == {path: path.stat().st_mtime_ns for path in root.rglob("*")}
 
@@ -181,32 +148,31 @@ def test_finished_module_is_left_alone(text_dir, tmp_path, monkeypatch):
 def test_resumes_from_whole_and_damaged_shards(
     here, text_dir, tmp_path, monkeypatch
 ):
-    module = "numbers__is_prime"
-    folder = tmp_path / "shards" / module
-    folder.mkdir(parents=True)
-    write_shard(folder / "interpolate-000000.json", module, "interpolate", 0, 3)
+    folder = shard_dir(tmp_path, SMALL)
+    whole = shard_path(folder, "interpolate", 0)
+    write_shard(whole, SMALL, "interpolate", 0, 3)
     for number, content in enumerate(("", '{"problems": [["What is', "null")):
-        (folder / f"train_easy-{number:06d}.json").write_text(content)
-    left = tmp_path / "train-easy" / f"{PARTIAL}01234567-{module}.txt"
+        shard_path(folder, "train_easy", number).write_text(content)
+    left = tmp_path / "train-easy" / f"{PARTIAL}01234567-{SMALL}.txt"
     left.parent.mkdir()
     left.write_text("half")
     drawn = []
+    draw_shard = shards.draw_shard
     monkeypatch.setattr(
         shards,
-        "write_shard",
-        lambda path, *rest: drawn.append(path.name) or write_shard(path, *rest),
+        "draw_shard",
+        lambda *which: drawn.append(which[1:3]) or draw_shard(*which),
     )
-    generate_modules([module], tmp_path, 600, 100, seed=3)
-    assert "interpolate-000000.json" not in drawn
-    assert "train_easy-000000.json" in drawn
+    generate_modules([SMALL], tmp_path, 600, 100, seed=3)
+    assert ("interpolate", 0) not in drawn
+    assert ("train_easy", 0) in drawn
     expected = tree(text_dir / archive.FOLDER)
     assert tree(tmp_path) == {
-        path: content for path, content in expected.items() if module in path
+        path: content for path, content in expected.items() if SMALL in path
     }
 
 
 def test_report_counts_errors(here, tmp_path, monkeypatch):
-    module = "numbers__is_prime"
     calls = iter(range(10**6))
 
     def draw():
@@ -215,93 +181,37 @@ def test_report_counts_errors(here, tmp_path, monkeypatch):
             raise AssertionError
         return types.SimpleNamespace(question=f"Is {call} prime?", answer="1")
 
-    monkeypatch.setattr(
-        shards, "problem_functions", lambda split: {module: draw}
-    )
-    generate_modules([module], tmp_path, 300, 100)
-    report = json.loads(report_path(tmp_path, module).read_text())
+    draw_from(monkeypatch, draw)
+    generate_modules([SMALL], tmp_path, 300, 100)
+    report = json.loads(report_path(tmp_path, SMALL).read_text())
     assert 44 <= report["raised"] <= 45
     assert sum(report["examples"].values()) == 400
 
 
 def test_module_that_only_raises_is_refused(here, tmp_path, monkeypatch):
-    broken = "numbers__is_prime"
-
     def draw():
         raise AssertionError("impossible")
 
-    monkeypatch.setattr(
-        shards, "problem_functions", lambda split: {broken: draw}
-    )
+    draw_from(monkeypatch, draw)
     with pytest.raises(UsageError) as error:
-        generate_modules([broken], tmp_path, 60, 10)
-    assert f"module {broken} (" in str(error.value)
-    assert "AssertionError: impossible" in str(error.value)
-    assert not report_path(tmp_path, broken).exists()
+        generate_modules([SMALL], tmp_path, 60, 10)
+    assert f"module {SMALL} (" in str(error.value)
+    assert not report_path(tmp_path, SMALL).exists()
 
 
-def test_one_process_generates_a_module(here, text_dir, tmp_path):
-    busy, free = MODULES[0], "numbers__is_prime"
-    with lock_unfinished([busy], tmp_path) as unfinished:
-        assert unfinished == [busy]
+def test_one_process_generates_a_module(here, tmp_path):
+    with folder_lock(shard_dir(tmp_path, MODULES[0]), "tests"):
         with pytest.raises(UsageError) as error:
-            generate_modules([free, busy], tmp_path, 600, 100, seed=3)
-        assert busy in str(error.value)
+            generate_modules(MODULES, tmp_path, 6, 1)
+        assert MODULES[0] in error.value.path
         assert not list(tmp_path.glob("*.json"))
-        generate_modules([free], tmp_path, 60, 10, seed=3)
-        with lock_unfinished([free], tmp_path) as unfinished:
-            assert unfinished == []
-    with lock_unfinished([busy, free], tmp_path) as unfinished:
-        assert unfinished == [busy]
+        generate_modules([SMALL], tmp_path, 6, 1)
+    assert report_path(tmp_path, SMALL).exists()
 
 
-def test_memory_does_not_grow_with_the_workers(here, tmp_path, monkeypatch):
-    alive, most = set(), []
-
-    class Assembly(ModuleAssembly):
-        def __init__(self, module, *args):
-            super().__init__(module, *args)
-            alive.add(module)
-            most.append(len(alive))
-
-    write_module = generator.write_module
-
-    def written(root, assembly):
-        write_module(root, assembly)
-        alive.remove(assembly.module)
-
-    def write_shard(path, module, split, shard, seed):
-        problems = [(f"{split} {shard} {n}", "1") for n in range(100)]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"problems": problems}))
-
-    monkeypatch.setattr(generator, "ModuleAssembly", Assembly)
-    monkeypatch.setattr(generator, "write_module", written)
-    monkeypatch.setattr(shards, "write_shard", write_shard)
-    monkeypatch.setattr(generator, "_PROBLEMS_IN_MEMORY", 2000)
-    modules = [f"numbers__{number}" for number in range(12)]
-    generate_modules(modules, tmp_path, 400, 50, num_workers=64)
-    assert len(most) == 12
-    assert max(most) == 2000 // 500
-
-
-def start(script, folder):
-    """A process of its own session, that can be killed with its children."""
-    script.write_text(GENERATE)
-    return subprocess.Popen(
-        [sys.executable, script, folder],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def wait_for(condition, seconds=300):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+def kill_session(session):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(session, signal.SIGKILL)
 
 
 def members(session):
@@ -314,20 +224,29 @@ def members(session):
     return found
 
 
-def kill_session(session):
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(session, signal.SIGKILL)
+def wait_for(condition, seconds=300):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
     not pathlib.Path("/proc/self").exists(), reason="looks into /proc"
 )
-def test_killed_run_resumes(tmp_path):
+def test_killed_run_resumes(here, tmp_path):
     whole, root = tmp_path / "whole", tmp_path / "interrupted"
-    generate_modules(INTERRUPTED, whole, 500, 30, num_workers=2)
-
-    process = start(tmp_path / "generate.py", root)
+    script = tmp_path / "generate.py"
+    script.write_text(GENERATE)
+    # A session of its own, that can be killed with its children.
+    process = subprocess.Popen(
+        [sys.executable, script, root],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         wait_for(lambda: len(list(root.glob("shards/algebra*/*.json"))) >= 2)
     finally:
@@ -338,12 +257,163 @@ def test_killed_run_resumes(tmp_path):
         wait_for(lambda: not members(process.pid))
     finally:
         kill_session(process.pid)
-    assert not report_path(root, "algebra__linear_1d_composed").exists()
-    # Files are whole.
-    for path in root.glob("*/*.txt"):
-        assert (
-            path.read_bytes() == (whole / path.relative_to(root)).read_bytes()
-        )
-
-    generate_modules(INTERRUPTED, root, 500, 30, num_workers=1)
+    assert not report_path(root, INTERRUPTED[1]).exists()
+    # The order of the modules does not matter, nor that of drawing.
+    for folder in (whole, root):
+        generate_modules(INTERRUPTED[::-1], folder, 500, 30)
     assert tree(root) == tree(whole)
+
+
+@pytest.mark.slow
+def test_beam_generates_the_same(text_dir, tmp_path, monkeypatch):
+    beam = pytest.importorskip("apache_beam", reason="needs tpt_keras[beam]")
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    rounds, pipeline = [], beam.Pipeline
+    monkeypatch.setattr(
+        beam,
+        "Pipeline",
+        lambda options: rounds.append(options) or pipeline(options=options),
+    )
+    for _ in range(2):
+        generate_modules(
+            MODULES, tmp_path, 600, 100, 3, beam_options=PipelineOptions([])
+        )
+        assert tree(tmp_path) == tree(text_dir / archive.FOLDER)
+        # Duplicates left a split short, and a further round drew more.
+        assert len(rounds) == 2
+
+
+SHARD_SIZE = 4
+COUNTS = st.fixed_dictionaries({split: st.integers(0, 14) for split in SPLITS})
+
+
+@pytest.fixture(scope="module")
+def small_shards():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generator, "PROBLEMS_PER_SHARD", SHARD_SIZE)
+        yield
+
+
+def write(folder, split, shard, questions):
+    problems = [(question, "1") for question in questions]
+    content = {"problems": problems, "raised": shard % 3}
+    shard_path(folder, split, shard).write_text(json.dumps(content))
+
+
+def assemble(counts, folder, universe, keep=lambda missing: missing):
+    """Draws shards of few questions until a module is complete."""
+    folder = pathlib.Path(folder)
+    drawn = []
+    while (assembly := Assembly(folder, counts)).missing:
+        assert not set(assembly.missing) & set(drawn)
+        for split, shard in keep(assembly.missing):
+            rng = random.Random(f"{split}/{shard}")
+            questions = [rng.randrange(universe) for _ in range(SHARD_SIZE)]
+            write(folder, split, shard, map(str, questions))
+            drawn.append((split, shard))
+    return assembly, drawn
+
+
+def problems_of(assembly):
+    """The taken problems, read from the shards."""
+    return {split: list(assembly.problems(split)) for split in assembly.counts}
+
+
+@pytest.mark.usefixtures("small_shards")
+@settings(max_examples=20)
+@given(COUNTS, st.integers(5, 80))
+def test_assembly_holds_unique_problems(counts, universe):
+    with tempfile.TemporaryDirectory() as folder:
+        assembly, drawn = assemble(counts, folder, universe)
+        questions = {
+            split: [question for question, _ in problems]
+            for split, problems in problems_of(assembly).items()
+        }
+    assert assembly.examples == {s: len(q) for s, q in questions.items()}
+    training = [q for split in TRAIN_SPLITS for q in questions[split]]
+    assert len(training) == len(set(training))
+    for split in EVALUATION_SPLITS:
+        assert len(questions[split]) == len(set(questions[split]))
+        assert not set(training) & set(questions[split])
+    for split, wanted in counts.items():
+        assert len(questions[split]) <= wanted
+        if len(questions[split]) < wanted:
+            # Left short, but not before so many draws.
+            draws = sum(task[0] == split for task in drawn)
+            assert draws == MAX_DRAWS * -(-wanted // SHARD_SIZE)
+
+
+@pytest.mark.usefixtures("small_shards")
+@settings(max_examples=20)
+@given(COUNTS, st.integers(5, 80), st.randoms(use_true_random=False))
+def test_order_of_drawing_does_not_matter(counts, universe, rng):
+    def some(missing):
+        return rng.sample(missing, rng.randint(1, len(missing)))
+
+    with tempfile.TemporaryDirectory() as folder:
+        in_rounds, _ = assemble(counts, folder, universe)
+        expected = problems_of(in_rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        shuffled, _ = assemble(counts, folder, universe, some)
+        assert problems_of(shuffled) == expected
+    assert shuffled.dropped == in_rounds.dropped
+    assert shuffled.raised == in_rounds.raised
+
+
+@pytest.mark.usefixtures("small_shards")
+@settings(max_examples=20)
+@given(COUNTS, st.integers(5, 80), st.data())
+def test_assembles_from_the_shards_that_are_there(counts, universe, data):
+    with tempfile.TemporaryDirectory() as folder:
+        whole, drawn = assemble(counts, folder, universe)
+        expected = problems_of(whole)
+        tasks = st.sets(st.sampled_from(drawn)) if drawn else st.just(set())
+        lost, cut = data.draw(tasks), data.draw(tasks)
+        for split, shard in lost | cut:
+            path = shard_path(pathlib.Path(folder), split, shard)
+            path.write_bytes(path.read_bytes()[: data.draw(st.integers(0, 9))])
+            if (split, shard) in lost:
+                path.unlink()
+        again, drawn_again = assemble(counts, folder, universe)
+        assert problems_of(again) == expected
+    # Only what is lost or damaged is drawn again, and only if it is needed.
+    assert set(drawn_again) <= lost | cut
+    assert (again.dropped, again.raised) == (whole.dropped, whole.raised)
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_what_was_dropped_is_counted(tmp_path):
+    write(tmp_path, "interpolate", 0, "aabc")
+    write(tmp_path, "train_easy", 0, "abde")
+    write(tmp_path, "train_easy", 1, "dfgh")
+    assembly = Assembly(tmp_path, {"train_easy": 4, "interpolate": 3})
+    assert not assembly.missing
+    questions = {
+        split: "".join(question for question, _ in problems)
+        for split, problems in problems_of(assembly).items()
+    }
+    assert questions == {"interpolate": "abc", "train_easy": "defg"}
+    # a twice, then d twice; a and b are evaluation questions.
+    assert assembly.dropped == {"duplicates": 2, "also_in_evaluation": 2}
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_module_of_few_questions_stops(tmp_path):
+    counts = {"interpolate": 4, "train_easy": 8}
+    assembly, drawn = assemble(counts, tmp_path, universe=5)
+    assert sum(split == "train_easy" for split, _ in drawn) == 2 * MAX_DRAWS
+    # Every question was met: what interpolate has not is left for training.
+    assert assembly.examples == {"interpolate": 4, "train_easy": 1}
+
+
+def test_memory_is_a_hash_of_each_problem(tmp_path):
+    for shard in range(100):
+        questions = [f"{shard:03d}{number:0200d}" for number in range(100)]
+        write(tmp_path, "train_easy", shard, questions)
+    tracemalloc.start()
+    assembly = Assembly(tmp_path, {"train_easy": 10_000})
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert assembly.examples == {"train_easy": 10_000}
+    assert size < 150 * 10_000

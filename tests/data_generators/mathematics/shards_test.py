@@ -1,34 +1,44 @@
-import errno
+import builtins
 import json
 import os
 import pathlib
 import random
 import subprocess
 import sys
-import tempfile
 import types
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sympy.core import random as sympy_random
 
 from tpt_keras.data_generators.mathematics import shards
 from tpt_keras.data_generators.mathematics.shards import Shard
 from tpt_keras.data_generators.mathematics.shards import draw_shard
+from tpt_keras.data_generators.mathematics.shards import load_modules
+from tpt_keras.data_generators.mathematics.shards import problem_functions
 from tpt_keras.data_generators.mathematics.shards import read_shard
 from tpt_keras.data_generators.mathematics.shards import write_shard
+from tpt_keras.data_generators.mathematics.task import EXTRAPOLATION_MODULES
+from tpt_keras.data_generators.mathematics.task import MODULES
+from tpt_keras.data_generators.mathematics.task import SPLITS
+from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 ROOT = pathlib.Path(__file__).parents[3]
 GCD = "numbers__gcd_composed"
+# They draw one to four problems a second.
+SLOWEST = (
+    "comparison__sort_more",
+    "probability__swr_p_level_set_more_samples",
+    "probability__swr_p_sequence_more_samples",
+)
 DRAW_EVERYTHING = """
 import json, sys
-from tpt_keras.data_generators.mathematics import modules
+from tpt_keras.data_generators.mathematics.task import MODULES
 from tpt_keras.data_generators.mathematics.shards import draw_shard
 
-names = list(modules.MODULES)
+names = list(MODULES)
 if sys.argv[1] == "backwards":
     names.reverse()
 print(json.dumps({
@@ -158,56 +168,96 @@ def test_error_of_the_process_is_raised(monkeypatch, error):
 
 def test_shard_is_read_as_written(tmp_path):
     path = tmp_path / "new" / "interpolate-000003.json"
-    write_shard(str(path), GCD, "interpolate", 3, 1)
+    assert read_shard(path) is None
+    write_shard(path, GCD, "interpolate", 3, 1)
     shard = read_shard(path)
     drawn = draw_shard(GCD, "interpolate", 3, seed=1)
     assert list(map(tuple, shard.problems)) == drawn.problems
     assert shard.raised == drawn.raised == 0
     assert len(shard.problems) == shards.PROBLEMS_PER_SHARD
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_shard_is_written_atomically(tmp_path, monkeypatch):
-    path = tmp_path / "shard.json"
-    write_text = pathlib.Path.write_text
-
-    def disk_full(self, text):
-        write_text(self, text[:50])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pathlib.Path, "write_text", disk_full)
-        with pytest.raises(OSError, match="No space left"):
-            write_shard(path, GCD, "interpolate", 3, 1)
-    assert not path.exists()
-    assert not list(tmp_path.glob("*.json"))
-    write_shard(path, GCD, "interpolate", 3, 1)
-    assert len(read_shard(path).problems) == 100
-
-
-SHARD = Shard([["Let f(x) = -x.", "2"], ["What is 1 - 1?", "0"]], 1)
-
-
-@given(st.data())
-def test_damaged_shard_is_refused(data):
-    whole = json.dumps(SHARD._asdict()).encode()
-    place = data.draw(st.integers(0, len(whole) - 1))
-    damaged = data.draw(
-        st.sampled_from([whole[:place], whole[:place].ljust(len(whole), b"\0")])
-        | st.binary(min_size=1, max_size=1).map(
-            lambda byte: whole[:place] + byte + whole[place + 1 :]
-        )
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "shard.json"
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-9], bytes(len(whole)), b"null", b"[1]"):
         path.write_bytes(damaged)
-        try:
-            shard = read_shard(path)
-        except ValueError:
-            return
-    # A character may be another, but nothing is missing.
-    assert [[type(part) for part in pair] for pair in shard.problems] == (
-        [[str, str]] * 2
+        assert read_shard(path) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_module_draws_problems_of_the_vocabulary(split):
+    tokenizer = CharacterTokenizer()
+    for module in problem_functions(split):
+        count = 1 if module in SLOWEST else 4
+        problems = draw_shard(module, split, 0, seed=1, count=count).problems
+        assert len(problems) == count
+        for question, answer in problems:
+            assert question
+            assert answer
+            tokenizer.encode(question + answer)
+
+
+def test_the_names_are_the_generators():
+    for split in (*TRAIN_SPLITS, "interpolate"):
+        assert tuple(problem_functions(split)) == MODULES
+    assert tuple(problem_functions("extrapolate")) == tuple(
+        EXTRAPOLATION_MODULES
     )
-    assert len(damaged) == len(whole)
-    assert isinstance(shard.raised, int)
+    assert (len(MODULES), len(EXTRAPOLATION_MODULES)) == (56, 15)
+
+
+def test_an_extrapolation_module_extends_the_module_of_its_name():
+    for extrapolation, module in EXTRAPOLATION_MODULES.items():
+        assert module in MODULES
+        assert extrapolation.startswith(module)
+    assert len(set(EXTRAPOLATION_MODULES.values())) == 15
+
+
+def test_the_names_are_the_stock_datasets():
+    from tensorflow_datasets.datasets.math_dataset import (
+        math_dataset_dataset_builder as stock,
+    )
+
+    assert {config.name for config in stock.Builder.BUILDER_CONFIGS} == set(
+        MODULES
+    )
+
+
+def test_nothing_outside_the_generator_is_patched():
+    load_modules()
+    assert "object" not in vars(np)
+    assert not hasattr(np.ndarray, "itemset")
+    assert type(np.zeros(2)) is np.ndarray
+    assert set is builtins.set is type({1})
+    assert random.randint.__self__ is random._inst
+
+
+def test_what_the_generator_misses_is_restored():
+    load_modules()
+    from mathematics_dataset.modules import numbers
+    from mathematics_dataset.sample import polynomials
+    from sympy.solvers.diophantine import base_solution_linear
+
+    x, y = base_solution_linear(7, 3, 5)
+    assert 3 * x + 5 * y == 7
+    assert numbers.random.randint(3.0, 3.0) == 3
+    assert numbers.random.uniform(3.0, 3.0) == 3.0
+    assert polynomials.np.object is object
+    assert polynomials.np.prod([2, 3]) == 6
+    for make in (polynomials.np.zeros, polynomials.np.empty):
+        array = make((2, 2), dtype=object)
+        array.itemset((1, 0), 7)
+        assert array[1, 0] == 7
+
+
+def test_ordered_set_keeps_the_order_of_insertion():
+    ours = shards._OrderedSet("cab")
+    ours.add("d")
+    ours.add("a")
+    assert list(ours) == list("cabd")
+    other = ours.copy()
+    other.add("e")
+    assert list(ours.union(other)) == list("cabde")
+    assert list(other.difference(ours)) == ["e"]
+    assert "b" in ours
+    assert "e" not in ours
+    assert len(ours) == 4

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from tpt_keras.data_generators.buckets import Buckets
+from tpt_keras.data_generators.batches import Buckets
 from tpt_keras.errors import UsageError
 from tpt_keras.training.callbacks import NonFiniteLossError
 from tpt_keras.training.train import train
@@ -101,7 +101,7 @@ def test_non_finite_loss_is_reported_with_its_step(
         return *pad(self, batch, rows), np.full(rows, value, "float32")
 
     monkeypatch.setattr(Buckets, "pad", poisoned)
-    monkeypatch.setattr(Buckets, "known_pairs", lambda *args: [])
+    monkeypatch.setattr(Buckets, "expected_pairs", lambda *args: [])
     training = tiny_training.replace(
         steps_per_evaluation=4, steps_per_checkpoint=4
     )

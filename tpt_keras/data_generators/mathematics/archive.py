@@ -9,9 +9,6 @@ A problem takes two lines, its question and its answer:
 An extrapolation module has a name of its own.
 """
 
-import contextlib
-import logging
-import lzma
 import pathlib
 import shutil
 import sys
@@ -21,15 +18,13 @@ import zlib
 import keras
 import tqdm
 
-from tpt_keras.data_generators.mathematics.modules import EXTRAPOLATION_MODULES
-from tpt_keras.data_generators.mathematics.modules import SPLITS
+from tpt_keras.data_generators.mathematics.task import EXTRAPOLATION_MODULES
+from tpt_keras.data_generators.mathematics.task import SPLITS
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
-from tpt_keras.files import remove_partial
+from tpt_keras.files import reading
 from tpt_keras.files import whole_file
 from tpt_keras.tokenizers.character_tokenizer import CHARACTERS
-
-logger = logging.getLogger(__name__)
 
 URL = (
     "https://storage.googleapis.com/mathematics-dataset/"
@@ -40,6 +35,7 @@ FOLDER = "mathematics_dataset-v1.0"
 _EXTRAPOLATION_OF = {
     training: extra for extra, training in EXTRAPOLATION_MODULES.items()
 }
+_ADVICE = "Fetch or generate it again, or leave its module out."
 
 
 def split_module(split, module):
@@ -70,50 +66,29 @@ def write_problems(path, problems):
 
 
 def read_problems(path):
-    """Reads the problems of one file.
+    """Yields the problems of one file as pairs of question and answer.
 
-    Args:
-        path: The file.
-
-    Yields:
-        Pairs of question and answer.
-
-    Raises:
-        UsageError: If the file is missing, empty or cut off, or holds a
-            character outside the vocabulary.
+    It raises a `UsageError` if the file is missing, empty or cut off, or holds
+    a character outside the vocabulary.
     """
-    if not path.is_file():
-        raise UsageError(
-            f"The file {path.parent.name}/{path.name} is missing below "
-            f"{str(path.parent.parent)!r}. Restore it, or leave its module out."
-        )
     known = set(CHARACTERS)
-    question = None
-    number = 0
-    with path.open("rb") as file:
+    number, question = 0, None
+    with reading(path, _ADVICE), path.open(encoding="latin-1") as file:
         for number, line in enumerate(file, start=1):
-            text = line.rstrip(b"\r\n").decode("latin-1")
-            unknown = next((c for c in text if c not in known), None)
-            if unknown is not None:
-                raise UsageError(
-                    f"Module {path.stem} ({path.parent.name}), line {number}: "
-                    f"the character {unknown!r} is not in the vocabulary. "
-                    "The file is damaged or of another dataset."
-                )
-            if not text:
-                raise UsageError(
-                    f"Module {path.stem} ({path.parent.name}), line {number} "
-                    "is empty. The file is damaged or of another dataset."
+            text = line.removesuffix("\n")
+            if not text or text == line:
+                raise ValueError(f"line {number} is empty or cut off")
+            if not known.issuperset(text):
+                unknown = min(set(text) - known)
+                raise ValueError(
+                    f"line {number} has the unknown character {unknown!r}"
                 )
             if number % 2:
                 question = text
-            elif line.endswith(b"\n"):
+            else:
                 yield question, text
-    if number == 0 or number % 2 or not line.endswith(b"\n"):
-        raise UsageError(
-            f"The file {path} is {'empty' if number == 0 else 'cut off'} (it "
-            f"has {number} lines). Fetch or generate it again."
-        )
+        if number == 0 or number % 2:
+            raise ValueError(f"it ends after line {number}")
 
 
 def fetch_official_text(data_dir, modules, archive=None):
@@ -131,105 +106,86 @@ def fetch_official_text(data_dir, modules, archive=None):
         UsageError: If the archive is missing, damaged or another one, or if
             another process downloads or unpacks it.
     """
-    if archive is None:
-        archive = _download(data_dir)
-    archive = pathlib.Path(archive)
-    if archive.is_dir():
+    text_dir = pathlib.Path(data_dir) / "official"
+    archive = archive and pathlib.Path(archive)
+    if archive and archive.is_dir():
         for folder in (archive, archive.parent):
             if (folder / FOLDER / "interpolate").is_dir():
                 return folder
         raise UsageError(
-            f"The folder {str(archive)!r} holds no {FOLDER}. "
-            "Name the folder that the archive was unpacked to."
+            f"The folder {str(archive)!r} holds no {FOLDER}. Name the folder "
+            "that the archive was unpacked to.",
+            field="archive",
         )
-    if not archive.is_file():
-        raise UsageError(f"There is no archive {str(archive)!r}.")
-    text_dir = pathlib.Path(data_dir) / "official"
-    with folder_lock(text_dir, "unpacks an archive"):
-        _unpack(archive, text_dir / FOLDER, modules)
+    if archive and not archive.is_file():
+        raise UsageError(
+            f"There is no archive {str(archive)!r}.", field="archive"
+        )
+    with folder_lock(text_dir, "unpacks the archive"):
+        _unpack(archive or _download(data_dir), text_dir, modules)
     return text_dir
 
 
 def _download(data_dir):
     if not sys.stdout.isatty():
         # Keras would draw its bar, of control characters, into a file.
-        logger.info("Downloading %s.", URL)
-        keras.utils.disable_interactive_logging()
-    folder = pathlib.Path(data_dir) / "downloads"
+        keras.config.disable_interactive_logging()
     try:
-        with folder_lock(folder, "downloads the archive"):
-            return keras.utils.get_file(
-                URL.rpartition("/")[2],
-                URL,
-                file_hash=SHA256,
-                cache_dir=data_dir,
-                cache_subdir=folder.name,
-            )
-    except UsageError:
-        raise
+        path = keras.utils.get_file(
+            URL.rpartition("/")[2],
+            URL,
+            file_hash=SHA256,
+            cache_dir=data_dir,
+            cache_subdir="downloads",
+        )
     except Exception as error:  # Keras raises errors of many kinds
         raise UsageError(
             f"The download of {URL} failed ({error}). Name a copy of yours as "
-            "`archive`, or generate the problems (`source`)."
+            "`archive`, or generate the problems (`source`).",
+            field="archive",
         ) from error
-    finally:
-        keras.utils.enable_interactive_logging()
+    return pathlib.Path(path)
 
 
-def _unpack(archive, root, modules):
-    """Unpacks the modules' files, all of them whole or none."""
-    wanted = {
-        f"{FOLDER}/{path.relative_to(root)}": path
+def _unpack(archive, text_dir, modules):
+    """Unpacks the modules' files, after the whole archive was read."""
+    paths = [
+        path.relative_to(text_dir)
         for module in modules
         for split in SPLITS
-        if (path := text_path(root, split, module)) and not path.exists()
-    }
-    if not wanted:
+        if (path := text_path(text_dir / FOLDER, split, module))
+    ]
+    missing = {path for path in paths if not (text_dir / path).exists()}
+    if not missing:
         return
-    for path in wanted.values():
-        remove_partial(path)
-    # Files get their names after the whole archive was read without damage.
-    with contextlib.ExitStack() as stack:
-        try:
-            missing = _copy_members(archive, wanted, stack)
-        except (tarfile.TarError, lzma.LZMAError, zlib.error) as error:
-            raise _damaged(archive, error) from error
-        except (EOFError, OSError) as error:
-            if getattr(error, "errno", None):
-                raise  # of the disk: bz2 and gzip give no number
-            raise _damaged(archive, error) from error
-        if missing:
-            raise UsageError(
-                f"{archive} lacks {min(missing)}: it is cut off or another "
-                f"archive. The right one is {URL}."
-            )
+    partial = text_dir / "partial"
+    shutil.rmtree(partial, ignore_errors=True)  # of a killed process
+    try:
+        _copy_members(archive, missing, partial)
+        for path in missing:
+            (text_dir / path).parent.mkdir(parents=True, exist_ok=True)
+            (partial / path).replace(text_dir / path)
+    except (EOFError, OSError, tarfile.TarError, zlib.error) as error:
+        if getattr(error, "errno", None):
+            raise  # of the disk
+        with reading(archive, f"Fetch it again: {URL}."):
+            raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
-def _copy_members(archive, wanted, stack):
-    """Copies members into files that `stack` completes; names missing ones."""
-    partials = {}
-    with (
-        tarfile.open(archive) as tar,
-        tqdm.tqdm(tar, desc=f"Unpacking {archive.name}") as members,
-    ):
-        for member in members:
-            name = member.name.removeprefix("./")
-            if name not in wanted or not member.isfile():
-                continue
-            if name not in partials:
-                wanted[name].parent.mkdir(parents=True, exist_ok=True)
-                partials[name] = stack.enter_context(whole_file(wanted[name]))
-            with partials[name].open("wb") as file:
-                shutil.copyfileobj(tar.extractfile(member), file)
+def _copy_members(archive, wanted, folder):
+    wanted = set(wanted)
+    with tarfile.open(archive) as tar:
+        for member in tqdm.tqdm(tar, desc=f"Unpacking {archive.name}"):
+            path = pathlib.Path(member.name)
+            if path in wanted and member.isfile():
+                wanted.remove(path)
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                with (folder / path).open("wb") as file:
+                    shutil.copyfileobj(tar.extractfile(member), file)
         # tarfile takes damage for the end. The checksum lies behind it.
         while tar.fileobj.read(1 << 20):
             pass
-    return wanted.keys() - partials.keys()
-
-
-def _damaged(archive, error):
-    reason = str(error).partition("\n")[0] or type(error).__name__
-    return UsageError(
-        f"{archive} is not a complete tar archive ({reason}). Fetch it again: "
-        f"{URL}."
-    )
+    if wanted:
+        raise EOFError(f"it lacks {min(wanted)}")

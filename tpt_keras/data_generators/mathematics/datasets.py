@@ -1,11 +1,10 @@
 """The prepared datasets of TensorFlow Datasets: made once and read once."""
 
 import contextlib
-import errno
 import io
+import itertools
 import json
 import logging
-import os
 import pathlib
 import shutil
 
@@ -13,14 +12,13 @@ import tensorflow_datasets as tfds
 
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics.generator import report_path
-from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.modules import SPLITS
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.task import DATASETS
+from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.task import MODULES
+from tpt_keras.data_generators.mathematics.task import SPLITS
+from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.task import making
 from tpt_keras.data_generators.mathematics.task import open_module
-from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
@@ -52,11 +50,6 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
     It is made from released or generated files in the official layout:
     `download_and_prepare(download_config=tfds.download.DownloadConfig(
     manual_dir=FOLDER_ABOVE_mathematics_dataset-v1.0))`.
-
-    Args:
-        with_beam: Whether to write with Apache Beam, which needs `beam_options`
-            in the download configuration.
-        **kwargs: The base builder's arguments.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -68,10 +61,6 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
     BUILDER_CONFIGS = [
         tfds.core.BuilderConfig(name=module) for module in MODULES
     ]
-
-    def __init__(self, with_beam=False, **kwargs):
-        self._with_beam = with_beam
-        super().__init__(**kwargs)
 
     def _info(self):
         return self.dataset_info_from_configs(
@@ -92,88 +81,48 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
     def _split_generators(self, dl_manager):
         root = pathlib.Path(dl_manager.manual_dir) / archive.FOLDER
         module = self.builder_config.name
+        paths = text_paths(root, module)
         report = report_path(root, module)
+        evaluation = set()
         if report.exists():
             advice = "Remove it, and its module is generated again."
             with reading(report, advice, ("prepare_data", {})):
                 generated = json.loads(report.read_bytes())
             self.info.metadata["generated"] = generated
-        paths = {
-            split: archive.text_path(root, split, module) for split in SPLITS
-        }
-        # The generator keeps evaluation problems apart. The release does not
-        # quite.
-        evaluation = frozenset() if report.exists() else _evaluation(paths)
-        if evaluation:
+        else:
+            # The release does not quite keep evaluation problems apart.
+            evaluation.update(_questions(paths, EVALUATION_SPLITS))
             self.info.metadata["also_in_evaluation"] = sum(
                 question in evaluation
-                for split in TRAIN_SPLITS
-                for question, _ in archive.read_problems(paths[split])
+                for question in _questions(paths, TRAIN_SPLITS)
             )
         return {
             split: self._generate_examples(
-                path, evaluation if split in TRAIN_SPLITS else frozenset()
+                path, evaluation if split in TRAIN_SPLITS else ()
             )
             for split, path in paths.items()
-            if path is not None
         }
 
     def _generate_examples(self, path, excluded):
-        if self._with_beam:
-            beam = tfds.core.lazy_imports.apache_beam
-            return beam.Create([str(path)]) | beam.FlatMap(
-                _keyed_examples, excluded
-            )
-        return _keyed_examples(path, excluded)
+        for index, (question, answer) in enumerate(archive.read_problems(path)):
+            if question not in excluded:
+                yield index, {"question": question, "answer": answer}
 
 
-def _evaluation(paths):
-    """The questions of the evaluation splits."""
-    return frozenset(
-        question
-        for split in EVALUATION_SPLITS
-        if paths[split] is not None
-        for question, _ in archive.read_problems(paths[split])
-    )
+def text_paths(root, module):
+    """The text files of the splits that a module has, as a dict."""
+    paths = {split: archive.text_path(root, split, module) for split in SPLITS}
+    return {split: path for split, path in paths.items() if path}
 
 
-def _keyed_examples(path, excluded):
-    problems = (
-        (question, answer)
-        for question, answer in archive.read_problems(pathlib.Path(path))
-        if question not in excluded
-    )
-    for index, (question, answer) in enumerate(problems):
-        yield index, {"question": question, "answer": answer}
+def _questions(paths, splits):
+    for split in splits:
+        if split in paths:
+            for question, _ in archive.read_problems(paths[split]):
+                yield question
 
 
-class LocalDownloadManager(tfds.download.DownloadManager):
-    """Gives the stock `math_dataset` an archive that is already there.
-
-    It checks the files first, because the stock builder does not name a
-    damaged one.
-
-    Args:
-        text_dir: Folder that holds `mathematics_dataset-v1.0`.
-        module: Name of the training module.
-    """
-
-    def __init__(self, text_dir, module):
-        super().__init__(download_dir=os.fspath(text_dir))
-        self._text_dir = os.fspath(text_dir)
-        root = os.path.join(self._text_dir, archive.FOLDER)
-        for split in (*TRAIN_SPLITS, "interpolate"):
-            path = archive.text_path(root, split, module)
-            for _ in archive.read_problems(path):
-                pass
-
-    def download_and_extract(self, url_or_urls):
-        return self._text_dir
-
-
-def dataset_builder(
-    module, data_dir, dataset="mathematics_dataset", with_beam=False
-):
+def dataset_builder(module, data_dir, dataset="mathematics_dataset"):
     """The builder of a module's dataset, prepared or not.
 
     Args:
@@ -181,7 +130,6 @@ def dataset_builder(
         data_dir: The data folder.
         dataset: `"mathematics_dataset"`, ours, or `"math_dataset"`, the stock
             one.
-        with_beam: Whether ours is to be written with Apache Beam.
 
     Returns:
         A builder of TensorFlow Datasets.
@@ -196,80 +144,67 @@ def dataset_builder(
     folder = pathlib.Path(data_dir) / dataset / module
     info = next(folder.glob("*/dataset_info.json"), None)
     if info is None:
-        return _builder(module, data_dir, dataset, with_beam)
-    remedy = making([module], data_dir, dataset)
-    advice = f"Remove the folder {info.parent} and prepare the dataset again."
-    with reading(info.parent, advice, remedy):
+        return _builder(module, data_dir, dataset)
+    with _reading_dataset(info.parent, making([module], data_dir, dataset)):
         # tfds reads one of them at once and the others at some time.
         for path in info.parent.glob("*.json"):
             json.loads(path.read_bytes())
-        return _builder(module, data_dir, dataset, with_beam)
+        return _builder(module, data_dir, dataset)
 
 
-def _builder(module, data_dir, dataset, with_beam):
+def _builder(module, data_dir, dataset):
     if dataset == "math_dataset":
         return tfds.builder(f"math_dataset/{module}", data_dir=data_dir)
-    return MathematicsDataset(
-        config=module, data_dir=data_dir, with_beam=with_beam
-    )
+    return MathematicsDataset(config=module, data_dir=data_dir)
+
+
+def _reading_dataset(folder, remedy):
+    advice = "Remove the folder and prepare the dataset again."
+    return reading(folder, advice, remedy)
 
 
 def read_prepared(module, data_dir, dataset):
     """Reads a prepared dataset once, in order.
 
     Returns:
-        Dict of the splits' names to generators of pairs of strings. They raise
+        Dict of the task's splits to iterators of pairs of strings. They raise
         a `UsageError` if the dataset is damaged.
     """
     builder = dataset_builder(module, data_dir, dataset)
     remedy = making([module], data_dir, dataset)
     return {
-        split: _read_split(builder, name, remedy)
-        for split, name in DATASETS[dataset].items()
-        if name in builder.info.splits
+        split: itertools.chain.from_iterable(
+            _read_split(builder, name, remedy)
+            for name in names
+            if name in builder.info.splits
+        )
+        for split, names in DATASETS[dataset].items()
     }
 
 
 def _read_split(builder, name, remedy):
-    advice = "Remove the folder and prepare the dataset again."
-    expected = builder.info.splits[name].num_examples
     count = 0
-    with reading(builder.data_path, advice, remedy):
-        # TensorFlow verifies the checksum of every record.
+    # TensorFlow verifies the checksum of every record.
+    with _reading_dataset(builder.data_path, remedy):
         batches = builder.as_dataset(
             split=name,
             batch_size=_READ_AT_ONCE,
             read_config=tfds.ReadConfig(
                 interleave_cycle_length=1, try_autocache=False
             ),
-        ).as_numpy_iterator()
-    while True:
-        with reading(builder.data_path, advice, remedy):
-            batch = next(batches, None)
-            if batch is None:
-                break
-            count += len(batch["question"])
-            pairs = [
-                tuple(text.decode("utf-8", "replace") for text in pair)
-                for pair in zip(batch["question"], batch["answer"])
-            ]
-        yield from pairs
-    if count != expected:
-        raise UsageError(
-            f"The dataset in {builder.data_path} holds {count} problems of "
-            f"{name}, but its dataset_info.json says {expected}. {advice}",
-            path=builder.data_path,
-            remedy=remedy,
         )
+        for batch in batches.as_numpy_iterator():
+            for pair in zip(batch["question"], batch["answer"]):
+                count += 1
+                yield tuple(text.decode("utf-8", "replace") for text in pair)
+        expected = builder.info.splits[name].num_examples
+        if count != expected:
+            raise ValueError(
+                f"{count} problems of {name}, but {expected} in its description"
+            )
 
 
-def prepare_dataset(
-    module,
-    data_dir,
-    text_dir,
-    dataset="mathematics_dataset",
-    beam_options=None,
-):
+def prepare_dataset(module, data_dir, text_dir, dataset="mathematics_dataset"):
     """Makes a module's dataset from files in the official layout.
 
     Args:
@@ -277,7 +212,6 @@ def prepare_dataset(
         data_dir: The data folder.
         text_dir: Folder that holds `mathematics_dataset-v1.0`.
         dataset: A name of `DATASETS`.
-        beam_options: Apache Beam's pipeline options, to write with Beam.
 
     Returns:
         The builder, prepared.
@@ -286,47 +220,44 @@ def prepare_dataset(
         UsageError: If a name is unknown, a file is missing or damaged, or
             another process prepares the dataset.
     """
-    described = (module, data_dir, dataset, beam_options is not None)
-    folder = dataset_builder(*described).data_path.parent
+    folder = dataset_builder(module, data_dir, dataset).data_path.parent
     with folder_lock(folder, "prepares a dataset"):
         # Another process may have prepared it just now.
-        builder = dataset_builder(*described)
-        _prepare(builder, text_dir, beam_options)
+        builder = dataset_builder(module, data_dir, dataset)
+        if not builder.is_prepared():
+            _prepare(builder, text_dir)
     # Makes the token cache now rather than when training starts.
     open_module(module, data_dir, dataset)
     return builder
 
 
-def _prepare(builder, text_dir, beam_options):
-    if builder.is_prepared():
-        return
+def _prepare(builder, text_dir):
+    is_stock = builder.name == "math_dataset"
+    root = pathlib.Path(text_dir) / archive.FOLDER
+    paths = text_paths(root, builder.builder_config.name)
+    if is_stock:
+        paths.pop("extrapolate", None)
+    # Now, because tfds would add words of its own to an error.
+    for _ in _questions(paths, paths):
+        pass
     # tfds takes any folder for a prepared one.
     shutil.rmtree(builder.data_path, ignore_errors=True)
     logger.info("Writing the dataset %s.", builder.data_path)
-    config = tfds.download.DownloadConfig(
-        manual_dir=text_dir, beam_options=beam_options
-    )
-    if builder.name == "math_dataset":
-        # Its own code, but with the archive that is already there.
-        builder._make_download_manager = lambda **_: LocalDownloadManager(
-            text_dir, builder.builder_config.name
+    if is_stock:
+        builder._make_download_manager = lambda **_: _LocalFiles(text_dir)
+    # tfds prints that it downloads a dataset of unknown size.
+    with contextlib.redirect_stdout(io.StringIO()):
+        builder.download_and_prepare(
+            download_config=tfds.download.DownloadConfig(manual_dir=text_dir)
         )
-    try:
-        # tfds prints that it downloads a dataset of unknown size.
-        with contextlib.redirect_stdout(io.StringIO()):
-            builder.download_and_prepare(download_config=config)
-    except Exception as error:
-        _raise_cause(error)
-        raise
 
 
-def _raise_cause(error):
-    """Raises the cause of an error if it is one that the user can mend."""
-    import tensorflow as tf
+class _LocalFiles(tfds.download.DownloadManager):
+    """Gives the stock builder an archive that is already unpacked."""
 
-    while error is not None:
-        if isinstance(error, UsageError) or getattr(error, "errno", None):
-            raise error from None
-        if isinstance(error, tf.errors.ResourceExhaustedError):
-            raise OSError(errno.ENOSPC, error.message) from None
-        error = error.__cause__ or error.__context__
+    def __init__(self, text_dir):
+        super().__init__(download_dir=str(text_dir))
+        self._text_dir = str(text_dir)
+
+    def download_and_extract(self, url_or_urls):
+        return self._text_dir

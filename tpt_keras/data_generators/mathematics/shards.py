@@ -1,4 +1,4 @@
-"""Problems drawn from the generator, one shard at a time.
+"""Problems drawn from DeepMind's generator, one shard at a time.
 
 A shard's problems depend on the seed, the module, the split and the shard's
 number alone, not on the process or on what it drew before.
@@ -6,20 +6,23 @@ number alone, not on the process or on what it drew before.
 
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
+import importlib
 import json
+import logging
 import multiprocessing
 import os
-import pathlib
 import random
 import signal
 import threading
 import time
+import types
 import typing
 
 import numpy as np
 
-from tpt_keras.data_generators.mathematics.modules import problem_functions
+from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
 from tpt_keras.tokenizers.character_tokenizer import MAX_ANSWER_LENGTH
@@ -29,6 +32,9 @@ from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 PROBLEMS_PER_SHARD = 100
 # A module that raises so often without a problem between draws none at all.
 _MOST_RAISED_IN_A_ROW = 100
+_SECONDS_PER_LINE = 10
+
+logger = logging.getLogger(__name__)
 
 
 class Shard(typing.NamedTuple):
@@ -52,7 +58,7 @@ def draw_shard(module, split, shard, seed, count=PROBLEMS_PER_SHARD):
 
     Args:
         module: Name of a module of the split.
-        split: One of `modules.SPLITS`.
+        split: A split of `mathematics_dataset`.
         shard: Number of the shard.
         seed: Seed of the dataset.
         count: Number of problems.
@@ -103,55 +109,50 @@ def _seed_everything(text):
     sympy_random.seed(seed)
 
 
-def write_shard(path, module, split, shard, seed):
-    """Draws a shard into a file, which is written atomically."""
-    path = pathlib.Path(path)
+def write_shard(path, *drawing):
+    """Draws a shard, with the arguments of `draw_shard`, into a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawn = draw_shard(module, split, shard, seed)
+    drawn = draw_shard(*drawing)
     # Thousands of them: waiting for the disk would take longer than drawing.
     with whole_file(path, sync=False) as partial:
         partial.write_text(json.dumps(drawn._asdict()))
 
 
 def read_shard(path):
-    """Reads a `Shard`; raises a `ValueError` if its file is damaged."""
+    """Reads a `Shard`; returns `None` if its file is missing or damaged."""
     try:
         return Shard(**json.loads(path.read_bytes()))
-    except TypeError as error:
-        raise ValueError(f"{path} is no shard") from error
+    except (FileNotFoundError, TypeError, ValueError):
+        return None
 
 
 @contextlib.contextmanager
 def drawing_processes(num_workers):
-    """Starts processes that draw shards.
+    """Starts processes and yields a function that draws shards with them."""
+    # Spawned, because TensorFlow does not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    pool = concurrent.futures.ProcessPoolExecutor(
+        num_workers, mp_context=context, initializer=_end_with_parent
+    )
 
-    Args:
-        num_workers: Number of processes.
+    def draw(drawings):
+        logged = time.monotonic()
+        with _sigint_blocked():
+            futures = [pool.submit(write_shard, *each) for each in drawings]
+        finished = concurrent.futures.as_completed(futures)
+        for count, future in enumerate(finished, 1):
+            future.result()
+            if time.monotonic() >= logged + _SECONDS_PER_LINE:
+                logged = time.monotonic()
+                logger.info(
+                    "%s: %s of %s problems drawn.",
+                    drawings[0][0].parent.name,
+                    f"{count * PROBLEMS_PER_SHARD:,}",
+                    f"{len(drawings) * PROBLEMS_PER_SHARD:,}",
+                )
 
-    Yields:
-        The function that `generate_modules` draws with.
-    """
-    with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(
-            concurrent.futures.ProcessPoolExecutor(
-                num_workers,
-                # Spawned, because TensorFlow does not survive a fork.
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_end_with_parent,
-            )
-        )
+    with pool, contextlib.ExitStack() as stack:
         stack.callback(pool.shutdown, cancel_futures=True)
-        running = {}
-
-        def draw(drawings):
-            with _sigint_blocked():
-                for name, drawing in drawings.items():
-                    running[pool.submit(_timed_write, *drawing)] = name
-            done, _ = concurrent.futures.wait(
-                running, return_when=concurrent.futures.FIRST_COMPLETED
-            )
-            return {running.pop(future): future.result() for future in done}
-
         yield draw
 
 
@@ -168,12 +169,6 @@ def _sigint_blocked():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _timed_write(*drawing):
-    start = time.monotonic()
-    write_shard(*drawing)
-    return time.monotonic() - start
-
-
 def _end_with_parent():
     """Ends this process when its parent is killed."""
 
@@ -182,3 +177,103 @@ def _end_with_parent():
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@functools.cache
+def problem_functions(split):
+    """The functions that draw one random problem of a split each.
+
+    Returns:
+        Dict of module name (`"numbers__place_value"`) to function.
+    """
+    modules = load_modules()
+    if split == "interpolate":
+        areas = modules.test()
+    elif split == "extrapolate":
+        areas = modules.test_extra()
+    else:
+        level = TRAIN_SPLITS.index(split)
+        areas = modules.train(functools.partial(_entropy_range, level))
+    return {
+        f"{area}__{name}": function
+        for area, functions in sorted(areas.items())
+        for name, function in sorted(functions.items())
+    }
+
+
+def _entropy_range(level, whole_range):
+    """The third of a range of entropies that is difficulty `level`'s."""
+    low, high = whole_range
+    third = (high - low) / len(TRAIN_SPLITS)
+    return (low + level * third, low + (level + 1) * third)
+
+
+@functools.cache
+def load_modules():
+    """Imports DeepMind's generator and makes it run today.
+
+    The package (1.0.1, the newest) was written for old versions of Python,
+    NumPy and SymPy. What it misses is restored inside the package alone. Its
+    compositions iterate over sets, whose order depends on the process; here
+    they use sets in the order of insertion.
+
+    Returns:
+        The module `mathematics_dataset.modules.modules`.
+    """
+    diophantine = importlib.import_module("sympy.solvers.diophantine")
+    if not hasattr(diophantine, "base_solution_linear"):
+        # It moved one module down.
+        moved = importlib.import_module("sympy.solvers.diophantine.diophantine")
+        diophantine.base_solution_linear = moved.base_solution_linear
+    modules = importlib.import_module("mathematics_dataset.modules.modules")
+    from mathematics_dataset.modules import numbers
+    from mathematics_dataset.sample import polynomials
+    from mathematics_dataset.util import composition
+
+    # NumPy 1.24 removed `numpy.object`, and NumPy 2.0 `ndarray.itemset`.
+    polynomials.np = _patched(
+        np,
+        object=object,
+        zeros=lambda *args, **kwargs: np.zeros(*args, **kwargs).view(_Settable),
+        empty=lambda *args, **kwargs: np.empty(*args, **kwargs).view(_Settable),
+    )
+    # Python 3.12 refuses whole floats.
+    numbers.random = _patched(
+        random, randint=lambda low, high: random.randint(int(low), int(high))
+    )
+    composition.set = _OrderedSet
+    composition._ALLOWED_SYMBOLS = _OrderedSet(
+        sorted(composition._ALLOWED_SYMBOLS)
+    )
+    return modules
+
+
+def _patched(module, **names):
+    """A module like another one, with other values of some names."""
+    patched = types.ModuleType(module.__name__)
+    vars(patched).update(names, __getattr__=functools.partial(getattr, module))
+    return patched
+
+
+class _Settable(np.ndarray):
+    def itemset(self, index, value):
+        self[index] = value
+
+
+class _OrderedSet(dict):
+    """A set that iterates in the order of insertion."""
+
+    def __init__(self, items=()):
+        super().__init__(dict.fromkeys(items))
+
+    def add(self, item):
+        self[item] = None
+
+    def copy(self):
+        return _OrderedSet(self)
+
+    def union(self, other):
+        return _OrderedSet([*self, *other])
+
+    def difference(self, other):
+        return _OrderedSet(item for item in self if item not in other)

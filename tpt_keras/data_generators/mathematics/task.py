@@ -1,26 +1,110 @@
-"""The Mathematics Dataset as a task."""
+"""The Mathematics Dataset as a task: its modules, splits and examples."""
 
 import functools
 import pathlib
 
-from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.modules import SPLITS
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
-from tpt_keras.data_generators.mathematics.modules import select_modules
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
+from tpt_keras.data_generators.task import matching_groups
 from tpt_keras.data_generators.token_cache import open_cache
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_choices
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 
-# Each dataset's own names of the splits. The stock one joins the difficulties
-# and lacks extrapolation.
+# Difficulties are thirds of a module's range of entropy.
+TRAIN_SPLITS = ("train_easy", "train_medium", "train_hard")
+EVALUATION_SPLITS = ("interpolate", "extrapolate")
+SPLITS = TRAIN_SPLITS + EVALUATION_SPLITS
+
+MODULES = (
+    "algebra__linear_1d",
+    "algebra__linear_1d_composed",
+    "algebra__linear_2d",
+    "algebra__linear_2d_composed",
+    "algebra__polynomial_roots",
+    "algebra__polynomial_roots_composed",
+    "algebra__sequence_next_term",
+    "algebra__sequence_nth_term",
+    "arithmetic__add_or_sub",
+    "arithmetic__add_or_sub_in_base",
+    "arithmetic__add_sub_multiple",
+    "arithmetic__div",
+    "arithmetic__mixed",
+    "arithmetic__mul",
+    "arithmetic__mul_div_multiple",
+    "arithmetic__nearest_integer_root",
+    "arithmetic__simplify_surd",
+    "calculus__differentiate",
+    "calculus__differentiate_composed",
+    "comparison__closest",
+    "comparison__closest_composed",
+    "comparison__kth_biggest",
+    "comparison__kth_biggest_composed",
+    "comparison__pair",
+    "comparison__pair_composed",
+    "comparison__sort",
+    "comparison__sort_composed",
+    "measurement__conversion",
+    "measurement__time",
+    "numbers__base_conversion",
+    "numbers__div_remainder",
+    "numbers__div_remainder_composed",
+    "numbers__gcd",
+    "numbers__gcd_composed",
+    "numbers__is_factor",
+    "numbers__is_factor_composed",
+    "numbers__is_prime",
+    "numbers__is_prime_composed",
+    "numbers__lcm",
+    "numbers__lcm_composed",
+    "numbers__list_prime_factors",
+    "numbers__list_prime_factors_composed",
+    "numbers__place_value",
+    "numbers__place_value_composed",
+    "numbers__round_number",
+    "numbers__round_number_composed",
+    "polynomials__add",
+    "polynomials__coefficient_named",
+    "polynomials__collect",
+    "polynomials__compose",
+    "polynomials__evaluate",
+    "polynomials__evaluate_composed",
+    "polynomials__expand",
+    "polynomials__simplify_power",
+    "probability__swr_p_level_set",
+    "probability__swr_p_sequence",
+)
+
+# Every extrapolation module and the training module that it extends.
+EXTRAPOLATION_MODULES = {
+    "algebra__polynomial_roots_big": "algebra__polynomial_roots",
+    "arithmetic__add_or_sub_big": "arithmetic__add_or_sub",
+    "arithmetic__add_sub_multiple_longer": "arithmetic__add_sub_multiple",
+    "arithmetic__div_big": "arithmetic__div",
+    "arithmetic__mixed_longer": "arithmetic__mixed",
+    "arithmetic__mul_big": "arithmetic__mul",
+    "arithmetic__mul_div_multiple_longer": "arithmetic__mul_div_multiple",
+    "comparison__closest_more": "comparison__closest",
+    "comparison__kth_biggest_more": "comparison__kth_biggest",
+    "comparison__sort_more": "comparison__sort",
+    "measurement__conversion": "measurement__conversion",
+    "numbers__place_value_big": "numbers__place_value",
+    "numbers__round_number_big": "numbers__round_number",
+    "probability__swr_p_level_set_more_samples": (
+        "probability__swr_p_level_set"
+    ),
+    "probability__swr_p_sequence_more_samples": "probability__swr_p_sequence",
+}
+
+# The splits of each dataset that make up a split of the task. The stock one
+# joins the difficulties and lacks extrapolation.
 DATASETS = {
-    "mathematics_dataset": {split: split for split in SPLITS},
-    "math_dataset": {TRAIN: "train", "interpolate": "test"},
+    "mathematics_dataset": {
+        TRAIN: TRAIN_SPLITS,
+        "interpolate": ("interpolate",),
+        "extrapolate": ("extrapolate",),
+    },
+    "math_dataset": {TRAIN: ("train",), "interpolate": ("test",)},
 }
 
 
@@ -29,7 +113,7 @@ class MathematicsTask(Task):
 
     Args:
         data_dir: Folder that `experiments.prepare_data` filled.
-        groups: Names of modules.
+        groups: Names of modules, or patterns.
 
     Raises:
         UsageError: If a name is unknown, modules were not prepared, or a
@@ -46,22 +130,13 @@ class MathematicsTask(Task):
 
     name = "mathematics_dataset"
     splits = EVALUATION_SPLITS
-    known_splits = (TRAIN, *DATASETS[name])
     vocabulary = MATHEMATICS_VOCABULARY
 
     def __init__(self, data_dir, groups):
-        check_choices("module", groups, MODULES)
-        self.groups = tuple(groups)
-        if not pathlib.Path(data_dir).is_dir():
-            raise UsageError(
-                f"There is no data folder {str(data_dir)!r}. Prepare it first.",
-                field="data_dir",
-                path=data_dir,
-                remedy=making(groups, data_dir, self.name),
-            )
+        self.groups = self.select_groups(data_dir, groups)
         missing = [
             group
-            for group in groups
+            for group in self.groups
             if prepared_folder(group, data_dir, self.name) is None
         ]
         if missing:
@@ -72,8 +147,9 @@ class MathematicsTask(Task):
                 path=data_dir,
                 remedy=making(missing, data_dir, self.name),
             )
-        self._caches = {
-            group: open_module(group, data_dir, self.name) for group in groups
+        self._examples = {
+            group: open_module(group, data_dir, self.name)
+            for group in self.groups
         }
 
     @staticmethod
@@ -82,23 +158,15 @@ class MathematicsTask(Task):
             raise UsageError(
                 "`modules` is missing. Name some, or say all.", field="modules"
             )
-        return select_modules(patterns)
-
-    def training_examples(self):
-        return self._examples((*TRAIN_SPLITS, TRAIN))
+        return matching_groups(patterns, MODULES)
 
     def examples(self, split):
-        check_choice("split", split, self.known_splits)
-        if split == TRAIN:
-            return self.training_examples()
-        return self._examples([split])
-
-    def _examples(self, splits):
-        found = {
-            group: cache.examples(splits)
-            for group, cache in self._caches.items()
+        check_choice("split", split, (TRAIN, *self.splits))
+        return {
+            group: splits[split]
+            for group, splits in self._examples.items()
+            if len(splits.get(split, ()))
         }
-        return {group: each for group, each in found.items() if len(each)}
 
 
 class StockMathematicsTask(MathematicsTask):
@@ -106,11 +174,10 @@ class StockMathematicsTask(MathematicsTask):
 
     name = "math_dataset"
     splits = ("interpolate",)
-    known_splits = tuple(DATASETS[name])
 
 
 def open_module(module, data_dir, dataset):
-    """Opens the `TokenCache` of a module's prepared dataset."""
+    """Opens the token cache of a module's prepared dataset."""
     return open_cache(
         prepared_folder(module, data_dir, dataset),
         MATHEMATICS_VOCABULARY,

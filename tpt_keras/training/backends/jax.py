@@ -11,8 +11,8 @@ import keras
 from jax import numpy as jnp
 from keras import ops
 
+from tpt_keras.data_generators.batches import Buckets
 from tpt_keras.data_generators.batches import prefetch
-from tpt_keras.data_generators.buckets import Buckets
 from tpt_keras.training.backends.jax_compilation import CompiledStep
 from tpt_keras.training.backends.jax_compilation import keep_programs
 from tpt_keras.training.backends.jax_devices import num_replicas
@@ -223,7 +223,7 @@ class Placement:
         placed = batches.iterate(start_step, num_epochs)
         if hasattr(batches, "length_pairs"):
             buckets = self._choose_buckets(batches, num_epochs)
-            pairs = buckets.known_pairs(batches if num_epochs else None)
+            pairs = buckets.expected_pairs(batches)
             self.expected = [self._abstract(rows, *pair) for pair in pairs]
             placed = (buckets.pad(batch, rows) for batch in placed)
         part = rows_of_process(self._strategy, rows)
@@ -234,8 +234,8 @@ class Placement:
         """Chooses the buckets of a training, which its evaluations share."""
         model = self._trainer.model
         if num_epochs is None:
-            self._buckets = Buckets.of_model(model, batches)
-        return self._buckets or Buckets.of_model(model)
+            self._buckets = Buckets(model, batches)
+        return self._buckets or Buckets(model)
 
     def _abstract(self, rows, source_length, target_length):
         """Returns a batch without values."""
