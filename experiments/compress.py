@@ -8,7 +8,6 @@ Its weights become int8 with a scale for each output column.
 Every command with --model_dir takes the new folder.
 """
 
-import json
 import pathlib
 
 from absl import flags
@@ -23,21 +22,15 @@ flags.DEFINE_string(
     "model_dir", None, "Folder of the trained model.", required=True
 )
 flags.DEFINE_bool("best", False, "Compress the best model instead of the last.")
-flags.DEFINE_string(
-    "compressed_dir",
-    None,
-    "Folder to write; a model there is replaced.",
-    required=True,
-)
+flags.DEFINE_string("compressed_dir", None, "Folder to write.", required=True)
 
 
 def main():
-    from tpt_keras.files import whole_file
     from tpt_keras.models.load_model import MODEL_FILE
     from tpt_keras.models.load_model import load_model
     from tpt_keras.models.weights import COMPRESSED_FILE
     from tpt_keras.models.weights import CompressedModel
-    from tpt_keras.training.state.model_folder import CONFIG_FILE
+    from tpt_keras.training.state.model_folder import ensure_config
     from tpt_keras.training.state.model_folder import read_config
 
     folder = pathlib.Path(FLAGS.compressed_dir)
@@ -50,10 +43,8 @@ def main():
     config = read_config(FLAGS.model_dir)
     model = load_model(FLAGS.model_dir, FLAGS.best)
     compressed = CompressedModel.of(model)
-    folder.mkdir(parents=True, exist_ok=True)
+    ensure_config(folder, config)
     compressed.write(folder / COMPRESSED_FILE)
-    with whole_file(folder / CONFIG_FILE) as partial:
-        partial.write_text(json.dumps(config, indent=2))
     num_bytes = (folder / COMPRESSED_FILE).stat().st_size
     print(f"{folder}: {model.count_params():,} weights in {num_bytes:,} bytes")
 

@@ -18,11 +18,11 @@ ROOT = pathlib.Path(tpt_keras.__file__).parents[1]
 OURS = {"experiments", "tests", "tpt_keras"}
 # The places that may import the packages of an extra.
 PLACES = {
-    "analysis": ("analysis/", "visualization/", "playground.py"),
+    "analysis": ("analysis/", "visualization/", "playground/"),
     "beam": ("data_generators/", "experiments/prepare_data.py"),
     "benchmarks": ("experiments/benchmarks/", "checkpoints/"),
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
-    "playground": ("playground.py", "visualization/"),
+    "playground": ("playground/", "visualization/"),
     "serving": ("serving/", "experiments/benchmarks/"),
     "torch": ("checkpoints/", "experiments/benchmarks/"),
 }

@@ -18,7 +18,7 @@ TINY = {
     "intermediate_dim": 16,
     "num_heads": 2,
     "num_layers": 2,
-    "max_answer_length": 3,
+    "max_answer_length": 2,
 }
 # The order of the tabs.
 ATTENTION, ROLES = range(2)
@@ -46,7 +46,7 @@ def model_dir(tmp_path_factory):
 @pytest.fixture
 def open_page(monkeypatch):
     def open_page(model_dir):
-        monkeypatch.setattr("sys.argv", ["playground.py", str(model_dir), "3"])
+        monkeypatch.setattr("sys.argv", ["playground", str(model_dir), "3"])
         page = AppTest.from_file(playground.__file__, default_timeout=60).run()
         assert not page.exception
         return page
@@ -124,7 +124,7 @@ def test_a_refused_question_shows_one_line(open_page, model_dir):
     [
         (
             "lstm",
-            {"hidden_dim": 8, "max_answer_length": 3},
+            {"hidden_dim": 8, "max_answer_length": 2},
             "SimpleLSTM",
             "SimpleLSTM",
         ),

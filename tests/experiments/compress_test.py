@@ -9,8 +9,6 @@ from tests.experiments.command import assert_refused
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.weights import COMPRESSED_FILE
 
-QUESTIONS = ["What is the tens digit of 31859?", "What is 1 + 1?"]
-
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
@@ -48,18 +46,10 @@ def test_folder_has_the_weights_and_the_configuration(
 @pytest.mark.slow
 def test_commands_take_a_compressed_model(run, compressed_dir, tmp_path):
     model_dir = shutil.copytree(compressed_dir, tmp_path / "model")
-    result = run(
-        "solve",
-        f"--model_dir={model_dir}",
-        *(f"--question={question}" for question in QUESTIONS),
-    )
+    result = run("evaluate", f"--model_dir={model_dir}", "--splits=interpolate")
     assert (result.status, result.stderr) == (0, "")
-    answers = load_model(model_dir).solve(QUESTIONS)
-    assert result.stdout.splitlines() == answers
-    result = run("evaluate", f"--model_dir={model_dir}")
-    assert (result.status, result.stderr) == (0, "")
-    rows = json.loads((model_dir / "evaluation.json").read_text())
-    assert [row["examples"] for row in rows] == [60, 60]
+    [row] = json.loads((model_dir / "evaluation.json").read_text())
+    assert row["examples"] == 60
 
 
 def test_invalid_flags_are_refused(run, tmp_path, trained_model_dir):

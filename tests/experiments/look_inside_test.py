@@ -8,14 +8,13 @@ import pytest
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.models import SequenceToSequence
-from tpt_keras.models.load_model import load_model
 
-OF_PROBLEMS = ("representations", "roles")
 TINY = {
     "hidden_dim": 16,
     "intermediate_dim": 16,
     "num_heads": 2,
     "num_layers": 1,
+    "max_answer_length": 2,
 }
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
@@ -100,26 +99,23 @@ def test_values_of_a_model_without_roles_are_clustered(look, tmp_path, output):
     assert_refused(result, "NoBinding", "--of=values")
 
 
-def test_attention_is_drawn_for_every_question(attend, output, model_dir):
+def test_attention_is_drawn_for_every_question(attend, output):
     questions = ["What is the tens digit of 31859?", "7/8"]
     result = attend(questions, "--attention=cross")
     page = output / "attention.html"
     assert (result.status, result.stdout) == (0, f"{page}\n")
     problems = json.loads(page.with_suffix(".json").read_text())
     assert [problem["question"] for problem in problems] == questions
-    answers = load_model(model_dir).solve(questions)
-    assert [problem["answer"] for problem in problems] == answers
     assert json.dumps(problems) in page.read_text()
     for number in (1, 2):
         content = page.with_name(f"question_{number}.png").read_bytes()
         assert content.startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", OF_PROBLEMS)
-def test_unreadable_problems_are_left_out(look, tmp_path, name):
+def test_unreadable_problems_are_left_out(look, tmp_path):
     make_model(tmp_path, **TINY, max_question_length=42)
-    more = "--clusters=2" if name == "roles" else "--train_characters=20"
-    result = look(name, "--count=60", more, model_dir=tmp_path)
+    arguments = ("--count=60", "--train_characters=20")
+    result = look("representations", *arguments, model_dir=tmp_path)
     assert result.status == 0, result.stderr
     assert result.stderr.startswith("Left out: ")
     assert result.stderr.count("\n") == 1

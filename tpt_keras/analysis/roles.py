@@ -8,8 +8,6 @@ import numpy as np
 
 from tpt_keras.errors import UsageError
 
-NUMERATOR = "numerator"
-DENOMINATOR = "denominator"
 # Characters on each side that are shown as a character's context.
 _CONTEXT = 2
 # Text that may be an arithmetic expression with a fraction.
@@ -109,10 +107,8 @@ def fraction_parts(text):
     """
     parts = [None] * len(text)
     for match in _EXPRESSION.finditer(text):
-        expression = match[0].rstrip(" .")
-        start = match.start() + len(expression)
-        expression = expression.lstrip()
-        start -= len(expression)
+        expression = match[0].strip(" .")
+        start = match.start() + match[0].index(expression)
         try:
             tree = ast.parse(expression, mode="eval")
         except SyntaxError:
@@ -129,13 +125,11 @@ def _numbers(node, part):
     """Yields the numbers of an expression and their parts of the fraction."""
     if isinstance(node, ast.Constant):
         yield node, part
-    elif isinstance(node, ast.UnaryOp):
-        yield from _numbers(node.operand, part)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        above = part or NUMERATOR
-        below = NUMERATOR if above == DENOMINATOR else DENOMINATOR
+        above = part or "numerator"
+        below = "numerator" if above == "denominator" else "denominator"
         yield from _numbers(node.left, above)
         yield from _numbers(node.right, below)
-    elif isinstance(node, ast.BinOp):
-        yield from _numbers(node.left, part)
-        yield from _numbers(node.right, part)
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _numbers(child, part)

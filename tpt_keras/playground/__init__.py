@@ -1,8 +1,8 @@
 """The playground: a page on this machine that asks one model.
 
-`python -m experiments.playground` starts it as
-`streamlit run playground.py -- MODEL_DIR NUM_ANSWERS`. Streamlit runs this
-file again on every click.
+`python -m experiments.playground` starts it with Streamlit, which runs this
+file again on every click. Its arguments are the model's folder and the number
+of answers.
 """
 
 import contextlib
