@@ -192,13 +192,15 @@ def test_a_model_without_attention_is_refused(look, tmp_path):
         ("representations", "sklearn", ["--modules=none"]),
         ("roles", "matplotlib", ["--modules=none"]),
         ("compare", "matplotlib", []),
+        ("report", "matplotlib", []),
     ],
 )
 def test_a_missing_package_is_the_first_complaint(
     run, monkeypatch, name, package, arguments
 ):
     monkeypatch.setitem(sys.modules, package, None)
-    folder = "--model_dirs" if name == "compare" else "--model_dir"
+    several = name in ("compare", "report")
+    folder = "--model_dirs" if several else "--model_dir"
     extra = "playground" if name == "playground" else "analysis"
     result = run(name, f"{folder}=/nothing", *arguments)
     assert_refused(result, package, f"tpt_keras[{extra}]")

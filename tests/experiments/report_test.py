@@ -1,5 +1,4 @@
 import json
-import sys
 
 import pytest
 
@@ -103,11 +102,6 @@ def test_the_report_has_the_evaluations_accuracies(
         report(splits)
 
 
-def test_matplotlib_is_needed(report, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert_refused(report(), "matplotlib", "tpt_keras[analysis]")
-
-
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -139,9 +133,15 @@ def test_trainings_of_different_modules_need_a_flag(run, tmp_path):
     assert_refused(result, "--modules")
 
 
-def test_a_missing_split_or_model_is_refused(report, tmp_path):
-    result = report("--splits=train,tests")
+def test_a_missing_split_or_model_is_refused(run, tmp_path, place_value_data):
+    arguments = (
+        f"--model_dirs={tmp_path / 'nothing'}",
+        "--dataset=mathematics_dataset",
+        f"--modules={MODULE}",
+        f"--data_dir={place_value_data}",
+        f"--output={tmp_path / 'written' / 'report.html'}",
+    )
+    result = run("report", *arguments, "--splits=train,tests")
     assert_refused(result, "split", "'tests'", "interpolate")
-    result = report(f"--model_dirs={tmp_path / 'nothing'}", PROBLEMS[0])
-    assert_refused(result, tmp_path / "nothing")
+    assert_refused(run("report", *arguments), tmp_path / "nothing")
     assert not (tmp_path / "written").exists()
