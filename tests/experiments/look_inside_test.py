@@ -106,7 +106,8 @@ def test_attention_is_drawn_for_every_question(attend, output):
     assert (result.status, result.stdout) == (0, f"{page}\n")
     problems = json.loads(page.with_suffix(".json").read_text())
     assert [problem["question"] for problem in problems] == questions
-    assert json.dumps(problems) in page.read_text()
+    # An answer of this untrained model may have the character.
+    assert json.dumps(problems).replace("<", "\\u003c") in page.read_text()
     for number in (1, 2):
         content = page.with_name(f"question_{number}.png").read_bytes()
         assert content.startswith(b"\x89PNG")
