@@ -132,7 +132,7 @@ class Generator:
             )
 
     def generate_on_batch(self, encoder_token_ids):
-        """Runs `generate` compiled, from NumPy array to NumPy arrays."""
+        """Runs `generate` compiled, on NumPy arrays."""
         token_ids = np.asarray(encoder_token_ids).astype("int32")
         num_rows = len(token_ids)
         if self._has_fixed_shapes:

@@ -247,7 +247,7 @@ def distances_to_keys(values, source_length):
 
 
 def keys_to_distances(values):
-    """The inverse of `distances_to_keys`, with zeros without a key."""
+    """The inverse of `distances_to_keys`; distances without a key get zeros."""
     source_length = ops.shape(values)[3]
     shift = with_gradient(
         _shift_to_distances,
