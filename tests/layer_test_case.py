@@ -69,15 +69,14 @@ class LayerTestCase(parameterized.TestCase):
             call_kwargs or {},
         )
         for check in (
-            self._check_shapes,
             self._check_config,
             self._check_saving,
             self._check_quantization,
         ):
             with self.subTest(check.__name__):
                 check(case)
-        with self.subTest("weights"):
-            self._check_weights(case, expected_weight_count)
+        with self.subTest("shapes"):
+            self._check_shapes(case, expected_weight_count)
         with self.subTest("mixed precision"):
             self._check_mixed_precision(case, expected_mixed_dtype)
         with self.subTest("training"):
@@ -86,7 +85,7 @@ class LayerTestCase(parameterized.TestCase):
             with self.subTest("masks"):
                 self._check_masks(case)
 
-    def _check_shapes(self, case):
+    def _check_shapes(self, case, expected_weight_count):
         layer = case.layer()
         output = case.call(layer)
         self.assertEqual(tuple(output.shape), case.output_shape)
@@ -98,10 +97,6 @@ class LayerTestCase(parameterized.TestCase):
         self.assertEqual(
             tuple(symbolic_output.shape), (None, None, *case.output_shape[2:])
         )
-
-    def _check_weights(self, case, expected_weight_count):
-        layer = case.layer()
-        case.call(layer)
         self.assertEqual(
             sum(int(np.prod(w.shape)) for w in layer.trainable_weights),
             expected_weight_count,

@@ -311,21 +311,18 @@ class TPMultiHeadAttentionTest(LayerTestCase):
             with self.assertRaises(ValueError):
                 compute()
 
-    @parameterized.parameters(0, 3, -4, [(1, -3)])
-    def test_invalid_attention_axes_are_refused(self, axes):
-        with self.assertRaises(ValueError):
-            TPMultiHeadAttention(2, 3, attention_axes=axes)(ROWS, ROWS)
-
     @parameterized.parameters(
+        ({"attention_axes": 0}, {}),
+        ({"attention_axes": 3}, {}),
+        ({"attention_axes": -4}, {}),
+        ({"attention_axes": (1, -3)}, {}),
+        # An order needs a single axis.
         ({}, {"use_causal_mask": True}),
         ({"sliding_window": 2}, {}),
         ({"attention": "relative"}, {}),
+        ({"binding": "none"}, {"return_roles": True}),
+        ({"attention": "multi_linear"}, {"return_attention_scores": True}),
     )
-    def test_order_needs_a_single_attention_axis(self, kwargs, call_kwargs):
+    def test_invalid_calls_are_refused(self, kwargs, call_kwargs):
         with self.assertRaises(ValueError):
             TPMultiHeadAttention(2, 3, **kwargs)(ROWS, ROWS, **call_kwargs)
-
-    def test_roles_of_no_binding_are_refused(self):
-        layer = TPMultiHeadAttention(2, 3, binding="none")
-        with self.assertRaises(ValueError):
-            layer(QUERY, VALUE, return_roles=True)
