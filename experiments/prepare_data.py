@@ -11,7 +11,6 @@ or takes the released archive, downloaded or already there:
 """
 
 import json
-import logging
 import os
 import pathlib
 
@@ -55,8 +54,6 @@ flags.DEFINE_string(
     "(runner=DirectRunner,direct_num_workers=2).",
 )
 
-logger = logging.getLogger(__name__)
-
 
 def check():
     check_choice("source", FLAGS.source, ("generated", "official"))
@@ -74,7 +71,6 @@ def main():
     from tpt_keras.data_generators.mathematics.task import DATASETS
 
     check_choice("dataset", FLAGS.dataset, DATASETS)
-    beam_options = _beam_options()
     missing = []
     for module in select_groups(FLAGS.dataset, FLAGS.data_dir, FLAGS.modules):
         builder = dataset_builder(module, FLAGS.data_dir, FLAGS.dataset)
@@ -85,7 +81,7 @@ def main():
             missing.append(module)
     if not missing:
         return
-    text_dir = make_texts(missing, beam_options)
+    text_dir = make_texts(missing)
     for module in missing:
         builder = prepare_dataset(
             module, FLAGS.data_dir, text_dir, FLAGS.dataset
@@ -97,7 +93,7 @@ def main():
         print(f"{builder.data_path}: {json.dumps(counts)}")
 
 
-def make_texts(modules, beam_options):
+def make_texts(modules):
     """Makes text files in the official layout and returns their folder."""
     from tpt_keras.data_generators.mathematics import archive
     from tpt_keras.data_generators.mathematics.generator import generate_modules
@@ -116,7 +112,7 @@ def make_texts(modules, beam_options):
         *counts,
         FLAGS.seed,
         FLAGS.num_workers,
-        beam_options,
+        _beam_options(),
     )
     return text_dir
 
@@ -125,28 +121,20 @@ def check_settings(builder):
     """Refuses a prepared dataset that was made with other settings."""
     from tpt_keras.data_generators.mathematics.generator import split_counts
 
-    counts = split_counts(
-        builder.builder_config.name,
-        FLAGS.train_examples,
-        FLAGS.evaluation_examples,
-    )
-    wanted = {"source": FLAGS.source}
+    if builder.name == "math_dataset":
+        return  # the stock dataset has no metadata
+    wanted = {}
     if FLAGS.source == "generated":
-        wanted |= {"seed": FLAGS.seed, "counts": counts}
-    found = {"source": "official"}
-    generated = (builder.info.metadata or {}).get("generated")
-    if generated:
-        found = {
-            "source": "generated",
-            "seed": generated.get("seed"),
-            "counts": generated.get("wanted"),
-        }
-    # The stock dataset has no metadata.
-    if wanted != found and builder.name != "math_dataset":
+        module = builder.builder_config.name
+        counts = FLAGS.train_examples, FLAGS.evaluation_examples
+        wanted = {"seed": FLAGS.seed, "wanted": split_counts(module, *counts)}
+    found = (builder.info.metadata or {}).get("generated", {})
+    found = {name: found.get(name) for name in ("seed", "wanted") if found}
+    if wanted != found:
+        made = f"was generated with {found}" if found else "is the release's"
         raise UsageError(
-            f"{builder.data_path} was made with {json.dumps(found)}. Ask for "
-            "the same (`source`, `seed`, `train_examples`), remove the folder, "
-            "or name another `data_dir`.",
+            f"{builder.data_path} {made}. Ask for the same `source` and "
+            "numbers, remove the folder, or name another `data_dir`.",
             path=builder.data_path,
         )
 

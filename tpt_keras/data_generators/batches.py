@@ -64,9 +64,6 @@ class NumberedBatches:
                 indices of this worker's replicas.
             num_shards: Number of parts that every batch is cut into: the
                 number of all replicas.
-
-        Yields:
-            Batches, or this worker's parts of them.
         """
         start, stop = self._numbers(start_step, num_epochs, shards)
         numbers = itertools.count(start) if stop is None else range(start, stop)
@@ -117,12 +114,11 @@ class NumberedBatches:
 class ProblemBatches(NumberedBatches):
     """Token batches of similar lengths, sampled from all examples.
 
-    The order of an epoch is a pseudorandom permutation of all examples. It is
-    computed by a formula, takes no memory, and can be entered at any step.
-    Windows of `WINDOW_BATCHES` batches are read along that order. The examples
-    of a window are sorted into buckets and by length, cut into batches, and
-    the batches are shuffled. Every epoch visits every example once. Its last
-    batch is smaller where the numbers do not divide.
+    The order of an epoch is a pseudorandom permutation of all examples, which
+    can be entered at any step. Windows of `WINDOW_BATCHES` batches are read
+    along that order. The examples of a window are sorted into buckets and by
+    length, cut into batches, and the batches are shuffled. Every epoch visits
+    every example once. One batch may be smaller.
 
     A batch is a pair of inputs, a dict of `encoder_token_ids` `(batch,
     source_length)` and `decoder_token_ids` `(batch, target_length)`, and
@@ -204,11 +200,7 @@ class ProblemBatches(NumberedBatches):
                 )
 
     def _window(self, epoch, first):
-        """Reads the window that starts with batch `first`.
-
-        Returns:
-            The rows of its batches, and the function that encodes rows.
-        """
+        """The rows of a window's batches, and a function that encodes rows."""
         positions = np.arange(
             first * self.batch_size,
             min((first + WINDOW_BATCHES) * self.batch_size, len(self)),
@@ -261,16 +253,8 @@ def similar_length_batches(lengths, pairs, batch_size, rng):
 
     Lengths in a batch are similar, not equal, because lengths identify the
     kind of a problem (the digits of a place value question, for example), and
-    a batch of a single kind gives a poor gradient.
-
-    Args:
-        lengths: Integer array `(examples, 2)` of sources and targets.
-        pairs: See `choose_length_pairs`.
-        batch_size: Number of examples in a batch.
-        rng: NumPy generator of the noise.
-
-    Returns:
-        List of arrays of indices, of which one may be smaller.
+    a batch of a single kind gives a poor gradient. Returns arrays of indices,
+    of which one may be smaller.
     """
     noise = rng.uniform(1.0, 1.0 + LENGTH_NOISE, len(lengths))
     order = np.argsort(lengths[:, 0] * noise, kind="stable")
@@ -308,13 +292,8 @@ def _batches_of_bucket(rows, target_lengths, batch_size):
 def choose_length_pairs(lengths):
     """Chooses as few buckets as keep the padding below `MAX_PADDING`.
 
-    Args:
-        lengths: Integer array `(examples, 2)`, the source and the target
-            length of each.
-
-    Returns:
-        Array of at most `MAX_PAIRS` pairs, the smallest first. The last is as
-        long as any example.
+    There are at most `MAX_PAIRS`, the smallest first. The last is as long as
+    any of the examples, whose lengths are `(examples, 2)`.
     """
     # Examples of nearly the same source length fit the same pairs.
     kinds = lengths + (-lengths % (_SOURCE_STEP, 1))
@@ -428,18 +407,6 @@ def prefetch(items, size):
 
     Their order is kept, and an error is raised in its place. The thread ends
     when the generator is closed.
-
-    Args:
-        items: An iterator.
-        size: Largest number of items to hold.
-
-    Yields:
-        The items.
-
-    Example:
-
-    >>> list(prefetch(iter("abc"), size=2))
-    ['a', 'b', 'c']
     """
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         waiting = collections.deque(

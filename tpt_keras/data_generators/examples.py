@@ -53,37 +53,15 @@ class Examples:
     vocabulary = ()
 
     def read(self, indices):
-        """Reads examples.
-
-        Args:
-            indices: Integer array `(count,)`.
-
-        Returns:
-            Pair of `Sequences`, the sources and the targets, without start and
-            end symbols.
-        """
+        """Reads the sources and the targets of examples, as two `Sequences`."""
         raise NotImplementedError
 
     def lengths(self, indices):
-        """Reads the lengths of examples alone.
-
-        Args:
-            indices: Integer array `(count,)`.
-
-        Returns:
-            Integer array `(count, 2)` of source and target lengths.
-        """
+        """Reads the source and target lengths of examples, `(count, 2)`."""
         raise NotImplementedError
 
     def texts(self, indices):
-        """Reads examples as text.
-
-        Args:
-            indices: Integer array `(count,)`.
-
-        Returns:
-            List of pairs of strings, a question and its answer.
-        """
+        """Reads examples as a list of pairs of strings."""
         symbols = np.array(self.vocabulary, dtype=object)
         columns = []
         for part in self.read(indices):
@@ -111,25 +89,7 @@ class ArrayExamples(Examples):
 
     @classmethod
     def from_texts(cls, pairs, vocabulary):
-        """Tokenizes pairs of strings.
-
-        Args:
-            pairs: Iterable of pairs of a question and its answer.
-            vocabulary: The symbols, each at its token id.
-
-        Returns:
-            An `ArrayExamples`.
-
-        Raises:
-            UsageError: If a character is not in the vocabulary.
-
-        Example:
-
-        >>> vocabulary = ("<pad>", "<start>", "<end>", "1", "2", "+")
-        >>> examples = ArrayExamples.from_texts([("1+1", "2")], vocabulary)
-        >>> examples.texts([0])
-        [('1+1', '2')]
-        """
+        """Tokenizes pairs of strings."""
         tokenizer = CharacterTokenizer(vocabulary)
         # The smallest type that holds all token ids.
         tokens = [np.zeros(0, np.min_scalar_type(len(vocabulary) - 1))]
@@ -160,13 +120,7 @@ class ArrayExamples(Examples):
 
 
 class ExampleView(Examples):
-    """Some examples of another collection.
-
-    Args:
-        examples: An `Examples`.
-        count: Number of examples of the view.
-        places: Function from indices to their places in `examples`.
-    """
+    """Some examples of others; `places` maps indices to places in those."""
 
     def __init__(self, examples, count, places):
         self._examples = examples
@@ -187,15 +141,8 @@ class ExampleView(Examples):
 def random_part(examples, start=0, stop=None, seed=0):
     """A random part of examples, such as those set apart for validation.
 
-    Args:
-        examples: An `Examples`.
-        start: First example of the part, in the shuffled order.
-        stop: End of the part. Defaults to the end of `examples`.
-        seed: Seed of the order. Parts of one seed whose ranges do not overlap
-            have no example in common.
-
-    Returns:
-        An `Examples`.
+    `start` and `stop` are places in an order that depends on the seed. Parts of
+    one seed whose ranges do not overlap have no example in common.
     """
     part = range(len(examples))[start:stop]
 
@@ -207,15 +154,7 @@ def random_part(examples, start=0, stop=None, seed=0):
 
 
 def readable_examples(examples, model_config):
-    """Selects the examples that a model can read and answer.
-
-    Args:
-        examples: An `Examples`; all of them are looked at.
-        model_config: A `SequenceToSequenceConfig`.
-
-    Returns:
-        An `Examples`: `examples` itself if the model can read all.
-    """
+    """Selects the examples that a model can read and answer."""
     limits = (model_config.max_question_length, model_config.max_answer_length)
     known = np.isin(examples.vocabulary, model_config.vocabulary)
     fits = np.ones(len(examples), bool)
@@ -302,15 +241,8 @@ def permute(positions, count, seed):
     position that ends in one of the few cells beyond `count` is sent on until
     it comes out before (cycle walking).
 
-    The result is the same on every machine and with every version of NumPy.
-
-    Args:
-        positions: Integer array, each at least 0 and less than `count`.
-        count: Length of the permutation, at most `2**62`.
-        seed: Tuple of integers.
-
-    Returns:
-        int64 array of the same shape.
+    The result is the same on every machine and with every version of NumPy. The
+    count is at most `2**62`, and the seed is a tuple of integers.
     """
     width = np.uint64(math.isqrt(max(count - 1, 0)) + 1)
     height = np.uint64(-(-count // int(width)))

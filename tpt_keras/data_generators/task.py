@@ -80,13 +80,9 @@ class Task:
 
     @functools.cached_property
     def fingerprints(self):
-        """Fingerprints of the training examples, to recognize them.
+        """Hashes of the number and of some of each group's training examples.
 
-        A fingerprint is made of the number of a group's examples and of some
-        of them from all over it. It does not depend on the place of the data.
-
-        Returns:
-            Dict of the groups' names to strings.
+        A dict of the groups' names to strings.
         """
         fingerprints = {}
         for group, examples in self.examples(TRAIN).items():
@@ -99,19 +95,11 @@ class Task:
         return fingerprints
 
     def samples(self, splits, count):
-        """A fixed sample of the questions of every split and group.
+        """A fixed sample of every split and group, by pairs of their names.
 
         A sample holds the first examples of a random order, which are those of
         an `evaluate` of so many. Of the training examples it holds the last,
         because a training of seed 0 sets the first apart for validation.
-
-        Args:
-            splits: Names of splits.
-            count: Largest number of examples of every split and group.
-
-        Returns:
-            Dict of pairs, a split and a group, to lists of pairs of strings, a
-            question and its answer.
         """
         samples = {}
         for split in splits:
@@ -138,18 +126,8 @@ def matching_groups(patterns, names):
 def training_batches(task, model_config, config):
     """Cuts the training examples into training and validation batches.
 
-    Args:
-        task: A `Task`.
-        model_config: A `SequenceToSequenceConfig`.
-        config: A `TrainingConfig`. Its seed decides which examples are set
-            apart.
-
-    Returns:
-        Two `ProblemBatches` without a common example. They raise a
-        `UsageError` when they read an example that is too long for the model.
-
-    Raises:
-        UsageError: If a group has too few training examples.
+    The seed of the `TrainingConfig` decides which examples are set apart. The
+    two `ProblemBatches` have no common example.
     """
     groups = task.examples(TRAIN)
     apart = -(-config.data.validation_examples // len(task.groups))

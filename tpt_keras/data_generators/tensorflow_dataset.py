@@ -10,16 +10,9 @@ def function_dataset(function, start, stop, signature):
     """Makes a `tf.data.Dataset` of the values of a Python function of numbers.
 
     Unlike one of `tf.data.Dataset.from_generator`, its iterators may be alive
-    while the interpreter ends; see `_ExitGate`.
-
-    Args:
-        function: Function from a number to arrays, nested as in `signature`.
-        start: First number.
-        stop: End of the numbers, or None.
-        signature: Nested `tf.TensorSpec`s.
-
-    Returns:
-        A dataset with an element for each number, which prefetches.
+    while the interpreter ends; see `_ExitGate`. The numbers end before `stop`,
+    if it is not `None`. The values are arrays, nested as the `tf.TensorSpec`s
+    of the signature.
     """
     specs = tf.nest.flatten(signature)
     dtypes = [spec.dtype for spec in specs]

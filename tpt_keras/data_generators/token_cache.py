@@ -40,15 +40,11 @@ def open_cache(folder, vocabulary, read_splits):
     Args:
         folder: The dataset's folder.
         vocabulary: The symbols, each at its token id.
-        read_splits: Function without arguments that returns a dict of the
-            splits' names to iterables of pairs of strings. It is called only
-            if the cache has to be made.
+        read_splits: Function that returns a dict of the splits' names to
+            iterables of pairs of strings, to make the cache from.
 
     Returns:
         Dict of the splits' names to `ArrayExamples`.
-
-    Raises:
-        UsageError: If a character is not in the vocabulary.
     """
     folder = pathlib.Path(folder)
     key = {"vocabulary": list(vocabulary), "files": _files(folder)}

@@ -92,19 +92,10 @@ def read_problems(path):
 
 
 def fetch_official_text(data_dir, modules, archive=None):
-    """Downloads and unpacks the files that are missing.
+    """Downloads and unpacks the files of modules that are missing.
 
-    Args:
-        data_dir: The data folder, to download and to unpack to.
-        modules: Names of training modules.
-        archive: An archive or its unpacked folder. Defaults to a download.
-
-    Returns:
-        Path of the folder that holds `mathematics_dataset-v1.0`.
-
-    Raises:
-        UsageError: If the archive is missing, damaged or another one, or if
-            another process downloads or unpacks it.
+    The archive may be there already, also unpacked to a folder. Returns the
+    folder that holds `mathematics_dataset-v1.0`.
     """
     text_dir = pathlib.Path(data_dir) / "official"
     archive = archive and pathlib.Path(archive)

@@ -123,21 +123,7 @@ def _questions(paths, splits):
 
 
 def dataset_builder(module, data_dir, dataset="mathematics_dataset"):
-    """The builder of a module's dataset, prepared or not.
-
-    Args:
-        module: Name of a training module.
-        data_dir: The data folder.
-        dataset: `"mathematics_dataset"`, ours, or `"math_dataset"`, the stock
-            one.
-
-    Returns:
-        A builder of TensorFlow Datasets.
-
-    Raises:
-        UsageError: If a name is unknown, the folder's name is a pattern, or
-            the description of the prepared dataset is damaged.
-    """
+    """The builder of a module's dataset, prepared or not."""
     check_choice("module", module, MODULES)
     check_choice("dataset", dataset, DATASETS)
     refuse_pattern(data_dir, "data_dir")
@@ -164,12 +150,7 @@ def _reading_dataset(folder, remedy):
 
 
 def read_prepared(module, data_dir, dataset):
-    """Reads a prepared dataset once, in order.
-
-    Returns:
-        Dict of the task's splits to iterators of pairs of strings. They raise
-        a `UsageError` if the dataset is damaged.
-    """
+    """Reads the task's splits of a prepared dataset, in order, as pairs."""
     builder = dataset_builder(module, data_dir, dataset)
     remedy = making([module], data_dir, dataset)
     return {
@@ -207,18 +188,7 @@ def _read_split(builder, name, remedy):
 def prepare_dataset(module, data_dir, text_dir, dataset="mathematics_dataset"):
     """Makes a module's dataset from files in the official layout.
 
-    Args:
-        module: Name of a training module.
-        data_dir: The data folder.
-        text_dir: Folder that holds `mathematics_dataset-v1.0`.
-        dataset: A name of `DATASETS`.
-
-    Returns:
-        The builder, prepared.
-
-    Raises:
-        UsageError: If a name is unknown, a file is missing or damaged, or
-            another process prepares the dataset.
+    `text_dir` is the folder that holds `mathematics_dataset-v1.0`.
     """
     folder = dataset_builder(module, data_dir, dataset).data_path.parent
     with folder_lock(folder, "prepares a dataset"):

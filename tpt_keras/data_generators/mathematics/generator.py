@@ -44,21 +44,9 @@ def generate_modules(
 
     Finished shards are kept in `root` until their module is complete, so that
     an interrupted run resumes. A finished module leaves `<module>.json` with
-    its settings and the numbers of dropped problems and of errors.
-
-    Args:
-        modules: Names of training modules.
-        root: Folder to write to. With Beam, every worker has to reach it.
-        train_examples: Training problems of each module.
-        evaluation_examples: Problems of each module's evaluation splits.
-        seed: Seed. The result depends on nothing else.
-        num_workers: Number of processes of this machine that draw problems.
-        beam_options: Apache Beam's `PipelineOptions`, to draw with Beam
-            instead.
-
-    Raises:
-        UsageError: If another process generates one of the modules, or the
-            generator of one raises nothing but errors.
+    its settings and the numbers of dropped problems and of errors. Processes of
+    this machine draw, or Apache Beam, if there are `PipelineOptions` for it;
+    every worker then has to reach `root`.
     """
     counts = {
         module: split_counts(module, train_examples, evaluation_examples)
@@ -77,8 +65,8 @@ def generate_modules(
 def _generate_together(counts, root, seed, draw):
     """Generates modules whose shards are drawn together, in rounds.
 
-    A round draws the shards that are known to be missing. The next one
-    replaces the problems that were dropped.
+    A round draws the shards that are known to be missing, and the next one
+    replaces what was dropped. `draw` takes arguments of `write_shard`.
     """
     with contextlib.ExitStack() as stack:
         for module in counts:
@@ -90,28 +78,17 @@ def _generate_together(counts, root, seed, draw):
         while unfinished:
             drawings = []
             for module in list(unfinished):
-                assembly = Assembly(shard_dir(root, module), counts[module])
-                if assembly.missing:
-                    drawings += _drawings(root, module, assembly.missing, seed)
-                else:
+                folder = shard_dir(root, module)
+                assembly = Assembly(folder, counts[module])
+                for split, shard in assembly.missing:
+                    path = shard_path(folder, split, shard)
+                    name = archive.split_module(split, module)
+                    drawings.append((path, name, split, shard, seed))
+                if not assembly.missing:
                     _write_module(root, module, assembly, seed)
                     unfinished.remove(module)
             if drawings:
                 draw(drawings)
-
-
-def _drawings(root, module, missing, seed):
-    """The arguments of `write_shard` that draw missing shards."""
-    return [
-        (
-            shard_path(shard_dir(root, module), split, shard),
-            archive.split_module(split, module),
-            split,
-            shard,
-            seed,
-        )
-        for split, shard in missing
-    ]
 
 
 def split_counts(module, train_examples, evaluation_examples):
@@ -150,16 +127,11 @@ class Assembly:
     taken in order, so that the result depends on the seed alone.
 
     The problems stay in the shards' files, and a hash of each in memory.
+    `missing` lists the splits and shards that have to be drawn.
 
     Args:
         folder: Folder of the module's shards.
         counts: Dict of split to the number of unique problems wanted.
-
-    Attributes:
-        missing: List of pairs, a split and a shard, that have to be drawn.
-        examples: Dict of split to the number of problems taken.
-        dropped: Dict of reasons to numbers of problems.
-        raised: Number of errors of the generator.
     """
 
     def __init__(self, folder, counts):

@@ -38,11 +38,9 @@ logger = logging.getLogger(__name__)
 
 
 class Shard(typing.NamedTuple):
-    """Problems that were drawn together.
+    """Pairs of question and answer that were drawn together.
 
-    Attributes:
-        problems: List of pairs of question and answer.
-        raised: Number of errors that the generator raised instead.
+    `raised` counts the errors that the generator raised instead of problems.
     """
 
     problems: list
@@ -57,17 +55,15 @@ def draw_shard(module, split, shard, seed, count=PROBLEMS_PER_SHARD):
     most modules do about once in some million problems.
 
     Args:
-        module: Name of a module of the split.
-        split: A split of `mathematics_dataset`.
+        module: Name of a module of the split, such as
+            `"numbers__place_value_big"` of `"extrapolate"`.
+        split: One of `SPLITS`.
         shard: Number of the shard.
         seed: Seed of the dataset.
         count: Number of problems.
 
     Returns:
         A `Shard`.
-
-    Raises:
-        UsageError: If the module raises nothing but errors.
     """
     draw = problem_functions(split)[module]
     _seed_everything(f"{seed}/{module}/{split}/{shard}")
@@ -181,11 +177,7 @@ def _end_with_parent():
 
 @functools.cache
 def problem_functions(split):
-    """The functions that draw one random problem of a split each.
-
-    Returns:
-        Dict of module name (`"numbers__place_value"`) to function.
-    """
+    """Functions that draw one random problem of a split, by their modules."""
     modules = load_modules()
     if split == "interpolate":
         areas = modules.test()
@@ -216,9 +208,6 @@ def load_modules():
     NumPy and SymPy. What it misses is restored inside the package alone. Its
     compositions iterate over sets, whose order depends on the process; here
     they use sets in the order of insertion.
-
-    Returns:
-        The module `mathematics_dataset.modules.modules`.
     """
     diophantine = importlib.import_module("sympy.solvers.diophantine")
     if not hasattr(diophantine, "base_solution_linear"):
