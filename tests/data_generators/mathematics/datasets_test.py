@@ -9,7 +9,6 @@ import sys
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from experiments._faults import line_of
 
 from tests.data_generators.files import MODULES
 from tests.data_generators.files import all_texts
@@ -32,6 +31,7 @@ from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import disk_fault
 from tpt_keras.files import folder_lock
 
 MODULE = MODULES[0]
@@ -279,7 +279,7 @@ def test_full_disk_leaves_nothing(text_dir, tmp_path, monkeypatch, failure):
         patch.setattr(tf.io.TFRecordWriter, "write", failure)
         with pytest.raises(Exception, match="No space left") as error:
             prepare_dataset(MODULE, tmp_path, text_dir)
-    assert line_of(error.value)
+    assert disk_fault(error.value)
     assert names_below(tmp_path) == []
     prepare_dataset(MODULE, tmp_path, text_dir)
     assert len(texts(tmp_path, MODULE, "train")) == 600
