@@ -14,8 +14,6 @@ from absl import app
 from absl import flags
 from absl import logging as absl_logging
 
-from tpt_keras.errors import MissingDependencyError
-from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import disk_fault
@@ -23,13 +21,12 @@ from tpt_keras.errors import require
 
 # Flagfiles of the package, which can be named without their folder.
 CONFIGS = pathlib.Path(__file__).parent / "configs"
-BACKENDS = ("tensorflow", "jax")
 # TensorFlow passes on an error of Python that it called as a text.
-_NAMES = "|".join(
-    each.__name__
-    for each in (UsageError, UnreadableFileError, MissingDependencyError)
+_USAGE_ERROR = re.compile(
+    r"^(?:{{.*?}} )?"
+    r"(?:UsageError|UnreadableFileError|MissingDependencyError): (.*)",
+    re.MULTILINE,
 )
-_USAGE_ERROR = re.compile(rf"^(?:{{{{.*?}}}} )?(?:{_NAMES}): (.*)", re.M)
 
 
 def run(main, check=None, resumes=False):
@@ -55,7 +52,7 @@ def run(main, check=None, resumes=False):
                 f"Unexpected argument {argv[1]!r}: flags start with --."
             )
         backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-        check_choice("KERAS_BACKEND", backend, BACKENDS)
+        check_choice("KERAS_BACKEND", backend, ("tensorflow", "jax"))
         if backend == "jax":
             require("jax", "jax")
         if check:
@@ -225,47 +222,29 @@ def import_tensorflow():
     try:
         tensorflow = importlib.import_module("tensorflow")
         tensorflow.config.list_physical_devices()
-    except Exception as error:
-        reason = str(error).strip() or type(error).__name__
-        raise UsageError(
-            f"TensorFlow cannot be imported ({reason.splitlines()[0]}). "
-            "Install it again, or set KERAS_BACKEND=jax."
-        ) from error
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
         os.close(null)
 
 
-class _HelpFlag(flags.BooleanFlag):
-    """Shows a command's docstring and its flags."""
-
-    def __init__(self, main):
-        super().__init__(
-            "help", False, "show this help", "h", allow_override=True
-        )
-        self._module = main.__module__
-
-    def parse(self, argument):
-        if not self._parse(argument):
-            return
-        print(
-            re.sub(
-                r"python -m experiments\.([\w.]+)",
-                lambda match: command(match[1]),
-                sys.modules[self._module].__doc__,
-            )
-        )
-        # absl's name of the module that was started.
-        is_started = self._module == "__main__"
-        name = sys.argv[0] if is_started else self._module
-        print("Flags:")
-        print(flags.FLAGS.module_help(name).partition(":\n")[2])
-        sys.exit()
+def _print_help(name):
+    """Prints a command's docstring and its flags."""
+    docstring = re.sub(
+        r"python -m experiments\.([\w.]+)",
+        lambda match: command(match[1]),
+        sys.modules[name].__doc__,
+    )
+    # absl's name of the module that was started.
+    name = sys.argv[0] if name == "__main__" else name
+    print(f"{docstring}\nFlags:")
+    print(flags.FLAGS.module_help(name).partition(":\n")[2])
 
 
 def _parse_flags(main, argv):
-    flags.DEFINE_flag(_HelpFlag(main))
+    if {"-h", "--help"} & set(argv):
+        _print_help(main.__module__)
+        sys.exit()
     rest = flags.FLAGS(
         [
             re.sub("^(--?flagfile=)(.*)", _with_path, argument)

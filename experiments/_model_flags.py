@@ -54,15 +54,12 @@ class ModelFlags:
             saved_model = SavedModel(self.saved_model)
             return saved_model, saved_model.config
         from tpt_keras.decoding import Generator
-
-        model = self._load_model()
-        return Generator(model), dataclasses.asdict(model.config)
-
-    def _load_model(self):
-        if self.model_dir:
-            from tpt_keras.models.load_model import load_model
-
-            return load_model(self.model_dir)
         from tpt_keras.models import SequenceToSequence
+        from tpt_keras.models.load_model import load_model
 
-        return SequenceToSequence.from_preset(self.preset, load_weights=True)
+        model = (
+            load_model(self.model_dir)
+            if self.model_dir
+            else SequenceToSequence.from_preset(self.preset, load_weights=True)
+        )
+        return Generator(model), dataclasses.asdict(model.config)

@@ -24,6 +24,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.training.config import DataConfig
 from tpt_keras.training.config import TrainingConfig
 
+FULL = os.strerror(errno.ENOSPC)
 COMMANDS = sorted(
     ".".join(path.relative_to(ROOT / "experiments").with_suffix("").parts)
     for path in (ROOT / "experiments").rglob("*.py")
@@ -179,17 +180,14 @@ def run_script(tmp_path):
             f"def check(): {check}\n"
             "_cli.run(main, check)"
         )
-        env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
-        env.pop("KERAS_BACKEND", None)
-        if backend:
-            env["KERAS_BACKEND"] = backend
+        env = {
+            **os.environ,
+            "PYTHONPATH": f"{tmp_path}:{ROOT}",
+            "KERAS_BACKEND": backend,
+        }
         return run_python("-c", script, env=env)
 
     return run_script
-
-
-def test_broken_tensorflow_is_one_line(run_script):
-    assert_refused(run_script(None), "TensorFlow", "broken")
 
 
 def test_jax_imports_no_tensorflow(run_script):
@@ -301,3 +299,18 @@ def test_error_keeps_its_line(through):
     assert "[Errno 5] Input/output error: 'a'" in line
     assert "\n" not in line
     assert line_of(through(KeyError("Permission"))) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "is_line"),
+    [
+        (tf.errors.ResourceExhaustedError(None, None, f"a; {FULL}"), True),
+        # HDF5's, with the number in its text alone.
+        (OSError(f"Can't write data (errno = 28, '{FULL}')"), True),
+        (OSError("without a number"), False),
+        (ValueError("No such file or directory"), False),
+        (tf.errors.ResourceExhaustedError(None, None, "OOM"), False),
+    ],
+)
+def test_full_disk_of_a_library_is_one_line(error, is_line):
+    assert (FULL in (line_of(error) or "")) == is_line

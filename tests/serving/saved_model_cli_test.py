@@ -65,5 +65,5 @@ def test_the_tool_reads_and_runs_an_export(version, tmp_path, model):
     # No op reads or writes files, or prints.
     assert "does not contain the default denylisted ops" in scan
     [answer] = model.solve(["1"])
-    assert f"[b'{answer}' b'' b'']" in run
+    assert f"[{answer.encode()!r} b'' b'']" in run
     assert re.search(r"\[b'OK' b'EMPTY' b'UNKNOWN_CHARACTER'\]", run)
