@@ -38,28 +38,14 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 MODULE = "numbers__place_value"
 
 
-# Slow on JAX, because they compile many programs.
-SLOW_ON_JAX = (
-    "analysis/predictions_test.py",
-    "models/lstm_test.py",
-    "models/transformer_test.py",
-)
-# In CI on TensorFlow alone.
-EXHAUSTIVE_ON_JAX = (
-    "analysis/predictions_test.py",
-    "checkpoints/training_test.py",
-)
-
-
 def pytest_collection_modifyitems(items):
     if os.environ.get("KERAS_BACKEND") != "jax":
         return
-    root = pathlib.Path(__file__).parent
     for item in items:
-        path = item.path.relative_to(root).as_posix()
-        if path.startswith(SLOW_ON_JAX):
+        if item.get_closest_marker("slow_on_jax"):
             item.add_marker(pytest.mark.slow)
-        if path.startswith(EXHAUSTIVE_ON_JAX):
+        if item.get_closest_marker("exhaustive_on_jax"):
+            item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.exhaustive)
 
 

@@ -85,13 +85,10 @@ def test_wheel_holds_all_commands_flagfiles_and_pages(installed):
         )
 
 
-def test_installed_command_has_list_help_and_flagfiles(run_installed):
+def test_installed_command_has_a_list_and_flagfiles(run_installed):
     result = run_installed()
     assert (result.status, result.stderr) == (0, "")
     assert "tpt_keras NAME --help" in result.stdout
-    result = run_installed("train", "--help")
-    assert (result.status, result.stderr) == (0, "")
-    assert "    tpt_keras train --flagfile=demo.cfg" in result.stdout
     result = run_installed(
         "train", "--flagfile=demo.cfg", "--data_dir=x", "--model_dir=y"
     )

@@ -11,6 +11,8 @@ from tpt_keras.answer import EMPTY
 from tpt_keras.answer import Answer
 from tpt_keras.models import Transformer
 
+pytestmark = pytest.mark.exhaustive_on_jax
+
 
 class FirstCharacter:
     """A generator that answers with the first character of a question."""

@@ -1,4 +1,3 @@
-import random
 import zipfile
 
 import keras
@@ -93,7 +92,7 @@ def assert_unreadable(path, best=False):
     assert error.value.path == str(path)
 
 
-@pytest.mark.parametrize("size", [0, 1, 1000, -1])
+@pytest.mark.parametrize("size", [0, 1000, -1])
 def test_truncated_file(tmp_path, saved, size):
     for name in (MODEL_FILE, BEST_MODEL_FILE):
         (tmp_path / name).write_bytes(saved[1][:size])
@@ -106,39 +105,6 @@ def test_flipped_bit(tmp_path, saved, share):
     content[int(share * len(content))] ^= 0x04
     (tmp_path / MODEL_FILE).write_bytes(content)
     assert_unreadable(tmp_path / MODEL_FILE)
-
-
-@pytest.mark.slow
-def test_damage_is_refused_or_makes_no_difference(tmp_path, saved):
-    model, content = saved
-    path = tmp_path / MODEL_FILE
-    path.write_bytes(content)
-    with zipfile.ZipFile(path) as archive:
-        starts = [info.header_offset for info in archive.infolist()]
-        directory = range(archive.start_dir, len(content))
-    # No checksum covers the headers of files, and the list of them.
-    bare = [
-        *directory,
-        *(i for start in starts for i in range(start, start + 60)),
-    ]
-    rng = random.Random(0)
-    num_loaded = 0
-    for _ in range(40):
-        damaged = bytearray(content)
-        for _ in range(rng.choice([1, 3])):
-            damaged[rng.choice(bare)] = rng.randrange(256)
-        path.write_bytes(damaged)
-        try:
-            loaded = load_model(tmp_path)
-        except UsageError:
-            continue
-        num_loaded += 1
-        assert loaded.config == model.config
-        for weight, other in zip(
-            loaded.get_weights(), model.get_weights(), strict=True
-        ):
-            np.testing.assert_array_equal(weight, other)
-    assert 0 < num_loaded < 40
 
 
 def test_another_model_of_keras(tmp_path):

@@ -14,8 +14,6 @@ from tests.layer_test_case import LayerTestCase
 from tests.models.transformer_test import uncached_greedy
 from tpt_keras import Transformer
 from tpt_keras import TransformerConfig
-from tpt_keras.decoding import BeamSampler
-from tpt_keras.decoding import Generator
 from tpt_keras.layers import AttentionMechanism
 from tpt_keras.layers import TPMultiHeadAttention
 
@@ -121,11 +119,6 @@ def new_model(**overrides):
 
 
 class OwnMechanismTest(LayerTestCase):
-    def test_has_its_weights_in_every_attention(self):
-        gains = [w for w in new_model().weights if w.name == "gain"]
-        self.assertLen(gains, 3 * CONFIG.num_layers)
-        self.assertLen({w.path for w in gains}, len(gains))
-
     def test_cached_equals_uncached(self):
         model = new_model()
         ids = model.tokenizer.encode_questions(QUESTIONS)
@@ -133,8 +126,6 @@ class OwnMechanismTest(LayerTestCase):
             model.generate(ids, max_length=6),
             uncached_greedy(model, ids, max_length=6),
         )
-        beams = Generator(model, BeamSampler(2), 6).generate(ids)
-        self.assertEqual(tuple(beams["token_ids"].shape), (3, 2, 6))
 
     def test_trains_and_is_saved(self):
         model = new_model(num_layers=1)
@@ -147,6 +138,7 @@ class OwnMechanismTest(LayerTestCase):
             run_eagerly=keras.backend.backend() == "tensorflow",
         )
         gains = [w for w in model.trainable_weights if w.name == "gain"]
+        self.assertLen(gains, 3)
         before = [ops.convert_to_numpy(w) for w in gains]
         model.fit(inputs, ids, batch_size=3, verbose=0)
         for weight, old in zip(gains, before):
@@ -163,22 +155,6 @@ class OwnMechanismTest(LayerTestCase):
             layer(x, x)
             with self.assertRaises(ValueError):
                 layer(x, x, return_attention_scores=True)
-
-    @pytest.mark.slow
-    def test_as_a_layer(self):
-        x = np.random.default_rng(5).normal(size=(2, 4, 8)).astype("float32")
-        self.run_layer_test(
-            TPMultiHeadAttention,
-            {
-                "num_heads": 2,
-                "key_dim": 3,
-                "attention": "tests>LinearAttention",
-            },
-            inputs=[x, x],
-            expected_output_shape=(2, 4, 8),
-            expected_weight_count=4 * 54 + 56 + 2,
-            takes_keras_masks=False,
-        )
 
 
 @pytest.mark.slow

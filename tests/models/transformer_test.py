@@ -16,6 +16,8 @@ from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 
+pytestmark = pytest.mark.slow_on_jax
+
 VOCABULARY = ("<pad>", "<start>", "<end>", *"+0123")
 CONFIG = TransformerConfig(
     hidden_dim=16,

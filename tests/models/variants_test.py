@@ -115,7 +115,14 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding):
     )
 
 
-@every_variant
+@pytest.mark.parametrize(
+    ("attention", "binding"),
+    [
+        ("relative", "discrete"),
+        ("transformer_xl", "none"),
+        ("multi_linear", "tensor"),
+    ],
+)
 @pytest.mark.slow
 @pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="needs SavedModel"
