@@ -22,9 +22,8 @@ import pathlib
 import sys
 
 FORBIDDEN = ("tensorflow", "keras", "numpy", "tpt_keras")
-STRING = 7
 # Codes of the C API.
-NUMBERS = {"float32": (1, ctypes.c_float), "int32": (3, ctypes.c_int32)}
+FLOAT, STRING = 1, 7
 SIZE_OF_STRING = 24  # sizeof(TF_TString)
 
 
@@ -157,11 +156,10 @@ def find_tensors(tf, graph, names):
 
 def make_tensor(tf, dtype, shape, values):
     assert len(values) == math.prod(shape)
-    if dtype == "string":
-        code, size = STRING, SIZE_OF_STRING
-    else:
-        code, number = NUMBERS[dtype]
-        size = ctypes.sizeof(number)
+    code, size = {
+        "float32": (FLOAT, ctypes.sizeof(ctypes.c_float)),
+        "string": (STRING, SIZE_OF_STRING),
+    }[dtype]
     tensor = tf("TF_AllocateTensor", ctypes.c_void_p)(
         code,
         (ctypes.c_int64 * len(shape))(*shape),
@@ -176,7 +174,7 @@ def make_tensor(tf, dtype, shape, values):
             tf("TF_StringInit")(string)
             tf("TF_StringCopy")(string, value, ctypes.c_size_t(len(value)))
     else:
-        array = (number * len(values))(*values)
+        array = (ctypes.c_float * len(values))(*values)
         ctypes.memmove(data, array, ctypes.sizeof(array))
     return tensor
 
@@ -198,13 +196,10 @@ def read_tensor(tf, tensor):
             value = ctypes.string_at(start, length)
             values.append(base64.b64encode(value).decode())
     else:
-        [(dtype, number)] = [
-            (name, number)
-            for name, (known, number) in NUMBERS.items()
-            if known == code
-        ]
+        assert code == FLOAT
+        dtype, numbers = "float32", ctypes.c_float * size
         # An empty tensor has no data.
-        values = list((number * size).from_address(data)) if size else []
+        values = list(numbers.from_address(data)) if size else []
     return {"dtype": dtype, "shape": shape, "values": values}
 
 
