@@ -6,6 +6,7 @@ import tempfile
 
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.data_generators.files import all_texts
@@ -51,6 +52,7 @@ def texts(task, split):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+@settings(max_examples=30)
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=9))
 def test_pairs_are_read_as_written(suffix, pairs):
     if [text.strip().lower() for text in pairs[0]] == ["question", "answer"]:

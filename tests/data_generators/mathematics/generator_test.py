@@ -48,7 +48,7 @@ if __name__ == "__main__":
     from tpt_keras.data_generators.mathematics import generator
 
     generator.generate_modules(
-        {INTERRUPTED!r}, pathlib.Path(sys.argv[1]), 500, 30, num_workers=2
+        {INTERRUPTED!r}, pathlib.Path(sys.argv[1]), 300, 30, num_workers=2
     )
 """
 # SHA-256 of each module's texts of `text_dir`.
@@ -260,7 +260,7 @@ def test_killed_run_resumes(here, tmp_path):
     assert not report_path(root, INTERRUPTED[1]).exists()
     # The order of the modules does not matter, nor that of drawing.
     for folder in (whole, root):
-        generate_modules(INTERRUPTED[::-1], folder, 500, 30)
+        generate_modules(INTERRUPTED[::-1], folder, 300, 30)
     assert tree(root) == tree(whole)
 
 
@@ -345,7 +345,7 @@ def test_assembly_holds_unique_problems(counts, universe):
 
 
 @pytest.mark.usefixtures("small_shards")
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(COUNTS, st.integers(5, 80), st.randoms(use_true_random=False))
 def test_order_of_drawing_does_not_matter(counts, universe, rng):
     def some(missing):
