@@ -35,7 +35,8 @@ def main():
 
     model = from_reference(FLAGS.checkpoint, FLAGS.num_heads, FLAGS.vocabulary)
     config = {"checkpoint": FLAGS.checkpoint, "model": to_stored(model.config)}
-    model_folder.save_finished_model(model, FLAGS.model_dir, config)
+    model_folder.write_config(FLAGS.model_dir, config)
+    model_folder.save_model(model, FLAGS.model_dir)
     print(f"{FLAGS.model_dir}: {model.count_params():,} weights")
     if set(model.config.vocabulary) <= set(SPECIAL_SYMBOLS):
         print(

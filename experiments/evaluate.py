@@ -4,6 +4,8 @@ r"""Evaluates a model on what it was not trained on.
         --splits=interpolate,extrapolate
 """
 
+import pathlib
+
 from absl import flags
 
 from tpt_keras.errors import UsageError
@@ -54,15 +56,17 @@ def main():
         rows = evaluate_text(training)
     else:
         rows = evaluate_modules(training)
-    from tpt_keras.training.evaluation import saved_step
-    from tpt_keras.training.evaluation import write_evaluations
+    from tpt_keras.training.state import logs
 
-    # Last, for it may fail, in a folder that cannot be written.
+    # Last, because the folder may be read-only.
     identity = {
         "model": "best" if FLAGS.best else "last",
-        "step": saved_step(FLAGS.model_dir, FLAGS.best),
+        "step": logs.saved_step(FLAGS.model_dir, FLAGS.best),
     }
-    write_evaluations(FLAGS.model_dir, [{**identity, **row} for row in rows])
+    logs.append_rows(
+        pathlib.Path(FLAGS.model_dir, "evaluations.jsonl"),
+        [{**identity, **row} for row in rows],
+    )
 
 
 def choose(splits):
@@ -96,7 +100,7 @@ def evaluate_modules(training):
     """Answers the problems of modules."""
     from tpt_keras.data_generators import open_task
     from tpt_keras.models.load_model import load_model
-    from tpt_keras.training.evaluation import evaluate
+    from tpt_keras.training.questions import evaluate
     from tpt_keras.training.trainer import Trainer
 
     model = load_model(FLAGS.model_dir, FLAGS.best)

@@ -44,10 +44,10 @@ def main():
     strategy = _flags.strategy(workers=True)
     from tpt_keras.data_generators import select_groups
     from tpt_keras.language_model import XL_PRESETS
-    from tpt_keras.language_model import TextTask
+    from tpt_keras.language_model import TextLearner
     from tpt_keras.models import PRESETS
     from tpt_keras.training.backends import is_chief
-    from tpt_keras.training.problem_task import ProblemTask
+    from tpt_keras.training.questions import QuestionLearner
     from tpt_keras.training.train import train
 
     presets = PRESETS | XL_PRESETS
@@ -64,7 +64,7 @@ def main():
         FLAGS.model_dir,
         preset=FLAGS.preset,
         strategy=strategy,
-        make_task=TextTask if FLAGS.text_file else ProblemTask,
+        make_learner=TextLearner if FLAGS.text_file else QuestionLearner,
     )
     if is_chief(strategy):
         draw_curves()

@@ -18,7 +18,7 @@ import pytest
 from tests.checkpoints.conversion_test import golden_model
 from tests.checkpoints.conversion_test import torch
 from tpt_keras.checkpoints import to_reference
-from tpt_keras.training.keras_optimizers import PyTorchAdam
+from tpt_keras.training.optimizers import PyTorchAdam
 from tpt_keras.training.trainer import Trainer
 
 pytestmark = [

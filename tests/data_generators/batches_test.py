@@ -454,16 +454,6 @@ def test_batch_gets_the_smallest_pair_that_it_fits():
     assert (inputs["encoder_token_ids"][:2] == [1] * 5 + [7] * 15).all()
 
 
-def test_expected_pairs():
-    training = [[20, 3], [44, 9], [48, 12]]
-    buckets = model_buckets(training)
-    assert buckets.expected_pairs(batches_of(training)) == buckets.pairs
-    alone = model_buckets()
-    assert alone.pairs == [(41, 31), (81, 31), (122, 31), LIMITS]
-    shorter = batches_of([[24, 4], [76, 9]])
-    assert alone.expected_pairs(shorter) == [(41, 31), (81, 31)]
-
-
 class Numbers:
     """An iterator that counts its items and ends in an error."""
 

@@ -54,7 +54,8 @@ def test_from_nothing_to_answers(run, tmp_path):
     assert (model_dir / "learning_curves.png").is_file()
 
     assert len(lines_of(run("evaluate", model))) == 2
-    results = json.loads((model_dir / "evaluation.json").read_text())
+    evaluations = (model_dir / "evaluations.jsonl").read_text()
+    results = list(map(json.loads, evaluations.splitlines()))
     assert [(r["module"], r["split"], r["examples"]) for r in results] == [
         (MODULE, "interpolate", 12),
         (MODULE, "extrapolate", 12),

@@ -48,8 +48,8 @@ def test_commands_take_a_compressed_model(run, compressed_dir, tmp_path):
     model_dir = shutil.copytree(compressed_dir, tmp_path / "model")
     result = run("evaluate", f"--model_dir={model_dir}", "--splits=interpolate")
     assert (result.status, result.stderr) == (0, "")
-    [row] = json.loads((model_dir / "evaluation.json").read_text())
-    assert row["examples"] == 60
+    [row] = (model_dir / "evaluations.jsonl").read_text().splitlines()
+    assert json.loads(row)["examples"] == 60
 
 
 def test_invalid_flags_are_refused(run, tmp_path, trained_model_dir):

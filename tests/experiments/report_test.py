@@ -7,7 +7,7 @@ from tests.experiments.command import assert_refused
 from tpt_keras.data_generators import open_task
 from tpt_keras.decoding import Generator
 from tpt_keras.models import Transformer
-from tpt_keras.training.evaluation import evaluate
+from tpt_keras.training.questions import evaluate
 from tpt_keras.training.state.model_folder import read_training
 from tpt_keras.training.trainer import Trainer
 

@@ -13,7 +13,7 @@ from tpt_keras.language_model import XL_PRESETS
 from tpt_keras.language_model import TransformerXL
 from tpt_keras.language_model import TransformerXLConfig
 from tpt_keras.language_model.text import TextSegments
-from tpt_keras.language_model.training import TextTask
+from tpt_keras.language_model.training import TextLearner
 from tpt_keras.language_model.training import evaluate_segments
 from tpt_keras.language_model.training import language_model_trainer
 from tpt_keras.models import PRESETS
@@ -21,8 +21,10 @@ from tpt_keras.models.configs import from_stored
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training import train as training_module
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.training.state.checkpoints import TrainingState
+from tpt_keras.training.state.logs import read_metrics
 
-train = functools.partial(training_module.train, make_task=TextTask)
+train = functools.partial(training_module.train, make_learner=TextLearner)
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -70,30 +72,43 @@ def memory_of(model):
     return [ops.convert_to_numpy(x) for x in keras.tree.flatten(model.memory)]
 
 
+class KilledError(Exception):
+    """Ends a training in the middle."""
+
+
+def train_in_two(monkeypatch, *arguments):
+    """A training that is killed at its first checkpoint, and resumed."""
+    save = TrainingState.save
+
+    def save_and_die(self):
+        save(self)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingState, "save", save_and_die)
+        with pytest.raises(KilledError):
+            train(*arguments)
+    return train(*arguments)
+
+
 # The memory of mixed_bfloat16 is none of NumPy's dtypes.
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_resumed_training_keeps_its_memory(training, precision, tmp_path):
+def test_resumed_training_keeps_its_memory(
+    training, precision, tmp_path, monkeypatch
+):
     training = training.replace(precision=precision)
     whole = train(CONFIG, training, tmp_path / "whole")
-    for steps in (3, 6):
-        again = train(
-            CONFIG, training.replace(train_steps=steps), tmp_path / "parts"
-        )
-    for actual, expected in zip(
-        again.model.weights, whole.model.weights, strict=True
-    ):
+    again = train_in_two(monkeypatch, CONFIG, training, tmp_path / "parts")
+    for actual, expected in zip(again.weights, whole.weights, strict=True):
         np.testing.assert_array_equal(actual, expected)
-    assert max(np.abs(values).max() for values in memory_of(again.model)) > 0
-    row = whole.history[-1]
+    assert max(np.abs(values).max() for values in memory_of(again)) > 0
+    rows = read_metrics(tmp_path / "whole")
     for prefix in ("", "val_"):
-        assert row[f"{prefix}bits_per_character"] == pytest.approx(
-            row[f"{prefix}loss"] / math.log(2), rel=1e-5
+        assert rows[-1][f"{prefix}bits_per_character"] == pytest.approx(
+            rows[-1][f"{prefix}loss"] / math.log(2), rel=1e-5
         )
-    assert row["tokens_per_second"] > 0
-    assert whole.best_score == min(
-        row["val_bits_per_character"] for row in whole.history
-    )
+    assert rows[-1]["tokens_per_second"] > 0
 
     record = json.loads((tmp_path / "whole/config.json").read_text())
     config = from_stored(record["model"])
@@ -108,12 +123,12 @@ def test_resumed_training_keeps_its_memory(training, precision, tmp_path):
     assert "load_language_model" in str(caught.value)
 
     # Another training starts with the weights.
-    start = train(
+    train(
         CONFIG,
         training.replace(init_from=str(tmp_path / "whole"), train_steps=1),
         tmp_path / "start",
     )
-    assert start.history[0]["loss"] < whole.history[0]["loss"]
+    assert read_metrics(tmp_path / "start")[0]["loss"] < rows[0]["loss"]
 
     # The text is another one under the same name.
     (tmp_path / "text").write_bytes(TEXT[::-1])
@@ -122,7 +137,7 @@ def test_resumed_training_keeps_its_memory(training, precision, tmp_path):
 
 
 @pytest.mark.slow
-def test_training_without_a_memory_resumes(training, tmp_path):
+def test_training_without_a_memory_resumes(training, tmp_path, monkeypatch):
     config = XL_PRESETS["tensorized_transformer"].replace(
         hidden_dim=8,
         intermediate_dim=8,
@@ -130,14 +145,12 @@ def test_training_without_a_memory_resumes(training, tmp_path):
         num_layers=1,
         attention_options={"max_length": 5, "output_dim": 8},
     )
-    for steps in (3, 6):
-        result = train(
-            config, training.replace(train_steps=steps), tmp_path / "model"
-        )
-    assert np.isfinite(result.history[-1]["val_bits_per_character"])
+    model = train_in_two(monkeypatch, config, training, tmp_path / "model")
+    row = read_metrics(tmp_path / "model")[-1]
+    assert np.isfinite(row["val_bits_per_character"])
     saved = load_model(tmp_path / "model", classes=(TransformerXL,))
     for actual, expected in zip(
-        saved.trainable_weights, result.model.trainable_weights, strict=True
+        saved.trainable_weights, model.trainable_weights, strict=True
     ):
         np.testing.assert_array_equal(actual, expected)
 

@@ -1,6 +1,5 @@
 import json
 import tempfile
-import unittest
 
 import keras
 import numpy as np
@@ -192,23 +191,6 @@ class TransformerXLTest(LayerTestCase):
         self.assertEqual(loaded.config, CONFIG)
         # The memory of its streams is saved with it.
         self.assert_all_equal(loaded(TOKEN_IDS), model(TOKEN_IDS))
-
-    @unittest.skipIf(
-        keras.backend.backend() != "tensorflow",
-        "Elsewhere lengths have to be given.",
-    )
-    @parameterized.parameters(None, 2)
-    def test_export_equals_the_model(self, batch_size):
-        import tensorflow as tf
-
-        model = make_model(batch_size, memory_length=8)
-        with tempfile.TemporaryDirectory() as folder:
-            # Never called.
-            model.export(folder, verbose=False)
-            loaded = tf.saved_model.load(folder)
-            for start in (0, 4):
-                segment = TOKEN_IDS[:, start : start + 4].astype("int32")
-                self.assert_all_close(loaded.serve(segment), model(segment))
 
     def test_float_ids_are_not_rounded(self):
         # bfloat16 has no odd number above 256.

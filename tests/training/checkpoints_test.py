@@ -7,7 +7,6 @@ import pytest
 
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
-from tpt_keras.training.keras_optimizers import PyTorchAdam
 from tpt_keras.training.state import checkpoints as training_state
 from tpt_keras.training.state.checkpoints import TrainingState
 from tpt_keras.training.trainer import Trainer
@@ -19,12 +18,12 @@ FILE = ".npz"
 def trainer(tiny_config):
     transformer = Transformer(tiny_config.replace(dropout=0.1))
     trainer = Trainer(transformer)
-    trainer.compile(optimizer=PyTorchAdam(1e-4), jit_compile=False)
+    trainer.compile("adam", jit_compile=False)
     trainer.optimizer.build(transformer.trainable_variables)
     return trainer
 
 
-COUNTERS = ("step", "data_step", "best_score", "best_step")
+COUNTERS = ("step", "best_score", "seconds")
 
 
 def everything(trainer):
@@ -98,18 +97,13 @@ def names(folder):
     return {path.stem for path in folder.iterdir()}
 
 
-def empty(path, _):
-    path.write_bytes(b"")
-
-
 def of_another_model(path, _):
     np.savez(path, step=np.array(3))
 
 
 DAMAGES = [
     *((truncate, share) for share in (0.0, 0.5, 0.999)),
-    *((flip_byte, share) for share in (0.0, 0.3, 0.5, 0.7)),
-    (empty, None),
+    *((flip_byte, share) for share in (0.0, 0.5)),
     (of_another_model, None),
 ]
 
@@ -170,14 +164,10 @@ def test_newest_checkpoint_has_the_largest_number(saved, folder, trainer):
     assert_values(state, trainer, saved[1][1])
 
 
-@pytest.mark.parametrize("is_there", [False, True])
 def test_restore_without_a_checkpoint_changes_nothing(
-    tmp_path, trainer, logged, is_there
+    tmp_path, trainer, logged
 ):
-    folder = tmp_path / "none"
-    if is_there:
-        folder.mkdir()
-    state = TrainingState(trainer, folder)
+    state = TrainingState(trainer, tmp_path / "none")
     values = scramble(state, trainer, seed=1)
     assert state.restore() is None
     assert_values(state, trainer, values)
@@ -195,27 +185,15 @@ def test_newest_checkpoints_are_kept(tmp_path, trainer, keep):
     assert state.step == 5
 
 
-def test_state_counts_steps_and_keeps_the_best_score(tmp_path, trainer):
+def test_state_keeps_the_best_score(tmp_path, trainer):
     state = TrainingState(trainer, tmp_path)
-    assert state.improves(0.0)
-    state.advance(3)
-    state.data_step = 10
-    state.advance(2)
-    assert (state.step, state.data_step) == (5, 12)
-    assert not state.improves(0.0)
-    assert state.best_step == 0
-    assert state.improves(0.25)
-    assert (state.best_score, state.best_step) == (0.25, 5)
-    assert not state.improves(float("nan"))
+    for score, improves in ((0.0, 1), (0.0, 0), (0.25, 1), (float("nan"), 0)):
+        assert state.improves(score) == improves
+    assert state.best_score == 0.25
 
 
-# Names with the characters of file patterns.
-NAMES = ["run[1]", "run*"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_folder_name_may_look_like_a_pattern(tmp_path, trainer, name):
-    folder = tmp_path / name / "checkpoints"
+def test_folder_name_may_look_like_a_pattern(tmp_path, trainer):
+    folder = tmp_path / "run[1]*" / "checkpoints"
     state = TrainingState(trainer, folder, keep=2)
     for seed in range(3):
         values = scramble(state, trainer, seed)
@@ -242,7 +220,7 @@ def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, 3])
 def test_worker_restores_the_chiefs_checkpoint(
     saved, folder, trainer, as_worker, number
 ):
@@ -264,19 +242,12 @@ def test_worker_writes_nothing(tmp_path, trainer, as_worker):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [4, -3])
 def test_worker_without_the_chiefs_checkpoint_is_refused(
-    folder, trainer, as_worker
+    folder, trainer, as_worker, number
 ):
-    as_worker(4)
-    state = TrainingState(trainer, folder)
-    with pytest.raises(UsageError):
-        state.restore()
-
-
-def test_worker_ends_if_the_chiefs_checkpoints_are_damaged(
-    folder, trainer, as_worker
-):
-    as_worker(-3)
+    """It cannot be read here, or all are damaged."""
+    as_worker(number)
     state = TrainingState(trainer, folder)
     with pytest.raises(UsageError):
         state.restore()

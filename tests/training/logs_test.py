@@ -9,8 +9,9 @@ from tensorboard.backend.event_processing.event_accumulator import (
 )
 
 from tpt_keras.training.state.logs import MetricsLog
+from tpt_keras.training.state.logs import best_row
 from tpt_keras.training.state.logs import read_metrics
-from tpt_keras.training.state.logs import run_and_tag
+from tpt_keras.training.state.logs import saved_step
 
 ROWS = [
     {"step": 2, "loss": 3.5, "learning_rate": 0.125},
@@ -70,14 +71,7 @@ def test_a_row_is_there_at_once(tmp_path):
         )
 
 
-def test_nothing_there(tmp_path):
-    assert read_metrics(tmp_path) == []
-    assert read_metrics(tmp_path / "missing") == []
-
-
-@pytest.mark.parametrize(
-    ("step", "kept"), [(0, 0), (1, 0), (2, 1), (4, 2), (5, 2), (6, 3), (99, 3)]
-)
+@pytest.mark.parametrize(("step", "kept"), [(1, 0), (2, 1), (5, 2), (99, 3)])
 def test_going_on_drops_what_comes_later(tmp_path, step, kept):
     write(tmp_path, ROWS)
     log = MetricsLog(tmp_path)
@@ -130,14 +124,6 @@ def test_a_damaged_line_is_survived(tmp_path, line):
     assert read_metrics(tmp_path) == ROWS[:2]
 
 
-def test_not_finite(tmp_path):
-    """A loss that is not finite is a row's like any other."""
-    write(tmp_path, [{"step": 2, "loss": float("nan")}])
-    [row] = read_metrics(tmp_path)
-    assert row["step"] == 2
-    assert math.isnan(row["loss"])
-
-
 def test_a_full_disk_is_named(tmp_path):
     log = MetricsLog(tmp_path)
     path = tmp_path / "metrics.jsonl"
@@ -181,15 +167,26 @@ def test_what_tensorboard_shows(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "run", "tag"),
-    [
-        ("loss", "train", "loss"),
-        ("val_loss", "validation", "loss"),
-        ("val_token_accuracy", "validation", "token_accuracy"),
-        ("interpolate/m", "interpolate", "sequence_accuracy/m"),
-        ("extrapolate/m", "extrapolate", "sequence_accuracy/m"),
-    ],
-)
-def test_run_and_tag(name, run, tag):
-    assert run_and_tag(name) == (run, tag)
+def test_step_of_a_saved_model(tmp_path):
+    assert read_metrics(tmp_path) == []
+    assert saved_step(tmp_path, best=True) is None
+    assert saved_step(tmp_path, best=False) is None
+    scores = {2: 0.25, 4: 0.5, 6: math.nan, 8: 0.5, 10: 0.375}
+    rows = [
+        {"step": step, "val_sequence_accuracy": score}
+        for step, score in scores.items()
+    ]
+    write(tmp_path, [*rows, {"step": 11, "loss": 1.5}])
+    # The first of the equal ones: the second was no better.
+    assert saved_step(tmp_path, best=True) == 4
+    assert saved_step(tmp_path, best=False) == 11
+
+
+def test_best_row_has_the_fewest_bits_of_a_language_model():
+    rows = [
+        {"step": step, "val_bits_per_character": bits}
+        for step, bits in ((1, 3.0), (2, 2.0), (3, math.nan), (4, 2.5))
+    ]
+    assert best_row(rows)["step"] == 2
+    assert best_row(rows, "val_bits_per_character", max)["step"] == 1
+    assert best_row([{"step": 1, "loss": 1.0}]) is None

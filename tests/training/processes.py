@@ -7,7 +7,6 @@ import os
 import pathlib
 import runpy
 import socket
-import subprocess
 import sys
 import time
 
@@ -15,8 +14,7 @@ from experiments import _cli
 
 ROOT = pathlib.Path(_cli.__file__).parent.parent
 
-# A worker whose partner failed waits for it forever, and Keras's defects used
-# to end so: a hang has to fail. Far above what anything here takes.
+# A worker whose partner failed waits for it forever: a hang has to fail.
 TIMEOUT = 600
 
 # To import TensorFlow and Keras takes five seconds, which a process that is
@@ -25,38 +23,32 @@ _forking = multiprocessing.get_context("forkserver")
 _forking.set_forkserver_preload(["tpt_keras.training.train"])
 
 
-class Process:
-    """`python -m`, at the repository's root.
+class ForkedProcess:
+    """`python -m` at the repository's root, less the time of imports.
 
     Args:
         module: Name of the module to run.
         *arguments: Its command line.
         output: Path of a file for everything that it prints.
         environment: Environment variables, next to those of this process.
+        prepare: Function to call in the process first.
     """
 
-    def __init__(self, module, *arguments, output, environment=None):
+    def __init__(
+        self, module, *arguments, output, environment=None, prepare=None
+    ):
         self._output = pathlib.Path(output)
-        self._start(module, list(map(str, arguments)), environment or {})
-
-    def _start(self, module, arguments, environment):
-        with self._output.open("wb") as file:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                cwd=ROOT,
-                env={
-                    **os.environ,
-                    # For a killed process's output to be there, too.
-                    "PYTHONUNBUFFERED": "1",
-                    **environment,
-                },
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+        self._output.touch()
+        arguments = [module, *map(str, arguments)]
+        self._process = _forking.Process(
+            target=_run,
+            args=(arguments, environment or {}, self._output, prepare),
+        )
+        self._process.start()
 
     @property
     def is_running(self):
-        return self._popen.poll() is None
+        return self._process.is_alive()
 
     @property
     def output(self):
@@ -64,18 +56,16 @@ class Process:
 
     def kill(self):
         """Kills at once; does nothing where the process has ended."""
-        self._popen.kill()
-        self._popen.wait()
+        self._process.kill()
+        self._process.join()
 
     def wait(self):
         """The exit status; a signal's is negative."""
-        return self._popen.wait(TIMEOUT)
+        self._process.join(TIMEOUT)
+        return self._process.exitcode
 
     def wait_until(self, condition):
         """Waits for what the process shall bring about.
-
-        Args:
-            condition: Function without arguments.
 
         Raises:
             AssertionError: If the process ends before.
@@ -89,35 +79,7 @@ class Process:
             time.sleep(0.005)
 
 
-class ForkedProcess(Process):
-    """The same, less the time to import TensorFlow and Keras.
-
-    Args:
-        *args: See `Process`.
-        **kwargs: See `Process`.
-    """
-
-    def _start(self, module, arguments, environment):
-        self._output.touch()
-        self._process = _forking.Process(
-            target=_run, args=(module, arguments, environment, self._output)
-        )
-        self._process.start()
-
-    @property
-    def is_running(self):
-        return self._process.is_alive()
-
-    def kill(self):
-        self._process.kill()
-        self._process.join()
-
-    def wait(self):
-        self._process.join(TIMEOUT)
-        return self._process.exitcode
-
-
-def _run(module, arguments, environment, output):
+def _run(arguments, environment, output, prepare):
     """Runs a module as `python -m` does, in a forked process."""
     with output.open("wb") as file:
         for stream in (sys.stdout, sys.stderr):
@@ -125,8 +87,10 @@ def _run(module, arguments, environment, output):
     sys.stdout.reconfigure(line_buffering=True)
     os.chdir(ROOT)
     os.environ.update(environment)
-    sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.argv = arguments
+    if prepare:
+        prepare()
+    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
 
 
 @contextlib.contextmanager

@@ -1,16 +1,9 @@
-import contextlib
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.eager import context
 
-from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
-from tpt_keras.training.train import make_trainer
-from tpt_keras.training.train import train
 from tpt_keras.training.trainer import Trainer
 
 PAD_ID = 0
@@ -53,13 +46,10 @@ def new_trainer(
     optimizer="sgd",
     dtype="float32",
     jit_compile=False,
-    run_eagerly=False,
+    run_eagerly=True,
     **kwargs,
 ):
-    """A trainer; one that runs eagerly is quicker where steps are few.
-
-    Its micro-batches are no loop of TensorFlow's then.
-    """
+    """A trainer that runs eagerly, which is quicker where steps are few."""
     trainer = Trainer(new_transformer(config, dtype), **kwargs)
     trainer.compile(
         optimizer=keras.optimizers.get(optimizer),
@@ -121,7 +111,7 @@ def assert_same_weights(transformer, expected, tolerance=1e-5):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("global_clipnorm", [None, 0.1, 100.0])
+@pytest.mark.parametrize("global_clipnorm", [None, 0.1])
 def test_a_step_is_one_of_the_mean_over_the_tokens(
     tiny_config, global_clipnorm
 ):
@@ -157,8 +147,8 @@ def three_steps(config, micro_batches):
         keras.optimizers.Adam(1e-2, epsilon=1e-5),
         global_clipnorm=0.1,
         gradient_accumulation_steps=micro_batches,
-        # Graphs take seconds; those of a few numbers are enough.
-        run_eagerly=micro_batches <= 2,
+        # Graphs take seconds; one is enough.
+        run_eagerly=micro_batches != 3,
     )
     batches = [random_batch(seed, rows=4) for seed in range(3)]
     return trainer, [step(trainer, batch) for batch in batches]
@@ -171,7 +161,7 @@ def in_one_go(tiny_config):
 
 @pytest.mark.slow
 # More micro-batches than rows leave some empty.
-@pytest.mark.parametrize("micro_batches", [2, 3, 5])
+@pytest.mark.parametrize("micro_batches", [3, 5])
 def test_micro_batches_learn_what_the_batch_does(
     tiny_config, in_one_go, micro_batches
 ):
@@ -194,7 +184,7 @@ MEANS = ("loss", "sequence_accuracy", "token_accuracy")
 @pytest.fixture(scope="module")
 def after_four_rows(tiny_config):
     """A trainer after a step of four rows, and its results."""
-    trainer = new_trainer(tiny_config, run_eagerly=True)
+    trainer = new_trainer(tiny_config)
     return trainer, step(trainer, random_batch(0, rows=4))
 
 
@@ -211,7 +201,6 @@ def test_rows_of_padding_count_for_nothing(
     trainer = new_trainer(
         tiny_config,
         gradient_accumulation_steps=micro_batches,
-        run_eagerly=micro_batches == 1,
     )
     results = step(trainer, padded)
     assert results == pytest.approx(expected_results, rel=1e-5)
@@ -222,7 +211,7 @@ def test_rows_of_padding_count_for_nothing(
 @pytest.fixture(scope="module")
 def after_repeated_rows(tiny_config):
     """A trainer after a step of repeated rows, its evaluation and results."""
-    trainer = new_trainer(tiny_config, run_eagerly=True)
+    trainer = new_trainer(tiny_config)
     repeated = rows_of(random_batch(0, rows=4), [0, 0, 1, 3, 3, 3])
     evaluation = trainer.evaluate(*repeated, return_dict=True, verbose=0)
     return trainer, evaluation, step(trainer, repeated)
@@ -239,7 +228,6 @@ def test_a_row_of_weight_two_counts_as_two(
     trainer = new_trainer(
         tiny_config,
         gradient_accumulation_steps=micro_batches,
-        run_eagerly=micro_batches == 1,
     )
     assert_same_means(
         trainer.evaluate(
@@ -260,9 +248,7 @@ def test_a_row_of_weight_two_counts_as_two(
 def test_a_token_of_weight_zero_is_like_padding(tiny_config):
     inputs, targets = random_batch(0, rows=4)
     weights = np.random.default_rng(1).integers(0, 2, targets.shape)
-    trainer, expected = (
-        new_trainer(tiny_config, run_eagerly=True) for _ in range(2)
-    )
+    trainer, expected = (new_trainer(tiny_config) for _ in range(2))
     masked = inputs, np.where(weights, targets, PAD_ID)
     assert num_tokens(masked[1]) < num_tokens(targets)
     assert_same_means(
@@ -318,7 +304,6 @@ def test_float_ids_are_not_rounded(tiny_config):
     trainer = new_trainer(
         tiny_config.replace(vocabulary=vocabulary),
         dtype="mixed_bfloat16",
-        run_eagerly=True,
     )
     ids = np.array([[1, 259, 297, 2]], "int32")
     batch = {"encoder_token_ids": ids, "decoder_token_ids": ids}, ids
@@ -356,201 +341,60 @@ def test_an_epoch_sums_examples_and_tokens_and_averages_the_rest(tiny_config):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precisions_train(tiny_config, precision):
+def test_bfloat16_trains(tiny_config):
     trainer = new_trainer(
         tiny_config,
         keras.optimizers.Adam(1e-2),
-        precision,
+        "mixed_bfloat16",
         global_clipnorm=0.1,
-        # A graph for the one that needs more of it, the scale.
-        run_eagerly=precision == "mixed_bfloat16",
-    )
-    scales = precision == "mixed_float16"
-    assert scales == isinstance(
-        trainer.optimizer, keras.optimizers.LossScaleOptimizer
     )
     batch = random_batch(0, rows=6)
     results = [step(trainer, batch) for _ in range(5)]
     losses = [result["loss"] for result in results]
-    norms = [result["gradient_norm"] for result in results]
-    assert np.all(np.isfinite(losses + norms))
     assert losses[-1] < losses[0] - 0.3
     expected = new_transformer(tiny_config)
     loss = token_losses(expected, batch).mean()
     assert losses[0] == pytest.approx(loss, rel=0.01)
-    # Not the scaled gradient's, which would be 2**15 times that.
     norm = norm_of(gradients(expected, batch))
-    assert norms[0] == pytest.approx(norm, rel=0.02)
+    assert results[0]["gradient_norm"] == pytest.approx(norm, rel=0.02)
     for weight in trainer.model.weights:
         assert weight.dtype == "float32"
         assert np.all(np.isfinite(weight.numpy())), weight.path
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
-def test_a_scaled_gradient_is_clipped_where_the_unscaled_is(tiny_config):
-    """One step of SGD is as long as the gradient after clipping."""
-    trainer = new_trainer(
-        tiny_config,
-        keras.optimizers.SGD(1.0),
-        "mixed_float16",
-        global_clipnorm=0.1,
-    )
-    before = trainer.model.get_weights()
-    step(trainer, random_batch(0, rows=6))
-    after = trainer.model.get_weights()
-    length = norm_of([a - b for a, b in zip(after, before)])
-    assert length == pytest.approx(0.1, rel=1e-4)
-
-
-@pytest.mark.slow
-def test_a_step_that_overflows_is_skipped_and_not_watched(tiny_config):
-    trainer = new_trainer(
-        tiny_config, keras.optimizers.SGD(1.0), "mixed_float16"
-    )
-    before = trainer.model.get_weights()
-    scale, after_overflow = 2.0**60, []
-
-    def set_scale(index, logs):
-        if index == 0:
-            trainer.optimizer.dynamic_scale.assign(scale)
-        else:
-            after_overflow.append(float(trainer.optimizer.dynamic_scale))
-            after_overflow.append(trainer.model.get_weights())
-            trainer.optimizer.dynamic_scale.assign(2.0**10)
-
-    batches = [random_batch(seed, rows=6) for seed in range(2)]
-    history = trainer.fit(
-        dataset(batches),
-        shuffle=False,
-        verbose=0,
-        callbacks=[
-            keras.callbacks.LambdaCallback(on_train_batch_begin=set_scale)
-        ],
-    ).history
-    new_scale, weights = after_overflow
-    assert new_scale == scale / 2
-    for value, expected in zip(weights, before, strict=True):
-        np.testing.assert_array_equal(value, expected)
-    # Only the second step remains, with the initial weights.
-    norm = norm_of(gradients(new_transformer(tiny_config), batches[1]))
-    assert history["gradient_norm"] == [pytest.approx(norm, rel=0.02)]
-    assert history["examples"] == [12]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("micro_batches", [1, 3])
-def test_xla_computes_the_same(tiny_config, micro_batches):
-    batches = [random_batch(seed, rows=7) for seed in range(2)]
-    results = []
-    for jit_compile in (True, False):
-        trainer = new_trainer(
-            tiny_config,
-            keras.optimizers.SGD(0.1),
-            jit_compile=jit_compile,
-            run_eagerly=not jit_compile,
-            global_clipnorm=0.1,
-            gradient_accumulation_steps=micro_batches,
+def test_xla_computes_the_same(tiny_config):
+    batch = random_batch(0, rows=7)
+    ours, expected = (
+        step(
+            new_trainer(
+                tiny_config,
+                jit_compile=jit_compile,
+                run_eagerly=not jit_compile,
+                gradient_accumulation_steps=3,
+            ),
+            batch,
         )
-        assert trainer.jit_compile == jit_compile
-        results.append([step(trainer, batch) for batch in batches])
-    for ours, expected in zip(*results):
-        assert ours == pytest.approx(expected, rel=1e-5)
+        for jit_compile in (True, False)
+    )
+    assert ours == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_keras_own_fit_of_a_transformer_learns_the_same(tiny_config, optimizer):
+def test_keras_own_fit_of_a_transformer_learns_the_same(tiny_config):
     """As whoever takes the model alone trains it."""
     inputs, targets = random_batch(0, rows=6)
     transformer = new_transformer(tiny_config)
     transformer.compile(
-        optimizer=keras.optimizers.get(optimizer),
+        optimizer="adam",
         loss=keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, ignore_class=PAD_ID
         ),
-        jit_compile=False,
-        # Adam's graph takes seconds; one graph is enough.
-        run_eagerly=optimizer == "adam",
+        run_eagerly=True,
     )
     history = transformer.fit(inputs, targets, batch_size=6, verbose=0).history
-    trainer = new_trainer(tiny_config, optimizer, run_eagerly=True)
+    trainer = new_trainer(tiny_config, "adam")
     results = step(trainer, (inputs, targets))
     assert history["loss"] == [pytest.approx(results["loss"], rel=1e-5)]
     assert_same_weights(trainer.model, transformer)
-
-
-@contextlib.contextmanager
-def optimized_graphs():
-    """Collects the graphs that TensorFlow runs meanwhile in a list."""
-    graphs = []
-    context.enable_run_metadata()
-    try:
-        yield graphs
-        graphs += [
-            functions.post_optimization_graph
-            for functions in context.export_run_metadata().function_graphs
-        ]
-    finally:
-        context.disable_run_metadata()
-
-
-def count_ops(graphs, op):
-    """Counts an op in graphs and in the functions that they call."""
-    return sum(
-        node.op == op
-        for graph in graphs
-        for nodes in (graph.node, *(f.node_def for f in graph.library.function))
-        for node in nodes
-    )
-
-
-@pytest.fixture(scope="module")
-def rematerialized(tiny_config, tiny_training):
-    """Trainers with and without, after three steps, and their graphs."""
-    trainers, softmaxes = [], []
-    for rematerialize in (True, False):
-        keras.utils.set_random_seed(5)
-        trainer = make_trainer(
-            tiny_config,
-            tiny_training.replace(rematerialize=rematerialize),
-        )
-        with optimized_graphs() as graphs:
-            step(trainer, random_batch(0, rows=6))
-        softmaxes.append(count_ops(graphs, "Softmax"))
-        for seed in (1, 2):
-            step(trainer, random_batch(seed, rows=6))
-        trainers.append(trainer)
-    return trainers, softmaxes
-
-
-@pytest.mark.slow
-def test_rematerialized_trainings_learn_the_same(rematerialized):
-    ours, expected = rematerialized[0]
-    assert_same_weights(ours.model, expected.model)
-    assert int(ours.optimizer.iterations) == 3
-
-
-@pytest.mark.slow
-def test_rematerialized_activations_are_computed_twice(
-    rematerialized, tiny_config
-):
-    """And so need not be kept: in the graph that runs, optimised.
-
-    There and not in the one that was traced, for an optimiser that saw through
-    it would share what is computed twice, and save no memory.
-    """
-    attentions = 3 * tiny_config.num_layers
-    assert rematerialized[1] == [2 * attentions, attentions]
-
-
-def test_rematerialization_is_refused_with_dropout(
-    tmp_path, tiny_config, tiny_training
-):
-    with pytest.raises(UsageError):
-        train(
-            dataclasses.replace(tiny_config, dropout=0.1),
-            tiny_training.replace(rematerialize=True),
-            tmp_path / "model",
-        )
-    assert not (tmp_path / "model").exists()

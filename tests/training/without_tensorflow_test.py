@@ -17,7 +17,6 @@ from tpt_keras.data_generators.task import training_batches
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.evaluation import evaluate_batches
 from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.train import train
@@ -25,7 +24,7 @@ from tpt_keras.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 
-TRAIN_STEPS = 100
+TRAIN_STEPS = 12
 HPARAMS = {
     "hidden_dim": 16,
     "intermediate_dim": 32,
@@ -44,7 +43,7 @@ def training(tmp_path_factory, tiny_config, place_value_data):
         weight.assign(
             weight.path.endswith("gamma") + 0.2 * rng.normal(size=weight.shape)
         )
-    model_folder.save_best_model(start, folder)
+    model_folder.save_model(start, folder, best=True)
     return TrainingConfig.from_flat(
         modules=[MODULE],
         data_dir=str(place_value_data),
@@ -56,7 +55,7 @@ def training(tmp_path_factory, tiny_config, place_value_data):
         # of its rounding error.
         adam_epsilon=1e-5,
         validation_examples=20,
-        steps_per_checkpoint=1,
+        steps_per_checkpoint=4,
         steps_per_evaluation=TRAIN_STEPS,
         init_from=str(folder),
         evaluation_examples=20,
@@ -81,7 +80,7 @@ def on_jax(tmp_path_factory, training):
         "hparams": ",".join(f"{k}={v}" for k, v in HPARAMS.items()),
         "model_dir": folder,
     }
-    for name in ("dataset_options", "module_weights", "profile_steps"):
+    for name in ("dataset_options", "module_weights"):
         del flags[name]
     output = subprocess.run(
         [
@@ -115,10 +114,10 @@ def assert_same_rows(rows, expected):
 
 def test_the_same_is_learned(on_jax, on_tensorflow):
     rows, expected = map(read_metrics, (on_jax[0], on_tensorflow))
-    assert len(expected) == TRAIN_STEPS
+    assert len(expected) == 3
     assert_same_rows(rows, expected)
     # It has learned something, and far above the norm that it is clipped at.
-    assert expected[-1]["loss"] < 0.5 * expected[0]["loss"]
+    assert expected[-1]["loss"] < 0.98 * expected[0]["loss"]
     assert min(row["gradient_norm"] for row in expected) > 0.5
 
 
@@ -149,18 +148,16 @@ def test_tensorflow_answers_and_evaluates_as_jax_did(
         training_task(training), tiny_config, training
     )
     row = read_metrics(folder)[-1]
-    for name, value in evaluate_batches(trainer, validation).items():
+    for name, value in trainer.evaluate_batches(validation).items():
         assert row[f"val_{name}"] == pytest.approx(value, rel=1e-4)
 
 
 def test_what_jax_began_tensorflow_goes_on_with(
     on_jax, on_tensorflow, tmp_path, tiny_config, training, logged
 ):
-    longer = training.replace(train_steps=TRAIN_STEPS + 1)
-    rows = []
-    for folder in (on_jax[0], on_tensorflow):
-        copy = shutil.copytree(folder, tmp_path / folder.name)
-        train(tiny_config, longer, copy, "tp_transformer_tiny")
-        assert f"(step {TRAIN_STEPS})" in logged()
-        rows.append(read_metrics(copy)[-1:])
-    assert_same_rows(*rows)
+    copy = shutil.copytree(on_jax[0], tmp_path / "copy")
+    (copy / "model.keras").unlink()
+    (copy / "checkpoints/ckpt-3.npz").unlink()
+    train(tiny_config, training, copy, "tp_transformer_tiny")
+    assert "ckpt-2.npz (step 8)" in logged()
+    assert_same_rows(*map(read_metrics, (copy, on_tensorflow)))

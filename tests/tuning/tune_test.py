@@ -6,8 +6,8 @@ import types
 import pytest
 
 from tpt_keras.errors import UsageError
-from tpt_keras.training.callbacks import NonFiniteLossError
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.tuning import tune as tune_module
 from tpt_keras.tuning.search_space import SearchSpace
 from tpt_keras.tuning.tune import TUNERS
@@ -55,13 +55,12 @@ def search(tmp_path, monkeypatch, space):
 
     def search(fake, tuner="random", max_trials=3, folder="search", **kwargs):
         def train(model_config, config, model_dir, **kwargs):
-            path = model_dir / "history.json"
+            path = model_dir / "metrics.jsonl"
             if not path.exists():
                 model_dir.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(fake(config)))
-            history = json.loads(path.read_text())
-            model = types.SimpleNamespace(count_params=lambda: 3456)
-            return types.SimpleNamespace(model=model, history=history)
+                rows = map(json.dumps, fake(config))
+                path.write_text("\n".join(rows))
+            return types.SimpleNamespace(count_params=lambda: 3456)
 
         monkeypatch.setattr(tune_module, "train", train)
         return tune(

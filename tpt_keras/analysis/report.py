@@ -18,9 +18,9 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import load_model
-from tpt_keras.training.evaluation import saved_step
 from tpt_keras.training.state.logs import METRICS_FILE
 from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.logs import saved_step
 from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.training.state.model_folder import read_training
 

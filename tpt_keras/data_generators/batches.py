@@ -394,13 +394,6 @@ class Buckets:
             "decoder_token_ids": padded(inputs["decoder_token_ids"], target),
         }, padded(targets, target)
 
-    def expected_pairs(self, batches):
-        """The pairs that batches are expected to be padded to."""
-        # Whatever is no longer than the longest fits no larger pair.
-        longest = map(min, batches.length_pairs[-1], self._limits)
-        last = self.pair(*longest)
-        return [*(pair for pair in self.pairs if sum(pair) < sum(last)), last]
-
 
 def prefetch(items, size):
     """Generates the items of an iterator, which a thread computes ahead.

@@ -110,13 +110,7 @@ class TextSegments(NumberedBatches):
 
 
 def text_vocabulary(text):
-    """Returns the different bytes of a text.
-
-    Args:
-        text: Bytes or a uint8 array.
-
-    Returns:
-        Tuple of integers, in ascending order.
+    """Returns the different bytes of a text, in ascending order.
 
     Example:
 
@@ -140,17 +134,7 @@ def text_fingerprint(text):
 
 
 def read_text(path):
-    """Opens a text file as an array, without reading it into memory.
-
-    Args:
-        path: The file.
-
-    Returns:
-        uint8 array.
-
-    Raises:
-        UsageError: If the file is missing or empty.
-    """
+    """Opens a text file as a uint8 array, without reading it into memory."""
     path = pathlib.Path(path)
     if not path.is_file() or not path.stat().st_size:
         raise UsageError(
@@ -164,16 +148,8 @@ def read_text(path):
 def text_part(text, name):
     """Returns a part of a text.
 
-    Args:
-        text: uint8 array.
-        name: `"train"` (the first nine tenths), `"validation"` or `"test"`
-            (a twentieth each).
-
-    Returns:
-        uint8 array.
-
-    Raises:
-        UsageError: If the name is unknown.
+    The parts are `"train"` (the first nine tenths), `"validation"` and
+    `"test"` (a twentieth each).
     """
     test = len(text) - len(text) // ONE_OF
     validation = test - len(text) // ONE_OF

@@ -1,3 +1,5 @@
+"""The training of a `TransformerXL` on a text, and its evaluation."""
+
 import math
 
 import keras
@@ -11,21 +13,125 @@ from tpt_keras.language_model.text import text_fingerprint
 from tpt_keras.language_model.text import text_part
 from tpt_keras.language_model.text import text_vocabulary
 from tpt_keras.language_model.transformer_xl import TransformerXL
-from tpt_keras.training.evaluation import evaluate_batches
 from tpt_keras.training.step import token_metrics
 from tpt_keras.training.trainer import Trainer
+
+
+class TextLearner:
+    """All that `train` needs to know of learning a text.
+
+    A model that answers questions has a `QuestionLearner` in its place.
+
+    Args:
+        model_config: A `TransformerXLConfig`. Its vocabulary becomes the
+            text's.
+        config: A `TrainingConfig` with a `text_file`.
+
+    Attributes:
+        model_config: The configuration of the model to train.
+        training: The training's `TextSegments`.
+        validation: The validation's `TextSegments`.
+        fingerprints: Dict with a hash of the text.
+
+    Raises:
+        UsageError: If the file is missing or too short, or if a segment is
+            longer than the model accepts.
+    """
+
+    model_classes = (TransformerXL,)
+    # A row's memory belongs to its stream.
+    learns_on_replicas = False
+
+    def __init__(self, model_config, config):
+        if not isinstance(model_config, TransformerXLConfig):
+            raise UsageError(
+                "`text_file` is for a language model, such as "
+                "transformer_xl_base. Any other model learns `modules`.",
+                field="text_file",
+            )
+        if not config.data.text_file:
+            raise UsageError(
+                "A language model learns a text: `text_file` is missing.",
+                field="text_file",
+            )
+        if config.run.gradient_accumulation_steps > 1:
+            raise UsageError(
+                "`gradient_accumulation_steps` must be 1 for a language model, "
+                "which remembers the rows of a batch.",
+                field="gradient_accumulation_steps",
+            )
+        longest = model_config.max_length
+        if longest is not None and config.data.segment_length > longest:
+            raise UsageError(
+                "`segment_length` must be at most the model's longest segment, "
+                f"{longest}. Received: {config.data.segment_length}.",
+                field="segment_length",
+            )
+        text = read_text(config.data.text_file)
+        vocabulary = text_vocabulary(text)
+        self.model_config = model_config.replace(vocabulary=vocabulary)
+        self.training, self.validation = (
+            TextSegments(
+                text_part(text, part),
+                vocabulary,
+                config.data.batch_size,
+                config.data.segment_length,
+            )
+            for part in ("train", "validation")
+        )
+        self.fingerprints = {"the text": text_fingerprint(text)}
+
+    @staticmethod
+    def make_trainer(model_config, config):
+        """Makes a new model and its `Trainer`, not compiled.
+
+        The model has a memory for every row of a batch.
+        """
+        model = TransformerXL(
+            model_config, config.data.batch_size, dtype=config.run.precision
+        )
+        return language_model_trainer(
+            model, global_clipnorm=config.optimizer.global_clipnorm
+        )
+
+    def evaluate(self, trainer):
+        """Evaluates a compiled `Trainer` on the validation's text."""
+        results = evaluate_segments(trainer, self.validation)
+        return {f"val_{name}": value for name, value in results.items()}
+
+    @staticmethod
+    def score(metrics):
+        """The geometric mean of the right symbols' probabilities."""
+        return 2.0 ** -metrics["val_bits_per_character"]
+
+
+def language_model_trainer(model, **kwargs):
+    """Makes the trainer of a `TransformerXL` that keeps its memory.
+
+    Its batches are those of `TextSegments`, of as many streams. The model's
+    memory of a batch is that of the batches before.
+
+    Args:
+        model: A `TransformerXL` with a `batch_size`.
+        **kwargs: See `Trainer`.
+
+    Returns:
+        A `Trainer`.
+    """
+    return Trainer(
+        model,
+        loss_and_metrics,
+        metrics=("loss", "bits_per_character", "token_accuracy"),
+        counts=("tokens",),
+        pad_id=None,
+        **kwargs,
+    )
 
 
 def loss_and_metrics(model, batch, training=False):
     """Computes the loss and the metrics of a batch of segments.
 
-    Args:
-        model: A `TransformerXL` that keeps a memory.
-        batch: Token ids, the token ids that follow them and their weights.
-        training: Applies dropout.
-
-    Returns:
-        The loss and a dict; see `tpt_keras.training.step.loss_and_metrics`.
+    Like `tpt_keras.training.step.loss_and_metrics`, with token ids as inputs.
     """
     inputs, targets, weights = batch
     logits = model(inputs, training=training)
@@ -36,40 +142,6 @@ def loss_and_metrics(model, batch, training=False):
         "bits_per_character": (total / math.log(2.0), weight),
         "tokens": weight,
     }
-
-
-def language_model_trainer(model, gradient_accumulation_steps=1, **kwargs):
-    """Makes the trainer of a `TransformerXL` that keeps its memory.
-
-    Its batches are those of `TextSegments`, of as many streams. The model's
-    memory of a batch is that of the batches before.
-
-    Args:
-        model: A `TransformerXL` with a `batch_size`.
-        gradient_accumulation_steps: 1, because the memory of a stream belongs
-            to its row.
-        **kwargs: See `Trainer`.
-
-    Returns:
-        A `Trainer`.
-
-    Raises:
-        UsageError: If batches would be split.
-    """
-    if gradient_accumulation_steps > 1:
-        raise UsageError(
-            "`gradient_accumulation_steps` must be 1 for a language model, "
-            "which remembers the rows of a batch.",
-            field="gradient_accumulation_steps",
-        )
-    return Trainer(
-        model,
-        loss_and_metrics,
-        metrics=("loss", "bits_per_character", "token_accuracy"),
-        counts=("tokens",),
-        pad_id=None,
-        **kwargs,
-    )
 
 
 def evaluate_segments(trainer, segments):
@@ -89,7 +161,7 @@ def evaluate_segments(trainer, segments):
     kept = [ops.convert_to_numpy(variable) for variable in memory]
     trainer.model.reset_memory()
     try:
-        return evaluate_batches(trainer, segments)
+        return trainer.evaluate_batches(segments)
     finally:
         for variable, values in zip(memory, kept):
             variable.assign(values)
@@ -133,98 +205,3 @@ def evaluate_text(model, text, splits, batch_size, segment_length):
         symbols = len(segments) * segments.length
         rows.append({"split": split, "symbols": symbols, **results})
     return rows
-
-
-class TextTask:
-    """The task of a `TransformerXL`: to predict a text.
-
-    Args:
-        model_config: A `TransformerXLConfig`. Its vocabulary becomes the
-            text's.
-        config: A `TrainingConfig` with a `text_file`.
-
-    Attributes:
-        model_config: The configuration of the model to train.
-        training: The training's `TextSegments`.
-        validation: The validation's `TextSegments`.
-        fingerprints: Dict with a hash of the text.
-
-    Raises:
-        UsageError: If the file is missing or too short, or if a segment is
-            longer than the model accepts.
-    """
-
-    model_classes = (TransformerXL,)
-    trainer_class = staticmethod(language_model_trainer)
-    # A row's memory belongs to its stream.
-    runs_on_replicas = False
-
-    def __init__(self, model_config, config):
-        if not isinstance(model_config, TransformerXLConfig):
-            raise UsageError(
-                "`text_file` is for a language model, such as "
-                "transformer_xl_base. Any other model learns `modules`.",
-                field="text_file",
-            )
-        if not config.data.text_file:
-            raise UsageError(
-                "A language model learns a text: `text_file` is missing.",
-                field="text_file",
-            )
-        longest = model_config.max_length
-        if longest is not None and config.data.segment_length > longest:
-            raise UsageError(
-                "`segment_length` must be at most the model's longest segment, "
-                f"{longest}. Received: {config.data.segment_length}.",
-                field="segment_length",
-            )
-        text = read_text(config.data.text_file)
-        vocabulary = text_vocabulary(text)
-        self.model_config = model_config.replace(vocabulary=vocabulary)
-        self.training, self.validation = (
-            TextSegments(
-                text_part(text, part),
-                vocabulary,
-                config.data.batch_size,
-                config.data.segment_length,
-            )
-            for part in ("train", "validation")
-        )
-        self.fingerprints = {"the text": text_fingerprint(text)}
-
-    @staticmethod
-    def make_model(model_config, config):
-        """Builds a new model to train.
-
-        Args:
-            model_config: A `TransformerXLConfig`.
-            config: A `TrainingConfig`.
-
-        Returns:
-            A `TransformerXL` with a memory for every row of a batch.
-        """
-        return TransformerXL(
-            model_config, config.data.batch_size, dtype=config.run.precision
-        )
-
-    def evaluate(self, trainer, examples):
-        """Evaluates on the validation's text.
-
-        Args:
-            trainer: A compiled `Trainer`.
-            examples: Ignored.
-
-        Returns:
-            Dict of metrics, see `MetricsLog`.
-        """
-        results = evaluate_segments(trainer, self.validation)
-        return {f"val_{name}": value for name, value in results.items()}
-
-    def score(self, metrics):
-        """The geometric mean of the right symbols' probabilities."""
-        return 2.0 ** -metrics["val_bits_per_character"]
-
-    def describe_batch(self, data_step):
-        """Describes a training batch for an error message."""
-        epoch, segment = divmod(data_step, self.training.steps_per_epoch)
-        return f"segment {segment} of every stream, epoch {epoch}"

@@ -365,34 +365,6 @@ class TransformerXL(keras.Model):
         )
         return {"states": states, "length": length}
 
-    def export(
-        self,
-        filepath,
-        format="tf_saved_model",
-        verbose=None,
-        input_signature=None,
-        **kwargs,
-    ):
-        """Exports the forward pass, from token ids to logits.
-
-        A kept memory is part of the export.
-
-        Args:
-            filepath: Folder, or file, to write.
-            format: See `keras.Model.export`.
-            verbose: See `keras.Model.export`.
-            input_signature: See `keras.Model.export`. Defaults to int32 token
-                ids of any length, and of any number of rows if the model keeps
-                no memory. JAX exports fixed sizes alone.
-            **kwargs: See `keras.Model.export`.
-        """
-        if input_signature is None:
-            shape = (self.batch_size, None)
-            input_signature = [
-                keras.InputSpec("int32", shape, name="token_ids")
-            ]
-        super().export(filepath, format, verbose, input_signature, **kwargs)
-
     def get_config(self):
         return {
             **super().get_config(),

@@ -1,7 +1,6 @@
 """The base class of the layers, and their tools."""
 
 import inspect
-import itertools
 
 import keras
 from keras import ops
@@ -28,30 +27,6 @@ class BaseLayer(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "dtype": dtype_config(self)}
-
-    def rematerialized_call(self, layer_call, *args, **kwargs):
-        arguments = keras.tree.flatten((args, kwargs))
-        has_gradient = [
-            ops.is_tensor(argument)
-            and keras.backend.is_float_dtype(argument.dtype)
-            for argument in arguments
-        ]
-
-        def call_with(*tensors):
-            tensors = iter(tensors)
-            merged = [
-                next(tensors) if has else argument
-                for has, argument in zip(has_gradient, arguments)
-            ]
-            args_, kwargs_ = keras.tree.pack_sequence_as((args, kwargs), merged)
-            return layer_call(*args_, **kwargs_)
-
-        call = super().rematerialized_call(call_with, *args, **kwargs)
-        return lambda *args, **kwargs: call(
-            *itertools.compress(
-                keras.tree.flatten((args, kwargs)), has_gradient
-            )
-        )
 
 
 def dtype_config(layer):

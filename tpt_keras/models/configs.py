@@ -146,15 +146,6 @@ class AttentionConfig(ModelConfig):
     positions: str = setting("sinusoidal", choices=POSITIONS)
     layer_norm_epsilon: float = setting(1e-5, above=0)
 
-    @property
-    def cell_names(self):
-        """Names that the layers have that can be rematerialized."""
-        return tuple(
-            f"{kind}cell_{index}"
-            for kind in ("", "encoder_", "decoder_")
-            for index in range(self.num_layers)
-        )
-
     def make_mechanism(self, key_dim=None):
         """Makes the attention's mechanism, not built, and checks its options.
 

@@ -15,9 +15,9 @@ MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
 _REMEDY = ("train", {})
 _ADVICE = (
-    "It is damaged or of another version. Training it again with the same "
-    "configuration makes it from the last checkpoint. There may be another "
-    "model in the folder, the best or the last one (`best`)."
+    "It is damaged or of another version. Delete it and train with the same "
+    "configuration, which makes it from the last checkpoint. There may be "
+    "another model in the folder, the best or the last one (`best`)."
 )
 
 

@@ -1,23 +1,22 @@
 """The configuration of a training: its data, its optimizer and its run.
 
-Every field is declared once, here or in `optimizers.py`. The commands make a
-flag of each; their names are flat and unique.
+Every field is declared once, here, and the commands make a flag of each: names
+are flat and unique. Nothing here imports Keras, because the commands read the
+fields before they load a backend.
 """
 
 import dataclasses
 import math
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_choices
 from tpt_keras.settings import check_settings
 from tpt_keras.settings import setting
-from tpt_keras.training.optimizers import OPTIMIZERS
-from tpt_keras.training.optimizers import Adam
-from tpt_keras.training.optimizers import OptimizerConfig
 
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-ON_NAN = ("stop", "rollback")
+PRECISIONS = ("float32", "mixed_bfloat16")
 DISTRIBUTIONS = ("none", "mirrored", "multi_worker_mirrored")
+SCHEDULES = ("constant", "cosine")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +60,6 @@ class DataConfig:
                 "`text_file` a text.",
                 field="modules",
             )
-        self._set_module_weights()
-
-    def _set_module_weights(self):
         weights = self.module_weights
         if any(isinstance(weight, str) for weight in weights):
             weights = parse_module_weights(weights, self.modules)
@@ -83,36 +79,139 @@ class DataConfig:
             )
 
 
-@dataclasses.dataclass(frozen=True)
-class OptimizerChoice:
-    """The flat name of an optimizer.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """Hyperparameters that every optimizer has.
+
+    A new optimizer is a subclass with its row in `OPTIMIZERS`.
 
     Args:
         optimizer: `"adam"`, `"adamw"` (with weight decay), `"muon"` (matrices
             by Muon, other weights by AdamW) or `"lion"`.
+        learning_rate: Peak learning rate.
+        schedule: `"constant"`, or `"cosine"`: decays to zero at the last step,
+            or when the `train_minutes` are over.
+        warmup_steps: Steps over which the learning rate rises from zero.
+        weight_decay: Decoupled weight decay: the share of a weight, times the
+            learning rate, that a step subtracts.
+        global_clipnorm: Norm that the whole gradient is clipped at.
     """
 
-    optimizer: str = setting("adam", choices=tuple(OPTIMIZERS))
+    optimizer: str = setting("adam")
+    learning_rate: float = setting(1e-4, above=0)
+    schedule: str = setting("constant", choices=SCHEDULES)
+    warmup_steps: int = setting(0, minimum=0)
+    weight_decay: float = setting(0.0, minimum=0, below=1)
+    global_clipnorm: float = setting(0.1, above=0)
 
     def __post_init__(self):
         check_settings(self)
 
+    def build(self, learning_rate):
+        """Builds the Keras optimizer, which does not clip.
+
+        Args:
+            learning_rate: Float or a Keras schedule.
+
+        Returns:
+            A Keras optimizer.
+        """
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Adam(OptimizerConfig):
+    """Adam as PyTorch, and so the paper, computes it.
+
+    Args:
+        beta_1: Decay rate of the first moment.
+        beta_2: Decay rate of the second moment.
+        adam_epsilon: Adam's epsilon.
+    """
+
+    beta_1: float = setting(0.9, minimum=0, below=1)
+    beta_2: float = setting(0.995, minimum=0, below=1)
+    adam_epsilon: float = setting(1e-8, minimum=0, below=1)
+
+    def build(self, learning_rate):
+        from tpt_keras.training.optimizers import PyTorchAdam
+
+        return PyTorchAdam(
+            learning_rate,
+            beta_1=self.beta_1,
+            beta_2=self.beta_2,
+            epsilon=self.adam_epsilon,
+            weight_decay=self.weight_decay or None,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdamW(Adam):
+    """Adam with weight decay."""
+
+    optimizer: str = setting("adamw")
+    weight_decay: float = setting(0.01, above=0, below=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Muon(Adam):
+    """Muon for matrices, AdamW for all other weights."""
+
+    optimizer: str = setting("muon")
+
+    def build(self, learning_rate):
+        from tpt_keras.training import optimizers
+
+        return optimizers.Muon(
+            learning_rate,
+            weight_decay=self.weight_decay or None,
+            adam_weight_decay=self.weight_decay or None,
+            adam_beta_1=self.beta_1,
+            adam_beta_2=self.beta_2,
+            epsilon=self.adam_epsilon,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lion(OptimizerConfig):
+    """Lion (Chen et al. 2023): the sign of an averaged gradient.
+
+    Args:
+        beta_1: Share of the average in a step.
+        beta_2: Decay rate of the average.
+    """
+
+    optimizer: str = setting("lion")
+    beta_1: float = setting(0.9, minimum=0, below=1)
+    beta_2: float = setting(0.995, minimum=0, below=1)
+
+    def build(self, learning_rate):
+        import keras
+
+        return keras.optimizers.Lion(
+            learning_rate,
+            beta_1=self.beta_1,
+            beta_2=self.beta_2,
+            weight_decay=self.weight_decay or None,
+        )
+
+
+OPTIMIZERS = {"adam": Adam, "adamw": AdamW, "muon": Muon, "lion": Lion}
+
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """The steps of a training, their arithmetic and their schedule.
+    """The steps of a training, their arithmetic and their checkpoints.
 
-    Some fields may have another value when a training resumes; they change no
-    result except for rounding, with two exceptions: `on_nan="rollback"`
-    skips batches that failed, and `max_steps_without_improvement` ends a
-    training early. `train_steps` may grow with a constant schedule.
+    Fields that may have another value when a training resumes change no
+    result except for rounding.
 
     Args:
         train_steps: Number of optimizer steps.
         train_minutes: Ends the training after this time. `0`: no limit.
         seed: Seed of weights, order and dropout.
-        precision: Dtype policy to compute with: `"float32"`, `"mixed_bfloat16"`
-            or `"mixed_float16"`, the last with loss scaling.
+        precision: Dtype policy to compute with: `"float32"` or
+            `"mixed_bfloat16"`.
         init_from: Folder of a model whose weights to start with: the best
             model's, or the last one's if there is no best. Empty: new weights.
         steps_per_checkpoint: Steps between checkpoints and rows of the
@@ -123,20 +222,7 @@ class RunConfig:
             evaluation.
         gradient_accumulation_steps: Micro-batches that a batch is split into,
             to save memory.
-        steps_per_execution: Optimizer steps that TensorFlow makes without
-            returning to Python.
-        jit_compile: Compiles TensorFlow's step with XLA, once for every
-            length, on one device only. JAX always compiles.
-        rematerialize: Recomputes the cells' activations in the backward pass,
-            to save memory.
         keep_checkpoints: Number of checkpoints to keep.
-        on_nan: Reaction to a loss that is not finite: `"stop"`, or
-            `"rollback"`, which resumes from the last checkpoint with other
-            batches.
-        max_steps_without_improvement: Steps without a better validation score
-            after which a training ends. `0`: never.
-        profile_steps: First and last step of a profile for TensorBoard:
-            `100,110`.
     """
 
     train_steps: int = setting(1_000_000, minimum=1)
@@ -148,20 +234,10 @@ class RunConfig:
     steps_per_evaluation: int = setting(1000, minimum=1)
     evaluation_examples: int = setting(200, minimum=0, may_change=True)
     gradient_accumulation_steps: int = setting(1, minimum=1, may_change=True)
-    steps_per_execution: int = setting(1, minimum=1, may_change=True)
-    jit_compile: bool = setting(False, may_change=True)
-    rematerialize: bool = setting(False, may_change=True)
     keep_checkpoints: int = setting(3, minimum=1, may_change=True)
-    on_nan: str = setting("stop", choices=ON_NAN, may_change=True)
-    max_steps_without_improvement: int = setting(0, minimum=0, may_change=True)
-    profile_steps: tuple = setting((), may_change=True)
 
     def __post_init__(self):
         check_settings(self)
-        self._check_intervals()
-        self._set_profile_steps()
-
-    def _check_intervals(self):
         rarer, often = self.steps_per_evaluation, self.steps_per_checkpoint
         if rarer > often and rarer % often:
             raise UsageError(
@@ -169,37 +245,11 @@ class RunConfig:
                 f"`steps_per_checkpoint`. Received: {rarer} and {often}.",
                 field="steps_per_evaluation",
             )
-        for steps in (self.train_steps, self.interval):
-            if steps % self.steps_per_execution:
-                raise UsageError(
-                    f"The {self.train_steps} `train_steps` and the "
-                    f"{self.interval} steps between checkpoints must be "
-                    "multiples of `steps_per_execution`. Received: "
-                    f"{self.steps_per_execution}.",
-                    field="steps_per_execution",
-                )
-
-    def _set_profile_steps(self):
-        try:
-            steps = tuple(map(int, self.profile_steps))
-        except ValueError:
-            steps = (0,)
-        if steps and not (len(steps) == 2 and 0 < steps[0] <= steps[1]):
-            raise UsageError(
-                "`profile_steps` must be a first and a last step: 100,110. "
-                f"Received: {','.join(map(str, self.profile_steps))}.",
-                field="profile_steps",
-            )
-        object.__setattr__(self, "profile_steps", steps)
 
     @property
     def interval(self):
         """Steps between two checkpoints."""
-        return min(
-            self.steps_per_checkpoint,
-            self.steps_per_evaluation,
-            self.train_steps,
-        )
+        return min(self.steps_per_checkpoint, self.steps_per_evaluation)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,7 +260,7 @@ class TrainingConfig:
 
     Args:
         data: A `DataConfig`.
-        optimizer: An `Adam` or another of `optimizers.OPTIMIZERS`.
+        optimizer: An `Adam` or another of `OPTIMIZERS`.
         run: A `RunConfig`.
 
     Raises:
@@ -240,13 +290,7 @@ class TrainingConfig:
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
     # All classes with fields, for the commands' flags.
-    SECTIONS = (
-        DataConfig,
-        OptimizerChoice,
-        OptimizerConfig,
-        *OPTIMIZERS.values(),
-        RunConfig,
-    )
+    SECTIONS = (DataConfig, OptimizerConfig, *OPTIMIZERS.values(), RunConfig)
 
     def __post_init__(self):
         if not self.optimizer.warmup_steps < self.run.train_steps:
@@ -271,42 +315,33 @@ class TrainingConfig:
         Raises:
             UsageError: If a field is not known, or is another optimizer's.
         """
-        OptimizerChoice(optimizer)
-        sections = {
-            "data": DataConfig,
-            "optimizer": OPTIMIZERS[optimizer],
-            "run": RunConfig,
-        }
-        values = {name: {} for name in sections}
-        for field, value in fields.items():
-            names = [
-                name
-                for name, section in sections.items()
-                if field in section.__dataclass_fields__
-            ]
-            if not names:
+        check_choice("optimizer", optimizer, OPTIMIZERS)
+        sections = (DataConfig, OPTIMIZERS[optimizer], RunConfig)
+        known = set().union(*(s.__dataclass_fields__ for s in sections))
+        for field in fields:
+            if field not in known:
                 raise UsageError(
                     f"A training with the optimizer {optimizer} has no field "
                     f"`{field}`.",
                     field=field,
                 )
-            values[names[0]][field] = value
         return cls(
-            **{
-                name: section(**values[name])
-                for name, section in sections.items()
-            }
+            *(
+                section(
+                    **{
+                        name: value
+                        for name, value in fields.items()
+                        if name in section.__dataclass_fields__
+                    }
+                )
+                for section in sections
+            )
         )
 
     def flat(self):
-        """Returns all fields by the flags' flat names.
-
-        Returns:
-            Dict that `from_flat` takes.
-        """
+        """Returns all fields by the flags' flat names, as `from_flat` takes."""
         return {
             **dataclasses.asdict(self.data),
-            "optimizer": self.optimizer_name,
             **dataclasses.asdict(self.optimizer),
             **dataclasses.asdict(self.run),
         }
@@ -323,33 +358,18 @@ class TrainingConfig:
             A `TrainingConfig`.
         """
         old = self.flat()
-        name = fields.get("optimizer", self.optimizer_name)
-        if name != self.optimizer_name:
-            OptimizerChoice(name)
+        name = fields.get("optimizer", self.optimizer.optimizer)
+        if name != self.optimizer.optimizer:
+            check_choice("optimizer", name, OPTIMIZERS)
             known = OPTIMIZERS[name].__dataclass_fields__
             for field in dataclasses.fields(self.optimizer):
                 if field.name not in known or old[field.name] == field.default:
                     del old[field.name]
         return type(self).from_flat(**{**old, **fields})
 
-    @property
-    def optimizer_name(self):
-        """The optimizer's key in `OPTIMIZERS`."""
-        [name] = [
-            name
-            for name, section in OPTIMIZERS.items()
-            if section is type(self.optimizer)
-        ]
-        return name
-
     def to_stored(self):
         """Returns the sections as a dict for a JSON file."""
-        stored = dataclasses.asdict(self)
-        stored["optimizer"] = {
-            "name": self.optimizer_name,
-            **stored["optimizer"],
-        }
-        return stored
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_stored(cls, stored):
@@ -365,14 +385,13 @@ class TrainingConfig:
             UsageError: If there are other fields or values.
         """
         try:
-            sections = {name: dict(stored[name]) for name in stored}
-            optimizer = sections.pop("optimizer", {})
-            name = optimizer.pop("name", "adam")
+            data, optimizer, run = (
+                stored[name] for name in ("data", "optimizer", "run")
+            )
             return cls(
-                DataConfig(**sections.pop("data", {})),
-                OPTIMIZERS[name](**optimizer),
-                RunConfig(**sections.pop("run", {})),
-                **sections,
+                DataConfig(**data),
+                OPTIMIZERS[optimizer["optimizer"]](**optimizer),
+                RunConfig(**run),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
@@ -385,7 +404,7 @@ MAY_CHANGE = frozenset(
     field.name
     for section in TrainingConfig.SECTIONS
     for field in dataclasses.fields(section)
-    if field.metadata.get("may_change")
+    if field.metadata["may_change"]
 )
 
 
@@ -397,7 +416,7 @@ def parse_module_weights(items, modules):
         modules: Names of the modules that are trained on.
 
     Returns:
-        Tuple of floats, one a module; empty if there are no items.
+        Tuple of floats, one a module.
 
     Raises:
         UsageError: If an item is no such pair, or its module is not trained
@@ -412,6 +431,7 @@ def parse_module_weights(items, modules):
     for item in items:
         name, _, weight = item.partition("=")
         name = name.strip()
+        check_choices("module of module_weights", [name], modules)
         try:
             value = float(weight)
         except ValueError:
@@ -420,10 +440,9 @@ def parse_module_weights(items, modules):
                 f"Received: {item!r}.",
                 field="module_weights",
             ) from None
-        check_choices("module of module_weights", [name], modules)
         if name in weights:
             raise UsageError(
                 f"`module_weights` names {name} twice.", field="module_weights"
             )
         weights[name] = value
-    return tuple(weights.get(name, 1.0) for name in modules) if items else ()
+    return tuple(weights.get(name, 1.0) for name in modules)

@@ -1,174 +1,129 @@
-"""Optimizers, their hyperparameters and their learning rates over time.
+"""Keras optimizers and their learning rates over time.
 
-A new optimizer is one more class here and its row in `OPTIMIZERS`. Keras is
-imported where an optimizer is built: the commands read these fields before
-they load a backend.
+The hyperparameters of an optimizer are a class in `config.py`.
 """
 
-import dataclasses
 import math
 
-from tpt_keras.settings import check_settings
-from tpt_keras.settings import setting
-
-SCHEDULES = ("constant", "cosine")
+import keras
+from keras import ops
 
 
-@dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
-    """Hyperparameters that every optimizer has.
+@keras.saving.register_keras_serializable("tpt_keras")
+class PyTorchAdam(keras.optimizers.Adam):
+    """Adam whose epsilon is added where PyTorch, and so the paper, adds it.
 
-    Args:
-        learning_rate: Peak learning rate.
-        schedule: `"constant"`, or `"cosine"`: decays to zero at the last step,
-            or when the `train_minutes` are over.
-        warmup_steps: Steps over which the learning rate rises from zero.
-        weight_decay: Decoupled weight decay: the share of a weight, times the
-            learning rate, that a step subtracts.
-        global_clipnorm: Norm that the whole gradient is clipped at.
+    PyTorch adds it to the bias-corrected root of the second moment, Keras to
+    the root itself ("epsilon hat" in Kingma and Ba), which makes it larger by
+    `1 / sqrt(1 - beta_2**step)`: 14 times in the first step. The norm of the
+    whole gradient is clipped at 0.1, so that many an element is small enough
+    for it to matter: with Keras's, weights differ from the authors' by 4e-4
+    after ten steps.
+
+    The arguments are those of `keras.optimizers.Adam`.
     """
 
-    learning_rate: float = setting(1e-4, above=0)
-    schedule: str = setting("constant", choices=SCHEDULES)
-    warmup_steps: int = setting(0, minimum=0)
-    weight_decay: float = setting(0.0, minimum=0, below=1)
-    global_clipnorm: float = setting(0.1, above=0)
-
-    def __post_init__(self):
-        check_settings(self)
-
-    def build(self, learning_rate):
-        """Builds the Keras optimizer.
-
-        Args:
-            learning_rate: Float or a Keras schedule.
-
-        Returns:
-            A Keras optimizer that does not clip.
-        """
-        raise NotImplementedError
+    def update_step(self, gradient, variable, learning_rate):
+        epsilon = self.epsilon
+        step = ops.cast(self.iterations + 1, variable.dtype)
+        beta_2_power = ops.power(ops.cast(self.beta_2, variable.dtype), step)
+        self.epsilon = epsilon * ops.sqrt(1 - beta_2_power)
+        try:
+            super().update_step(gradient, variable, learning_rate)
+        finally:
+            self.epsilon = epsilon
 
 
-@dataclasses.dataclass(frozen=True)
-class Adam(OptimizerConfig):
-    """Adam as PyTorch, and so the paper, computes it.
+@keras.saving.register_keras_serializable("tpt_keras")
+class Muon(keras.optimizers.Muon):
+    """Muon for maps whose kernels have axes for heads, too.
 
-    Args:
-        beta_1: Decay rate of the first moment.
-        beta_2: Decay rate of the second moment.
-        adam_epsilon: Adam's epsilon.
+    Keras's Muon (Jordan et al., 2024; Liu et al., 2025) makes the step of a
+    matrix orthogonal, and leaves every other variable to AdamW: so nearly all
+    weights of an attention, whose kernels are `(hidden_dim, num_heads,
+    key_dim)` and back. Here such a kernel is the matrix `(fan_in, fan_out)`
+    that its `Projection` multiplies by, and is updated like one. What is no
+    kernel is AdamW's: embeddings, biases, norms, tables.
+
+    The arguments are those of `keras.optimizers.Muon`.
+
+    Example:
+
+    >>> model = Transformer.from_preset("tp_transformer_tiny", num_layers=1)
+    >>> optimizer = Muon(1e-3)
+    >>> optimizer.build(model.trainable_variables)
+    >>> sum(velocity is None for velocity in optimizer.adam_velocities)
+    20
     """
 
-    beta_1: float = setting(0.9, minimum=0, below=1)
-    beta_2: float = setting(0.995, minimum=0, below=1)
-    adam_epsilon: float = setting(1e-8, minimum=0, below=1)
+    def build(self, variables):
+        super().build(variables)
+        # A step gets the backend's variables, which know only their own shape.
+        self._matrix_shapes = [
+            _matrix_shape(variable) for variable in variables
+        ]
 
-    def build(self, learning_rate):
-        from tpt_keras.training.keras_optimizers import PyTorchAdam
+    def _should_use_adamw(self, variable):
+        # By its own name and not by its path, for an embedding layer has maps
+        # too; and a table of positions or of roles is no map.
+        is_kernel = variable.name.endswith("kernel")
+        return not is_kernel or len(_matrix_shape(variable)) != 2
 
-        return PyTorchAdam(
-            learning_rate,
-            beta_1=self.beta_1,
-            beta_2=self.beta_2,
-            epsilon=self.adam_epsilon,
-            weight_decay=self.weight_decay or None,
+    def _muon_update_step(self, gradient, variable, lr, m):
+        self.assign(m, ops.add(gradient, ops.multiply(self.momentum, m)))
+        step = m
+        if self.nesterov:
+            step = ops.add(gradient, ops.multiply(self.momentum, m))
+        shape = self._matrix_shapes[self._get_variable_index(variable)]
+        step = self.zeropower_via_newtonschulz5(
+            ops.reshape(step, shape), self.ns_steps
         )
+        step = self.lr_adjust(ops.multiply(lr, step))
+        self.assign_sub(variable, ops.reshape(step, variable.shape))
 
 
-@dataclasses.dataclass(frozen=True)
-class AdamW(Adam):
-    """Adam with weight decay."""
-
-    weight_decay: float = setting(0.01, above=0, below=1)
+def _matrix_shape(variable):
+    return getattr(variable, "matrix_shape", variable.shape)
 
 
-@dataclasses.dataclass(frozen=True)
-class Muon(Adam):
-    """Muon for matrices, AdamW for all other weights."""
+def make_optimizer(config):
+    """Builds the optimizer of a `TrainingConfig`.
 
-    def build(self, learning_rate):
-        from tpt_keras.training.keras_optimizers import Muon as KerasMuon
-
-        return KerasMuon(
-            learning_rate,
-            weight_decay=self.weight_decay or None,
-            adam_weight_decay=self.weight_decay or None,
-            adam_beta_1=self.beta_1,
-            adam_beta_2=self.beta_2,
-            epsilon=self.adam_epsilon,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Lion(OptimizerConfig):
-    """Lion (Chen et al. 2023): the sign of an averaged gradient.
-
-    Args:
-        beta_1: Share of the average in a step.
-        beta_2: Decay rate of the average.
+    It does not clip: the training step clips, which has the gradient of the
+    whole batch. Weight decay spares biases, layer norms and the embedding.
     """
-
-    beta_1: float = setting(0.9, minimum=0, below=1)
-    beta_2: float = setting(0.995, minimum=0, below=1)
-
-    def build(self, learning_rate):
-        import keras
-
-        return keras.optimizers.Lion(
-            learning_rate,
-            beta_1=self.beta_1,
-            beta_2=self.beta_2,
-            weight_decay=self.weight_decay or None,
-        )
-
-
-OPTIMIZERS = {"adam": Adam, "adamw": AdamW, "muon": Muon, "lion": Lion}
+    optimizer = config.optimizer.build(learning_rate_schedule(config))
+    optimizer.exclude_from_weight_decay(
+        var_names=["bias", "gamma", "beta", "embeddings"]
+    )
+    return optimizer
 
 
 def learning_rate_schedule(config):
-    """Returns the learning rate over steps.
+    """Returns the learning rate over steps: a Keras schedule, or a number.
 
-    Args:
-        config: A `TrainingConfig`.
-
-    Returns:
-        A Keras schedule; a number if the rate is constant, or follows the
-        time as `learning_rate_in_time` does.
+    It is a number if the rate is constant, or follows the time as
+    `learning_rate_in_time` does.
     """
-    import keras
-
     optimizer = config.optimizer
-    is_constant = optimizer.schedule == "constant" and not (
-        optimizer.warmup_steps
-    )
-    if is_constant or config.run.train_minutes:
-        return optimizer.learning_rate
-    if optimizer.warmup_steps:
-        start, warmup_target = 0.0, optimizer.learning_rate
-    else:
-        start, warmup_target = optimizer.learning_rate, None
+    rate, warmup_steps = optimizer.learning_rate, optimizer.warmup_steps
+    is_constant = optimizer.schedule == "constant"
+    if (is_constant and not warmup_steps) or config.run.train_minutes:
+        return rate
     return keras.optimizers.schedules.CosineDecay(
-        initial_learning_rate=start,
-        warmup_target=warmup_target,
-        warmup_steps=optimizer.warmup_steps,
-        decay_steps=config.run.train_steps - optimizer.warmup_steps,
+        initial_learning_rate=0.0 if warmup_steps else rate,
+        warmup_target=rate if warmup_steps else None,
+        warmup_steps=warmup_steps,
+        decay_steps=config.run.train_steps - warmup_steps,
         # Without decay, this is the warm-up of a constant rate.
-        alpha=1.0 if optimizer.schedule == "constant" else 0.0,
+        alpha=1.0 if is_constant else 0.0,
     )
 
 
 def learning_rate_in_time(config, step, minutes):
-    """Returns the learning rate of a training with a time limit.
+    """Returns the learning rate of a training with `train_minutes`.
 
-    The warm-up is counted in steps, the decay in time.
-
-    Args:
-        config: A `TrainingConfig` with `train_minutes`.
-        step: Steps so far.
-        minutes: Minutes so far.
-
-    Returns:
-        Float.
+    The warm-up is counted in steps, the decay in minutes.
     """
     optimizer = config.optimizer
     rate = optimizer.learning_rate
@@ -178,37 +133,3 @@ def learning_rate_in_time(config, step, minutes):
         share = min(1.0, minutes / config.run.train_minutes)
         rate *= (1.0 + math.cos(math.pi * share)) / 2.0
     return rate
-
-
-def make_optimizer(config):
-    """Builds the optimizer of a training.
-
-    It does not clip: the training step clips, which has the gradient of the
-    whole batch. Weight decay spares biases, layer norms and the embedding.
-
-    Args:
-        config: A `TrainingConfig`.
-
-    Returns:
-        A Keras optimizer.
-    """
-    optimizer = config.optimizer.build(learning_rate_schedule(config))
-    optimizer.exclude_from_weight_decay(
-        var_names=["bias", "gamma", "beta", "embeddings"]
-    )
-    return optimizer
-
-
-def learning_rate(optimizer):
-    """Returns an optimizer's current learning rate.
-
-    Args:
-        optimizer: A Keras optimizer, on one device or several.
-
-    Returns:
-        Float.
-    """
-    from keras import ops
-
-    # Adding zero turns a variable of several replicas into a tensor.
-    return float(ops.add(optimizer.learning_rate, 0.0))

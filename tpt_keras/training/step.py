@@ -1,10 +1,8 @@
-"""The loss and the metrics of a batch.
+"""The loss and the metrics of a batch, and the clipping of a gradient.
 
-A training step is in `backends`, one file for each backend. It calls the pure
-function here, clips the gradient and applies the optimizer.
+A training step is in `backends`, whole in one file for each backend. It is made
+of these pure functions.
 """
-
-import math
 
 import keras
 from keras import ops
@@ -60,17 +58,7 @@ def loss_and_metrics(model, batch, training=False):
 
 
 def token_metrics(logits, targets, weights):
-    """Computes the loss and the metrics of target tokens.
-
-    Args:
-        logits: Tensor `(batch, length, vocabulary_size)`.
-        targets: Token ids `(batch, length)`.
-        weights: Float tensor `(batch, length)`.
-
-    Returns:
-        The loss and a dict with `loss` and `token_accuracy`; see
-        `loss_and_metrics`.
-    """
+    """The loss and the token accuracy, as `loss_and_metrics` returns them."""
     losses = keras.losses.sparse_categorical_crossentropy(
         targets, ops.cast(logits, "float32"), from_logits=True
     )
@@ -106,16 +94,7 @@ def weighted_batch(data, pad_id):
 
 
 def map_batch(function, batch, pad_id):
-    """Applies a function to each array of a batch.
-
-    Args:
-        function: Function of an array and of the value to pad it with.
-        batch: Inputs, targets and weights; see `weighted_batch`.
-        pad_id: Token id of padding.
-
-    Returns:
-        A batch.
-    """
+    """Applies a function of an array and of its padding to all of a batch."""
     inputs, targets, weights = batch
     padding = 0 if pad_id is None else pad_id
     return (
@@ -134,21 +113,8 @@ def global_norm(tensors):
 
 
 def clip_by_global_norm(tensors, clip_norm, norm):
-    """Scales tensors so that their global norm is at most `clip_norm`.
-
-    Args:
-        tensors: List of tensors.
-        clip_norm: The largest norm allowed.
-        norm: Their `global_norm`. If it is not finite, all become NaN.
-
-    Returns:
-        List of tensors.
-    """
-    scale = ops.where(
-        ops.isfinite(norm),
-        clip_norm * ops.minimum(1.0 / norm, 1.0 / clip_norm),
-        math.nan,
-    )
+    """Scales tensors of a global norm `norm` to at most `clip_norm`."""
+    scale = ops.minimum(1.0, clip_norm / norm)
     return [tensor * ops.cast(scale, tensor.dtype) for tensor in tensors]
 
 

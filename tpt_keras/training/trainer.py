@@ -1,3 +1,5 @@
+import types
+
 import keras
 from keras import ops
 
@@ -52,16 +54,18 @@ class Trainer(keras.Model):
         global_clipnorm=None,
         gradient_accumulation_steps=1,
     ):
-        super().__init__(name="trainer", dtype=model.dtype_policy)
+        super().__init__(name="trainer")
         self.model = model
         self.loss_and_metrics = loss_and_metrics
-        self.evaluated = tuple(metrics)
+        self._means = tuple(metrics)
         self._counts = tuple(counts)
         self.pad_id = model.tokenizer.pad_id if pad_id == "model's" else pad_id
         self.global_clipnorm = global_clipnorm
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self.strategy = backends.default_strategy()
-        self.placement = backends.Placement(self)
+        # What JAX keeps: the lengths that a training's batches are padded to,
+        # and the logs of the last step.
+        self.kept = types.SimpleNamespace(buckets=None, logs=None)
         self._trackers = {
             **{
                 name: keras.metrics.Mean(name)
@@ -85,12 +89,31 @@ class Trainer(keras.Model):
         Returns:
             A dataset or a generator.
         """
-        return self.placement.feed(batches, start_step, num_epochs)
+        return backends.feed(self, batches, start_step, num_epochs)
+
+    def evaluate_batches(self, batches):
+        """Evaluates the model on an epoch of batches.
+
+        Args:
+            batches: A `NumberedBatches`.
+
+        Returns:
+            Dict of the `metrics`, such as `loss` (nats per token).
+        """
+        with backends.scope(self.strategy), batches.own_errors():
+            results = self.evaluate(
+                self.feed(batches, num_epochs=1),
+                # Keras does not know the length of the feed.
+                steps=batches.steps_per_epoch,
+                return_dict=True,
+                verbose=0,
+            )
+        return {name: results[name] for name in self._means}
 
     def no_metrics(self):
-        """Returns the metrics of an empty batch."""
+        """The metrics of an empty batch."""
         return {
-            **{name: (ops.zeros(()), ops.zeros(())) for name in self.evaluated},
+            **{name: (ops.zeros(()), ops.zeros(())) for name in self._means},
             **{name: ops.zeros(()) for name in self._counts},
         }
 
@@ -105,15 +128,7 @@ class Trainer(keras.Model):
             Dict of the epoch's metrics so far.
         """
         if gradient_norm is not None:
-            weight = 1.0
-            if self.dtype_policy.name == "mixed_float16":
-                # The optimizer skips steps whose scaled gradient overflows.
-                weight = ops.cast(ops.isfinite(gradient_norm), "float32")
-                gradient_norm = ops.nan_to_num(gradient_norm, posinf=0.0)
-            metrics = {
-                **metrics,
-                "gradient_norm": (gradient_norm * weight, weight),
-            }
+            metrics = {**metrics, "gradient_norm": (gradient_norm, 1.0)}
         for name, value in metrics.items():
             if name in self._counts:
                 self._trackers[name].update_state(value)
@@ -134,7 +149,7 @@ class Trainer(keras.Model):
 
     def reset_metrics(self):
         super().reset_metrics()
-        self.placement.reset()
+        self.kept.logs = None
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Keras's own fails with several replicas (keras issues 19246, 20585).

@@ -112,7 +112,7 @@ def flagfile(config):
     training = found.flat()
     modules, weights = training.pop("modules"), training.pop("module_weights")
     defaults = TrainingConfig.from_flat(
-        found.optimizer_name, modules=modules
+        found.optimizer.optimizer, modules=modules
     ).flat() | {"optimizer": "adam"}
     flags = {
         "preset": config["preset"],

@@ -6,8 +6,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.settings import check_settings
 from tpt_keras.settings import setting
-from tpt_keras.training.optimizers import OPTIMIZERS
-from tpt_keras.training.optimizers import SCHEDULES
+from tpt_keras.training.config import OPTIMIZERS
+from tpt_keras.training.config import SCHEDULES
 
 # Lion's learning rates, as a share of Adam's (Chen et al. 2023).
 LION_FACTOR = 0.1

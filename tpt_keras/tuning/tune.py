@@ -25,9 +25,10 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import whole_file
-from tpt_keras.training.callbacks import NonFiniteLossError
+from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.state.logs import best_row
-from tpt_keras.training.state.model_folder import ensure_config
+from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.model_folder import write_config
 from tpt_keras.training.train import make_trainer
 from tpt_keras.training.train import train
 from tpt_keras.tuning.report import write_report
@@ -104,7 +105,7 @@ def tune(
         "training": training.to_stored(),
         "data": training_task(training).fingerprints,
     }
-    ensure_config(folder, search)
+    write_config(folder, search)
     oracle = make_oracle(space, training, tuner, objective, max_trials)
     with tempfile.TemporaryDirectory() as scratch:
         searcher = TrainingTuner(
@@ -242,7 +243,7 @@ class TrainingTuner(keras_tuner.Tuner):
         _log.info("Trial %s: %s", trial.trial_id, model_dir)
         keras.utils.clear_session(free_memory=True)
         try:
-            trained = train(
+            model = train(
                 model_config,
                 config,
                 model_dir,
@@ -257,9 +258,11 @@ class TrainingTuner(keras_tuner.Tuner):
             with whole_file(failure) as partial:
                 partial.write_text(reason)
             raise keras_tuner.errors.FailedTrialError(reason) from error
-        result["weights"] = trained.model.count_params()
+        result["weights"] = model.count_params()
         objective = self.oracle.objective.name
-        row = best_row(trained.history, objective, OBJECTIVES[objective])
+        row = best_row(
+            read_metrics(model_dir), objective, OBJECTIVES[objective]
+        )
         if row is None:
             raise keras_tuner.errors.FailedTrialError(
                 f"{objective} was never finite."

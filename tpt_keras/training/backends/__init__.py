@@ -1,47 +1,39 @@
-"""The training step on each Keras backend, and the devices that it runs on.
+"""The training step and the devices that it runs on, for each Keras backend.
 
-Every backend is two modules with the same names. The step:
+Every backend is a module with the same functions. The step of a `Trainer`:
 
-- `compile_train_step`, `compile_test_step`: compile the step of a `Trainer`
-- `Placement`: places the batches of a `Trainer` on its devices
+- `compile_train_step`, `compile_test_step`: the step that `fit` and `evaluate`
+  call
+- `feed`: batches, placed on the devices
 
-The devices:
+The devices, which a strategy stands for:
 
 - `make_strategy`, `default_strategy`, `scope`, `num_replicas`, `num_workers`
-- `check_jit_compile`: refuses devices that cannot compile the step with XLA
 - `is_chief`, `broadcast`: several processes; `broadcast` is their barrier
-- `start_profile`, `stop_profile`: a profile for TensorBoard
 """
-
-import importlib
 
 import keras
 
 from tpt_keras.errors import UsageError
 
-BACKENDS = ("tensorflow", "jax")
-
-if keras.backend.backend() not in BACKENDS:
+if keras.backend.backend() == "tensorflow":
+    from tpt_keras.training.backends import tensorflow as _backend
+elif keras.backend.backend() == "jax":
+    from tpt_keras.training.backends import jax as _backend
+else:
     raise UsageError(
         "Training needs the TensorFlow or the JAX backend of Keras. Received: "
         f"KERAS_BACKEND={keras.backend.backend()}. Set KERAS_BACKEND to "
-        f"{' or '.join(BACKENDS)}."
+        "tensorflow or jax."
     )
-_step = importlib.import_module(f"{__name__}.{keras.backend.backend()}")
-_devices = importlib.import_module(
-    f"{__name__}.{keras.backend.backend()}_devices"
-)
 
-Placement = _step.Placement
-compile_train_step = _step.compile_train_step
-compile_test_step = _step.compile_test_step
-make_strategy = _devices.make_strategy
-default_strategy = _devices.default_strategy
-scope = _devices.scope
-num_replicas = _devices.num_replicas
-num_workers = _devices.num_workers
-check_jit_compile = _devices.check_jit_compile
-is_chief = _devices.is_chief
-broadcast = _devices.broadcast
-start_profile = _devices.start_profile
-stop_profile = _devices.stop_profile
+compile_train_step = _backend.compile_train_step
+compile_test_step = _backend.compile_test_step
+feed = _backend.feed
+make_strategy = _backend.make_strategy
+default_strategy = _backend.default_strategy
+scope = _backend.scope
+num_replicas = _backend.num_replicas
+num_workers = _backend.num_workers
+is_chief = _backend.is_chief
+broadcast = _backend.broadcast

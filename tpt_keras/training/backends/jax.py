@@ -1,22 +1,27 @@
 """The training step on JAX: pure functions of the state, compiled by XLA.
 
-Replicas need no code here. XLA computes the whole batch on all devices that
-its rows lie on, and adds up their gradients.
+Replicas need no code in the step. XLA computes the whole batch on all devices
+that its rows lie on, and adds up their gradients.
 """
 
+import contextlib
 import functools
+import json
+import logging
+import os
 
 import jax
 import keras
+import numpy as np
 from jax import numpy as jnp
+from jax.experimental import multihost_utils
 from keras import ops
 
 from tpt_keras.data_generators.batches import Buckets
 from tpt_keras.data_generators.batches import prefetch
-from tpt_keras.training.backends.jax_compilation import CompiledStep
-from tpt_keras.training.backends.jax_compilation import keep_programs
-from tpt_keras.training.backends.jax_devices import num_replicas
-from tpt_keras.training.backends.jax_devices import rows_of_process
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
+from tpt_keras.training.config import DISTRIBUTIONS
 from tpt_keras.training.step import clip_by_global_norm
 from tpt_keras.training.step import global_norm
 from tpt_keras.training.step import map_batch
@@ -25,6 +30,8 @@ from tpt_keras.training.step import weighted_batch
 # Prefetched batches: a GPU makes about as many steps while the next window of
 # a `ProblemBatches` is read.
 PREFETCHED = 64
+
+_log = logging.getLogger(__name__)
 
 
 def train_step(trainer, apply, state, data):
@@ -41,7 +48,6 @@ def train_step(trainer, apply, state, data):
         Dict of the epoch's metrics so far, and the state after the step.
     """
     weights, others, optimizer_state, tracked = state
-    optimizer = trainer.optimizer
     batch = weighted_batch(data, trainer.pad_id)
     total_weight = ops.sum(batch[2])
 
@@ -49,16 +55,14 @@ def train_step(trainer, apply, state, data):
         variables = _with(
             (trainer.trainable_variables, weights),
             (trainer.non_trainable_variables, others),
-            (optimizer.variables, optimizer_state),
         )
         with variables:
             loss, metrics = trainer.loss_and_metrics(
                 trainer.model, batch, training=True
             )
-            # The share of the mean over all micro-batches.
-            loss = optimizer.scale_loss(ops.divide_no_nan(loss, total_weight))
         others = _values(variables, trainer.non_trainable_variables)
-        return loss, (others, metrics)
+        # The share of the mean over all micro-batches.
+        return ops.divide_no_nan(loss, total_weight), (others, metrics)
 
     gradients, others, metrics = _sum_of_micro_batches(
         jax.grad(loss_and_updates, has_aux=True),
@@ -66,15 +70,13 @@ def train_step(trainer, apply, state, data):
         batch,
         trainer,
     )
-    with _with((optimizer.variables, optimizer_state)):
-        loss_scale = optimizer.scale_loss(1.0)
     norm = global_norm(gradients)
     if trainer.global_clipnorm is not None:
         gradients = clip_by_global_norm(
-            gradients, trainer.global_clipnorm * loss_scale, norm
+            gradients, trainer.global_clipnorm, norm
         )
     weights, optimizer_state = apply(optimizer_state, gradients, weights)
-    logs, tracked = _track(trainer, tracked, metrics, norm / loss_scale)
+    logs, tracked = _track(trainer, tracked, metrics, norm)
     return logs, (weights, others, optimizer_state, tracked)
 
 
@@ -141,112 +143,266 @@ def _values(stateless_scope, variables):
 
 
 def compile_train_step(trainer):
-    """Compiles the training step for `fit`.
-
-    The logs that it returns are those of the execution before, so that the
-    device has the next step when the callbacks read the logs of the last one.
+    """Compiles the step of a compiled `Trainer` for `fit`.
 
     Args:
         trainer: A compiled `Trainer`.
 
     Returns:
-        Function of the state and of an iterator over batches, which makes as
-        many steps as one execution has.
+        Function of the state and of an iterator over batches that makes a
+        step. It returns the logs of the step before, so that the device has
+        the next step while callbacks read them.
     """
     # Traced once, and not once for each shape of a batch.
     apply = jax.jit(trainer.optimizer.stateless_apply)
-    step = _executions(trainer, functools.partial(train_step, trainer, apply))
+    step = _compiled(trainer, functools.partial(train_step, trainer, apply))
+    kept = trainer.kept
 
-    def step_with_logs_before(state, iterator):
-        logs, state = step(state, iterator)
-        return trainer.placement.logs_before(logs), state
+    def function(state, iterator):
+        logs, state = step(state, next(iterator))
+        before, kept.logs = kept.logs or logs, logs
+        return before, state
 
-    return step_with_logs_before
+    return function
 
 
 def compile_test_step(trainer):
-    """Compiles the evaluation step for `evaluate`; see `compile_train_step`."""
-    return _executions(trainer, functools.partial(test_step, trainer))
+    """Compiles the step of a compiled `Trainer` for `evaluate`."""
+    step = _compiled(trainer, functools.partial(test_step, trainer))
+    return lambda state, iterator: step(state, next(iterator))
 
 
-def _executions(trainer, step):
-    if not trainer.run_eagerly:
-        step = CompiledStep(
-            step, trainer.strategy, lambda: trainer.placement.expected
-        )
+def _compiled(trainer, step):
+    """Compiles a function of a state and a batch that returns logs and state.
 
-    def steps(state, iterator):
-        logs, state = step(state, next(iterator))
-        # The data may end before an execution does.
-        for _, batch in zip(range(trainer.steps_per_execution - 1), iterator):
-            logs, state = step(state, batch)
-        return logs, state
+    XLA compiles it for each batch shape, which is logged, because it takes
+    long.
+    """
+    if trainer.run_eagerly:
+        return step
+    compiled, shapes = None, set()
 
-    return steps
+    def function(state, batch):
+        nonlocal compiled
+        if compiled is None:
+            compiled = _jit(step, state, trainer.strategy)
+        shape = tuple(array.shape for array in jax.tree.leaves(batch))
+        if shape not in shapes:
+            shapes.add(shape)
+            _log.info("Compiling a step for batches of %s.", _text(shape))
+        return compiled(state, batch)
+
+    return function
 
 
-class Placement:
-    """Places batches on the devices of a trainer, padded to few shapes.
+def _jit(step, state, strategy):
+    shardings = None
+    if strategy is not None:
+        # A variable stays where it is.
+        state = jax.tree.map(lambda value: value.sharding, state)
+        shardings = (None, state)
+    return jax.jit(step, donate_argnums=0, out_shardings=shardings)
+
+
+def _text(shapes):
+    """Returns the rows and the different lengths: 64 x 40 + 8."""
+    lengths = {length for shape in shapes for length in shape[1:]}
+    longest_first = map(str, sorted(lengths, reverse=True))
+    return f"{shapes[0][0]} x {' + '.join(longest_first)}"
+
+
+def feed(trainer, batches, start_step, num_epochs):
+    """Generates the batches of `Trainer.feed`, padded to few shapes.
+
+    Each process gets the rows that lie on its devices.
+    """
+    # The last batch of an epoch is padded, too, and every device gets the
+    # same number of rows.
+    rows = batches.batch_size
+    rows += -rows % num_replicas(trainer.strategy)
+    part = rows_of_process(trainer.strategy, rows)
+    placed = batches.iterate(start_step, num_epochs)
+    if hasattr(batches, "length_pairs"):
+        if num_epochs is None:
+            trainer.kept.buckets = Buckets(trainer.model, batches)
+        buckets = trainer.kept.buckets or Buckets(trainer.model)
+        placed = (buckets.pad(batch, rows) for batch in placed)
+    placed = (jax.tree.map(lambda ids: ids[part], b) for b in placed)
+    return prefetch(placed, PREFETCHED)
+
+
+def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
+    """The `keras.distribution.DataParallel` of a training.
 
     Args:
-        trainer: A `Trainer`.
+        distribution: One of `DISTRIBUTIONS`. Defaults to `"mirrored"` where
+            there is more than one device, `"multi_worker_mirrored"` with a
+            TF_CONFIG, and `"none"` otherwise.
+        num_gpus: Number of GPUs to use. Defaults to all.
+        logical_cpus: Number of devices to divide the CPU into, to try a
+            distribution without GPUs.
+
+    Returns:
+        A `DataParallel`; `None` for one device.
+
+    Raises:
+        UsageError: If there are fewer devices, or if TF_CONFIG is missing or
+            incomplete.
     """
+    if distribution is None and "TF_CONFIG" in os.environ:
+        distribution = "multi_worker_mirrored"
+    check_choice("distribution", distribution or "none", DISTRIBUTIONS)
+    if logical_cpus is not None and logical_cpus >= 1:
+        # JAX refuses if it has its devices already. They may be enough.
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", logical_cpus)
+    if distribution == "multi_worker_mirrored":
+        _meet_the_others()
+    devices = _devices(num_gpus, logical_cpus)
+    if distribution is None:
+        distribution = "mirrored" if len(devices) > 1 else "none"
+    if distribution == "none":
+        # Not always the first one that JAX sees.
+        jax.config.update("jax_default_device", devices[0])
+        return None
+    if distribution == "multi_worker_mirrored":
+        is_cpu = devices[0].platform == "cpu"
+        devices = _of_all_processes(
+            devices[0].platform, (logical_cpus or 1) if is_cpu else num_gpus
+        )
+    return keras.distribution.DataParallel(
+        devices=[f"{device.platform}:{device.id}" for device in devices],
+        # `feed` gives every process its part.
+        auto_shard_dataset=False,
+    )
 
-    def __init__(self, trainer):
-        self._trainer = trainer
-        self._strategy = trainer.strategy
-        self._buckets = None
-        self._logs = None
-        self.expected = []  # batches without values, to compile for
-        keep_programs()
 
-    @property
-    def steps_behind(self):
-        """Steps between the logs at the end of a batch and the batch."""
-        return self._trainer.steps_per_execution
+def _meet_the_others():
+    """Starts `jax.distributed` from TensorFlow's TF_CONFIG."""
+    if jax.distributed.is_initialized():
+        return
+    try:
+        config = json.loads(os.environ["TF_CONFIG"])
+        cluster, task = config["cluster"], config["task"]
+        workers = {
+            (job, index): address
+            for job in ("chief", "worker")
+            for index, address in enumerate(cluster.get(job, ()))
+        }
+        number = list(workers).index((task["type"], task["index"]))
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise UsageError(
+            "The `distribution` multi_worker_mirrored needs the variable "
+            "TF_CONFIG on every machine: the addresses of all workers and the "
+            "index of this one. See docs/training.md.",
+            field="distribution",
+        ) from None
+    # It would catch SIGTERM, which has to end a command.
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        next(iter(workers.values())),
+        len(workers),
+        number,
+        # Slurm's variables would hide all devices but one.
+        cluster_detection_method="deactivate",
+    )
+    # They connect at their first computation, and wait for 30 seconds. This is
+    # early enough: later, one may still be reading its data.
+    multihost_utils.sync_global_devices("all are there")
 
-    def reset(self):
-        """Starts an epoch."""
-        self._logs = None
 
-    def logs_before(self, logs):
-        """Keeps logs; returns those before, if there are any."""
-        before, self._logs = self._logs or logs, logs
-        return before
+def _devices(num_gpus, logical_cpus):
+    """Returns the devices of this process, GPUs if there are any."""
+    gpus = [d for d in jax.local_devices() if d.platform != "cpu"]
+    if num_gpus is not None:
+        if not 0 <= num_gpus <= len(gpus):
+            raise UsageError(
+                f"This machine has {len(gpus)} GPUs. Received: `num_gpus` "
+                f"{num_gpus}.",
+                field="num_gpus",
+            )
+        gpus = gpus[:num_gpus]
+    if logical_cpus is None:
+        return gpus or jax.local_devices(backend="cpu")[:1]
+    cpus = jax.local_devices(backend="cpu")
+    if gpus or not 1 <= logical_cpus <= len(cpus):
+        raise UsageError(
+            "`logical_cpus` must be positive, set before JAX starts, and "
+            "needs a machine without GPUs, or a `num_gpus` of 0. Received: "
+            f"{logical_cpus}, with {len(cpus)} logical CPUs.",
+            field="logical_cpus",
+        )
+    return cpus[:logical_cpus]
 
-    def feed(self, batches, start_step=0, num_epochs=None):
-        """See `Trainer.feed`."""
-        # The last batch of an epoch is padded, too, and every device gets the
-        # same number of rows.
-        rows = batches.batch_size
-        rows += -rows % num_replicas(self._strategy)
-        placed = batches.iterate(start_step, num_epochs)
-        if hasattr(batches, "length_pairs"):
-            buckets = self._choose_buckets(batches, num_epochs)
-            pairs = buckets.expected_pairs(batches)
-            self.expected = [self._abstract(rows, *pair) for pair in pairs]
-            placed = (buckets.pad(batch, rows) for batch in placed)
-        part = rows_of_process(self._strategy, rows)
-        placed = (jax.tree.map(lambda ids: ids[part], b) for b in placed)
-        return prefetch(placed, PREFETCHED)
 
-    def _choose_buckets(self, batches, num_epochs):
-        """Chooses the buckets of a training, which its evaluations share."""
-        model = self._trainer.model
-        if num_epochs is None:
-            self._buckets = Buckets(model, batches)
-        return self._buckets or Buckets(model)
+def _of_all_processes(platform, count):
+    """Returns `count` devices of every process, in the processes' order."""
+    of_all = [
+        jax.local_devices(process, backend=platform)[:count]
+        for process in range(jax.process_count())
+    ]
+    if len({len(of_one) for of_one in of_all}) > 1:
+        raise UsageError(
+            "All machines must have the same number of devices. Received: "
+            f"{', '.join(map(str, map(len, of_all)))}. Set `num_gpus`.",
+            field="num_gpus",
+        )
+    return [device for of_one in of_all for device in of_one]
 
-    def _abstract(self, rows, source_length, target_length):
-        """Returns a batch without values."""
 
-        def abstract(length):
-            sharding, shape = None, (rows, length)
-            if self._strategy is not None:
-                layout = self._strategy.get_data_layout(shape)
-                sharding = layout.backend_layout
-            return jax.ShapeDtypeStruct(shape, "int32", sharding=sharding)
+def default_strategy():
+    """Returns the strategy of the current scope."""
+    return keras.distribution.distribution()
 
-        source, target = map(abstract, (source_length, target_length))
-        inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
-        return inputs, target
+
+def scope(strategy):
+    """Returns the scope to make and to assign a strategy's variables in."""
+    return strategy.scope() if strategy else contextlib.nullcontext()
+
+
+def num_replicas(strategy):
+    """Returns the number of devices that a batch is distributed over."""
+    return strategy.num_model_replicas if strategy else 1
+
+
+def num_workers(strategy):
+    """Returns the number of processes that train together."""
+    return len(_processes(strategy))
+
+
+def _processes(strategy):
+    """Returns the indices of the processes of a strategy's devices."""
+    if strategy is None:
+        return [jax.process_index()]
+    devices = strategy.device_mesh.backend_mesh.devices.flat
+    return sorted({device.process_index for device in devices})
+
+
+def rows_of_process(strategy, rows):
+    """Returns the slice of a batch's rows that lie on this process's devices.
+
+    The number of rows is a multiple of the replicas.
+    """
+    processes = _processes(strategy)
+    size = rows // len(processes)
+    start = size * processes.index(jax.process_index())
+    return slice(start, start + size)
+
+
+def is_chief(strategy):
+    """Returns `True` if this process writes the files of its training."""
+    return jax.process_index() == _processes(strategy)[0]
+
+
+def broadcast(strategy, number):
+    """Sends the chief's integer to all processes of a training.
+
+    It is a barrier: all processes have to call it, and none returns before.
+    """
+    if num_workers(strategy) == 1:
+        return number
+    return int(
+        multihost_utils.broadcast_one_to_all(
+            np.int32(number), is_source=is_chief(strategy)
+        )
+    )

@@ -1,9 +1,13 @@
 """The training step on TensorFlow: tapes, graphs and `tf.distribute`."""
 
+import os
+
 import tensorflow as tf
 from keras import ops
 
-from tpt_keras.training.backends.tensorflow_devices import num_replicas
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
+from tpt_keras.training.config import DISTRIBUTIONS
 from tpt_keras.training.step import clip_by_global_norm
 from tpt_keras.training.step import global_norm
 from tpt_keras.training.step import map_batch
@@ -20,7 +24,6 @@ def train_step(trainer, data):
     Returns:
         Dict of the epoch's metrics so far.
     """
-    optimizer = trainer.optimizer
     replicas = tf.distribute.get_replica_context()
     batch = weighted_batch(data, trainer.pad_id)
     total_weight = replicas.all_reduce("SUM", ops.sum(batch[2]))
@@ -32,7 +35,7 @@ def train_step(trainer, data):
                 trainer.model, batch, training=True
             )
             # The share of the mean over all replicas and micro-batches.
-            loss = optimizer.scale_loss(ops.divide_no_nan(loss, total_weight))
+            loss = ops.divide_no_nan(loss, total_weight)
         gradients = tape.gradient(loss, variables)
         # The gradient of the embedding comes as slices.
         return [tf.convert_to_tensor(g) for g in gradients], metrics
@@ -42,19 +45,18 @@ def train_step(trainer, data):
     )
     # Summed here and not by the optimizer, which would clip before it sums.
     gradients = replicas.all_reduce("SUM", gradients)
-    loss_scale = optimizer.scale_loss(1.0)
     norm = global_norm(gradients)
     if trainer.global_clipnorm is not None:
         gradients = clip_by_global_norm(
-            gradients, trainer.global_clipnorm * loss_scale, norm
+            gradients, trainer.global_clipnorm, norm
         )
     # The optimizer sums over the replicas, too.
     share = 1.0 / replicas.num_replicas_in_sync
-    optimizer.apply(
+    trainer.optimizer.apply(
         [gradient * share for gradient in gradients],
         trainer.model.trainable_variables,
     )
-    return trainer.track(metrics, norm / loss_scale)
+    return trainer.track(metrics, norm)
 
 
 def test_step(trainer, data):
@@ -100,58 +102,30 @@ def _sum_of_micro_batches(function, batch, trainer):
 
 
 def compile_train_step(trainer):
-    """Compiles the training step for `fit`.
-
-    Args:
-        trainer: A compiled `Trainer`.
-
-    Returns:
-        Function of an iterator over batches, which makes as many steps as one
-        execution has.
-    """
-    step = _on_replicas(trainer, train_step)
-
-    def steps(iterator):
-        def body(index):
-            step(next(iterator))
-            return index + 1
-
-        # Even without iterations, the loop doubles the size of the graph.
-        if trainer.steps_per_execution > 1:
-            tf.while_loop(
-                lambda index: index < trainer.steps_per_execution - 1,
-                body,
-                [tf.constant(0)],
-                parallel_iterations=1,
-            )
-        return step(next(iterator))
-
-    return _or_of_one_batch(_graph(trainer, steps), step)
+    """Compiles the step of a compiled `Trainer` for `fit`."""
+    return _compiled(trainer, train_step)
 
 
 def compile_test_step(trainer):
-    """Compiles the evaluation step for `evaluate`; see `compile_train_step`."""
-    step = _on_replicas(trainer, test_step)
-    next_step = _graph(trainer, lambda iterator: step(next(iterator)))
-
-    def steps(iterator):
-        # The data may end before an execution does.
-        results = None
-        for _ in range(trainer.steps_per_execution):
-            try:
-                results = next_step(iterator)
-            except tf.errors.OutOfRangeError:
-                if results is None:
-                    raise
-                break
-        return results
-
-    return _or_of_one_batch(steps, step)
+    """Compiles the step of a compiled `Trainer` for `evaluate`."""
+    return _compiled(trainer, test_step)
 
 
-def _on_replicas(trainer, step):
-    """Returns a function of all replicas' parts of a batch."""
+def _compiled(trainer, step):
+    """Returns a function of an iterator over batches that makes a step."""
     strategy = trainer.strategy
+    # XLA compiles for one device and knows no collective operations.
+    jit_compile = trainer.jit_compile and num_replicas(strategy) == 1
+
+    def graph(function, jit_compile=None):
+        if trainer.run_eagerly:
+            return function
+        return tf.function(
+            function,
+            reduce_retracing=True,
+            autograph=False,
+            jit_compile=jit_compile,
+        )
 
     def on_replicas(batch):
         # Keras passes a missing sample weight as an empty optional.
@@ -165,62 +139,144 @@ def _on_replicas(trainer, step):
             for name, result in results.items()
         }
 
-    # XLA compiles for one device and knows no collective operations.
-    is_alone = num_replicas(strategy) == 1
-    return _graph(trainer, on_replicas, is_alone and trainer.jit_compile)
-
-
-def _graph(trainer, function, jit_compile=None):
-    if trainer.run_eagerly:
-        return function
-    return tf.function(
-        function,
-        reduce_retracing=True,
-        autograph=False,
-        jit_compile=jit_compile or None,
-    )
-
-
-def _or_of_one_batch(steps, step):
-    """Returns `steps` of a dataset, or `step` of `train_on_batch`'s batch."""
+    on_batch = graph(on_replicas, jit_compile or None)
+    on_dataset = graph(lambda iterator: on_batch(next(iterator)))
 
     def function(iterator):
         if isinstance(
             iterator, (tf.data.Iterator, tf.distribute.DistributedIterator)
         ):
-            return steps(iterator)
-        return step(next(iterator))
+            return on_dataset(iterator)
+        return on_batch(next(iterator))
 
     return function
 
 
-class Placement:
-    """Places batches on the replicas of a trainer.
+def feed(trainer, batches, start_step, num_epochs):
+    """Makes the dataset of `Trainer.feed`; a replica gets its part of each."""
+    strategy = trainer.strategy
+    if num_replicas(strategy) == 1:
+        return batches.dataset(start_step, num_epochs)
+
+    def of_worker(context):
+        num_shards = context.num_replicas_in_sync
+        per_worker = num_shards // context.num_input_pipelines
+        first = context.input_pipeline_id * per_worker
+        shards = range(first, first + per_worker)
+        return batches.dataset(start_step, num_epochs, shards, num_shards)
+
+    return strategy.distribute_datasets_from_function(of_worker)
+
+
+def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
+    """The `tf.distribute` strategy of a training.
 
     Args:
-        trainer: A `Trainer`.
+        distribution: One of `DISTRIBUTIONS`. Defaults to `"mirrored"` where
+            there is more than one device, `"multi_worker_mirrored"` with a
+            TF_CONFIG, and `"none"` otherwise.
+        num_gpus: Number of GPUs to use. Defaults to all.
+        logical_cpus: Number of devices to divide the CPU into, to try a
+            distribution without GPUs.
+
+    Returns:
+        A strategy.
+
+    Raises:
+        UsageError: If there are fewer devices.
     """
+    devices = _devices(num_gpus, logical_cpus)
+    if distribution is None:
+        distribution = "mirrored" if len(devices) > 1 else "none"
+        if "TF_CONFIG" in os.environ:
+            distribution = "multi_worker_mirrored"
+    check_choice("distribution", distribution, DISTRIBUTIONS)
+    if distribution == "mirrored":
+        return tf.distribute.MirroredStrategy(devices)
+    if distribution == "none":
+        return tf.distribute.get_strategy()
+    if "TF_CONFIG" not in os.environ:
+        raise UsageError(
+            "The `distribution` multi_worker_mirrored needs the variable "
+            "TF_CONFIG on every machine: the addresses of all workers and "
+            "the index of this one. See docs/training.md.",
+            field="distribution",
+        )
+    return tf.distribute.MultiWorkerMirroredStrategy()
 
-    # The logs at the end of a batch are those of this batch.
-    steps_behind = 0
 
-    def __init__(self, trainer):
-        self._strategy = trainer.strategy
+def _devices(num_gpus, logical_cpus):
+    """Names of the devices to use, GPUs if there are any."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if num_gpus is not None:
+        if not 0 <= num_gpus <= len(gpus):
+            raise UsageError(
+                f"This machine has {len(gpus)} GPUs. Received: `num_gpus` "
+                f"{num_gpus}.",
+                field="num_gpus",
+            )
+        gpus = gpus[:num_gpus]
+        tf.config.set_visible_devices(gpus, "GPU")
+    if logical_cpus is None:
+        return [f"GPU:{index}" for index in range(len(gpus))] or ["CPU:0"]
+    if gpus or logical_cpus < 1:
+        raise UsageError(
+            "`logical_cpus` must be positive, and needs a machine without "
+            "GPUs, or a `num_gpus` of 0.",
+            field="logical_cpus",
+        )
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    parts = [tf.config.LogicalDeviceConfiguration()] * logical_cpus
+    if tf.config.get_logical_device_configuration(cpu) != parts:
+        tf.config.set_logical_device_configuration(cpu, parts)
+    return [f"CPU:{index}" for index in range(logical_cpus)]
 
-    def reset(self):
-        """Starts an epoch."""
 
-    def feed(self, batches, start_step=0, num_epochs=None):
-        """See `Trainer.feed`."""
-        strategy = self._strategy
-        if num_replicas(strategy) == 1:
-            return batches.dataset(start_step, num_epochs)
+def default_strategy():
+    """Returns the strategy of the current scope."""
+    return tf.distribute.get_strategy()
 
-        def of_worker(context):
-            num_shards = context.num_replicas_in_sync
-            per_worker = num_shards // context.num_input_pipelines
-            first = context.input_pipeline_id * per_worker
-            shards = range(first, first + per_worker)
-            return batches.dataset(start_step, num_epochs, shards, num_shards)
 
-        return strategy.distribute_datasets_from_function(of_worker)
+def scope(strategy):
+    """Returns the scope to make and to assign a strategy's variables in."""
+    return strategy.scope()
+
+
+def num_replicas(strategy):
+    """Returns the number of devices that a batch is distributed over."""
+    return strategy.num_replicas_in_sync
+
+
+def num_workers(strategy):
+    """Returns the number of processes that train together."""
+    cluster = strategy.cluster_resolver
+    if cluster is None or cluster.task_type is None:
+        return 1
+    spec = cluster.cluster_spec()
+    return sum(map(spec.num_tasks, spec.jobs))
+
+
+def is_chief(strategy):
+    """Returns `True` if this process writes the files of its training.
+
+    A strategy of one machine ignores TF_CONFIG.
+    """
+    cluster = strategy.cluster_resolver
+    if cluster is None or cluster.task_type is None:
+        return True
+    chief = "chief" if "chief" in cluster.cluster_spec().jobs else "worker"
+    return cluster.task_type == chief and cluster.task_id == 0
+
+
+def broadcast(strategy, number):
+    """Sends the chief's integer to all processes of a training.
+
+    It is a barrier: all processes have to call it, and none returns before.
+    """
+    numbers = strategy.experimental_distribute_values_from_function(
+        # The first replica of all is the chief's.
+        lambda context: tf.constant(
+            number if context.replica_id_in_sync_group == 0 else 0, tf.int64
+        )
+    )
+    return int(strategy.reduce("SUM", numbers, axis=None))

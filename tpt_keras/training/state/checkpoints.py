@@ -4,7 +4,6 @@ A checkpoint is a file `ckpt-3.npz` of NumPy arrays, the same on every backend.
 It is written whole or not at all.
 """
 
-import contextlib
 import functools
 import logging
 import pathlib
@@ -15,7 +14,6 @@ import numpy as np
 
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
-from tpt_keras.files import PARTIAL
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
 from tpt_keras.training.backends import broadcast
@@ -24,15 +22,15 @@ from tpt_keras.training.backends import scope
 
 SUFFIX = ".npz"
 _NAME = re.compile(rf"ckpt-(\d+){re.escape(SUFFIX)}")
-_COUNTERS = ("step", "data_step", "best_score", "best_step", "seconds")
+_COUNTERS = ("step", "best_score", "seconds")
 _log = logging.getLogger(__name__)
 
 
 class TrainingState:
     """The state of a training, which its checkpoints hold.
 
-    The state is the weights, the optimizer, the seeds, the step, the position
-    in the data and the best score.
+    The state is the weights, the optimizer, the seeds, the step, which is the
+    position in the data too, and the best score.
 
     With several workers, each has a state and makes the same calls at the same
     time. The chief writes, and decides which checkpoint all of them restore.
@@ -44,18 +42,13 @@ class TrainingState:
 
     Attributes:
         step: Number of optimizer steps so far.
-        data_step: Number of the next batch. It differs from the step after a
-            rollback, which skips batches.
         best_score: The best score so far; at first, less than any score.
-        best_step: The step of the best score.
         seconds: Duration of the training so far, in all its runs.
     """
 
     def __init__(self, trainer, folder, keep=3):
         self.step = 0
-        self.data_step = 0
         self.best_score = -1.0
-        self.best_step = 0
         self.seconds = 0.0
         self._trainer = trainer
         self._strategy = trainer.strategy
@@ -64,17 +57,11 @@ class TrainingState:
         self._number = 0
         self._is_chief = is_chief(self._strategy)
 
-    def advance(self, steps):
-        """Counts further steps."""
-        self.step += steps
-        self.data_step += steps
-
     def improves(self, score):
         """Returns `True`, and keeps the score, if it is the best so far."""
         if not score > self.best_score:  # also for NaN
             return False
         self.best_score = float(score)
-        self.best_step = self.step
         return True
 
     def save(self):
@@ -148,10 +135,7 @@ class TrainingState:
         return path
 
     def _read(self, number):
-        """Returns a function that restores a checkpoint.
-
-        `None` if the checkpoint is damaged.
-        """
+        """Returns a function that restores a checkpoint; `None` if damaged."""
         path = self._path(number)
         try:
             # NumPy does not close a damaged file.
@@ -171,7 +155,6 @@ class TrainingState:
         return functools.partial(self._assign, arrays)
 
     def _assign(self, arrays):
-        """Assigns the values of a checkpoint."""
         with scope(self._strategy):
             for name, variable in self._variables().items():
                 variable.assign(arrays[name])
@@ -202,28 +185,9 @@ def _storable(array):
 
 
 def checkpoint_numbers(folder):
-    """Returns the numbers of all checkpoints in a folder.
-
-    Args:
-        folder: The folder; it may be missing.
-
-    Returns:
-        List of integers, the oldest first.
-    """
-    folder = pathlib.Path(folder)
-    if not folder.is_dir():
-        return []
-    matches = [_NAME.fullmatch(path.name) for path in folder.iterdir()]
+    """Returns the numbers of all checkpoints in a folder, the oldest first."""
+    matches = [
+        _NAME.fullmatch(path.name)
+        for path in pathlib.Path(folder).glob(f"ckpt-*{SUFFIX}")
+    ]
     return sorted(int(match[1]) for match in matches if match)
-
-
-def remove_unfinished(folder):
-    """Removes the unfinished checkpoints of killed processes.
-
-    Args:
-        folder: The folder; it may be missing.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        for path in pathlib.Path(folder).iterdir():
-            if path.name.startswith(PARTIAL):
-                path.unlink()

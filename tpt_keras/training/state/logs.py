@@ -1,7 +1,6 @@
 """The metrics of a training, for scripts and for TensorBoard."""
 
 import collections
-import itertools
 import json
 import math
 import numbers
@@ -18,8 +17,6 @@ METRICS_FILE = "metrics.jsonl"
 # The metric that the best model is chosen by: of solvers, of language models.
 _OBJECTIVES = {"val_sequence_accuracy": max, "val_bits_per_character": min}
 
-_numbers = itertools.count()
-
 
 class MetricsLog:
     """Writes metrics to `metrics.jsonl` and, for TensorBoard, to `logs/`.
@@ -33,9 +30,6 @@ class MetricsLog:
     and the sequence accuracies `interpolate/<module>` and
     `extrapolate/<module>`. A language model has `bits_per_character`, its loss
     to base 2, in place of sequence accuracies.
-
-    Args:
-        model_dir: Folder of the training.
     """
 
     def __init__(self, model_dir):
@@ -53,32 +47,42 @@ class MetricsLog:
 
     def write(self, row):
         """Adds a row."""
-        with named_in_errors(self._path), self._path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        append_rows(self._path, [row])
         runs = collections.defaultdict(dict)
         for name, value in row.items():
             if name != "step":
                 run, tag = run_and_tag(name)
                 runs[run][tag] = value
         for run, values in runs.items():
-            self._event_file(run).write(row["step"], values)
+            if run not in self._event_files:
+                folder = self._folder / "logs" / run
+                self._event_files[run] = EventFile(folder)
+            self._event_files[run].write(row["step"], values)
 
-    def _event_file(self, run):
-        if run not in self._event_files:
-            self._event_files[run] = EventFile(self._folder / "logs" / run)
-        return self._event_files[run]
+
+def saved_step(model_dir, best):
+    """Returns the step of a training's saved model, `None` if unknown.
+
+    Args:
+        model_dir: The training's folder.
+        best: `True` for the best model, `False` for the last one.
+    """
+    rows = read_metrics(model_dir)
+    # The first of equal ones was kept.
+    row = best_row(rows) if best else next(reversed(rows), None)
+    return row and row["step"]
+
+
+def append_rows(path, rows):
+    """Adds rows to a file of JSON lines."""
+    with named_in_errors(path), path.open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def run_and_tag(name):
-    """Returns the TensorBoard run and tag of a metric.
+    """Returns the TensorBoard run and tag of a metric in `metrics.jsonl`.
 
     The same metric of training and of evaluation shares a diagram.
-
-    Args:
-        name: Name of a metric in `metrics.jsonl`.
-
-    Returns:
-        The run and the tag.
     """
     if name.startswith("val_"):
         return "validation", name.removeprefix("val_")
@@ -111,7 +115,8 @@ def best_row(rows, metric=None, best=max):
 
     Args:
         rows: The rows of `read_metrics`.
-        metric: Name of the metric. Defaults to `objective(rows)`.
+        metric: Name of the metric. Defaults to the one that the best model is
+            chosen by.
         best: `max`, or `min` if less is better; for a given metric.
 
     Returns:
@@ -119,21 +124,12 @@ def best_row(rows, metric=None, best=max):
         finite.
     """
     if metric is None:
-        metric = objective(rows)
+        names = set().union(*rows)
+        known = (name for name in _OBJECTIVES if name in names)
+        metric = next(known, "val_sequence_accuracy")
         best = _OBJECTIVES[metric]
     rows = [row for row in rows if math.isfinite(row.get(metric, math.nan))]
     return best(rows, key=lambda row: row[metric], default=None)
-
-
-def objective(rows):
-    """Returns the name of the metric that the best model is chosen by.
-
-    Args:
-        rows: The rows of `read_metrics`.
-    """
-    names = set().union(*rows)
-    found = [name for name in _OBJECTIVES if name in names]
-    return next(iter(found), "val_sequence_accuracy")
 
 
 def _parse(line):
@@ -156,9 +152,7 @@ def _parse(line):
 class EventFile:
     """A file of TensorBoard's format, written without TensorFlow.
 
-    Args:
-        folder: Folder of a run; made if it is missing. Every object writes a
-            file of its own.
+    `tensorboard.summary.Writer` imports TensorFlow where it is installed.
     """
 
     def __init__(self, folder):
@@ -169,38 +163,21 @@ class EventFile:
 
         self._event = event_pb2.Event
         self._scalar = scalar_pb
-        folder = pathlib.Path(folder)
+        self._writer = RecordWriter
         folder.mkdir(parents=True, exist_ok=True)
         # TensorBoard goes by the middle of the name, and reads in order.
         self._path = folder / (
-            f"events.out.tfevents.{int(time.time()):010d}."
-            f"{socket.gethostname()}.{os.getpid()}.{next(_numbers)}.v2"
+            f"events.out.tfevents.{time.time_ns() // 1000:016d}."
+            f"{socket.gethostname()}.{os.getpid()}.v2"
         )
-        self._writer = RecordWriter
         self._write([event_pb2.Event(file_version="brain.Event:2")])
 
     def write(self, step, values):
-        """Adds numbers and writes them out.
-
-        Args:
-            step: Integer.
-            values: Dict of tags to numbers.
-        """
+        """Adds a dict of tags to numbers and writes them out."""
         self._write(
-            [
-                self._event(step=step, summary=self._scalar(tag, value))
-                for tag, value in values.items()
-            ]
+            self._event(step=step, summary=self._scalar(tag, value))
+            for tag, value in values.items()
         )
-
-    def write_summary(self, summary, step=0):
-        """Adds a summary.
-
-        Args:
-            summary: A `Summary` of TensorBoard.
-            step: Integer.
-        """
-        self._write([self._event(step=step, summary=summary)])
 
     def _write(self, events):
         # Opened each time, so that it needs no closing.

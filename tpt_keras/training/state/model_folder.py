@@ -2,33 +2,29 @@
 
 config.json         the configuration
 model.keras         the finished model
-model-1000.keras    the finished model before the training was prolonged
 best.keras          the model with the best validation score
 checkpoints/        the state of the training
 logs/               metrics for TensorBoard
 metrics.jsonl       the same metrics for scripts
 learning_curves.png
-evaluation.json     results of evaluations
+evaluations.jsonl   results of evaluations
 .lock               held by the process that trains
 """
 
 import contextlib
-import dataclasses
 import json
 import pathlib
 
 from tpt_keras.errors import UsageError
+from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
-from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.weights import copy_model
 from tpt_keras.training.config import MAY_CHANGE
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.state.checkpoints import remove_unfinished
-from tpt_keras.training.state.logs import METRICS_FILE
 
 CONFIG_FILE = "config.json"
 CHECKPOINTS = "checkpoints"
@@ -40,66 +36,21 @@ def training_lock(model_dir):
     """Keeps other processes from training in a folder.
 
     It removes what killed processes left unfinished.
-
-    Args:
-        model_dir: The folder; made if it is missing.
-
-    Raises:
-        UsageError: If another process trains there.
     """
     folder = pathlib.Path(model_dir)
     with folder_lock(folder, "trains"):
-        for name in (
-            CONFIG_FILE,
-            MODEL_FILE,
-            BEST_MODEL_FILE,
-            METRICS_FILE,
-            LEARNING_CURVES_FILE,
-        ):
-            remove_partial(folder / name)
-        remove_unfinished(folder / CHECKPOINTS)
+        for place in (folder, folder / CHECKPOINTS):
+            for partial in place.glob(f"{PARTIAL}*"):
+                partial.unlink()
         yield
 
 
-def check_config(model_dir, config):
-    """Raises an error if the folder belongs to another training.
-
-    Args:
-        model_dir: The folder; it may be missing.
-        config: Dict of the configuration.
-
-    Raises:
-        UsageError: With the differences.
-    """
-    if (pathlib.Path(model_dir) / CONFIG_FILE).exists():
-        _check_same(model_dir, read_config(model_dir), _as_read(config))
-
-
-def ensure_config(model_dir, config):
-    """Writes the configuration, if the folder does not belong to another.
-
-    If a finished training is prolonged, its model gets another name.
-
-    Args:
-        model_dir: The folder; made if it is missing.
-        config: Dict of the configuration.
-
-    Raises:
-        UsageError: If the folder belongs to another training.
-    """
+def write_config(model_dir, config):
+    """Writes a configuration, unless the folder belongs to another training."""
     folder = pathlib.Path(model_dir)
-    path = folder / CONFIG_FILE
-    config = _as_read(config)
-    if path.exists():
-        old = read_config(folder)
-        if old == config:
-            return
-        _check_same(folder, old, config)
-        if is_prolonged(old, config):
-            steps = old["training"]["run"]["train_steps"]
-            set_model_aside(folder, steps)
+    check_config(folder, config)
     folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as partial:
+    with whole_file(folder / CONFIG_FILE) as partial:
         partial.write_text(json.dumps(config, indent=2))
 
 
@@ -154,155 +105,42 @@ def read_training(model_dir):
     return TrainingConfig.from_stored(training).flat() if training else {}
 
 
-def save_finished_model(model, model_dir, config):
-    """Saves a model; the optimizer stays in the checkpoints.
+def check_config(model_dir, config):
+    """Raises an error if the folder belongs to another training.
 
     Args:
-        model: A `SequenceToSequence`.
-        model_dir: The folder; made if it is missing.
+        model_dir: The folder; it may be missing.
         config: Dict of the configuration.
+
+    Raises:
+        UsageError: With the differences.
     """
-    ensure_config(model_dir, config)
-    _save(model, pathlib.Path(model_dir) / MODEL_FILE)
-
-
-def save_best_model(model, model_dir):
-    """Saves the best model so far, in place of the one before.
-
-    Args:
-        model: A `SequenceToSequence`.
-        model_dir: The folder.
-    """
-    _save(model, pathlib.Path(model_dir) / BEST_MODEL_FILE)
-
-
-def is_finished(model_dir, config):
-    """Returns `True` if the folder holds the finished model of a training.
-
-    Args:
-        model_dir: The folder.
-        config: Dict of the training's configuration.
-    """
-    folder = pathlib.Path(model_dir)
-    if not (folder / MODEL_FILE).is_file():
-        return False
-    return not (
-        (folder / CONFIG_FILE).exists()
-        and is_prolonged(read_config(folder), config)
-    )
-
-
-def set_model_aside(model_dir, name):
-    """Renames a finished model, if there is one.
-
-    Args:
-        model_dir: The folder.
-        name: Suffix of its new name.
-
-    Returns:
-        Its new path.
-    """
-    path = pathlib.Path(model_dir) / MODEL_FILE
-    aside = path.with_stem(f"{path.stem}-{name}")
-    with contextlib.suppress(FileNotFoundError):
-        path.replace(aside)
-    return aside
-
-
-def is_prolonged(old, new):
-    """Returns `True` if a training is another one with more steps.
-
-    Args:
-        old: Dict of a folder's configuration.
-        new: Dict of the requested one.
-    """
-    return _has_more_steps(old, new) and not _ends(new)
-
-
-def _has_more_steps(old, new):
-    if "training" not in old:
-        return False
-    before, after = (
-        config["training"]["run"]["train_steps"] for config in (old, new)
-    )
-    return before < after
-
-
-def _ends(config):
-    return config["training"]["optimizer"]["schedule"] != "constant"
-
-
-def _check_same(model_dir, old, new):
-    """Compares two configurations, less the fields that may change."""
-    may_change = {f"training.{name}" for name in MAY_CHANGE}
-    if is_prolonged(old, new):
-        may_change.add("training.train_steps")
+    if not (pathlib.Path(model_dir) / CONFIG_FILE).exists():
+        return
     found = [
         difference
-        for name, difference in differences(_flat(old), _flat(new))
-        if name not in may_change
+        for name, difference in differences(
+            _comparable(read_config(model_dir)), _comparable(config)
+        )
+        if name.removeprefix("training.") not in MAY_CHANGE
     ]
     if found:
-        advice = ""
-        if _has_more_steps(old, new) and _ends(new):
-            schedule = new["training"]["optimizer"]["schedule"]
-            advice = (
-                f" A {schedule} schedule ends with its last step: to train "
-                f"on, start another training with `init_from` {model_dir}."
-            )
         raise UsageError(
             f"The folder {str(model_dir)!r} belongs to a training with "
-            f"another configuration ({'; '.join(found)}). Take the same one, "
-            f"or another `model_dir`.{advice}",
+            f"another configuration or other data ({'; '.join(found)}). Take "
+            "the same, or another `model_dir`.",
             field="model_dir",
             path=model_dir,
         )
-    _check_same_data(model_dir, old.get("data"), new)
 
 
-def _check_same_data(model_dir, before, new):
-    after = new.get("data")
-    if before is None or after is None:
-        return
-    changed = [name for name in after if before.get(name) != after[name]]
-    if not changed:
-        return
-    data = new["training"]["data"]
-    field = "text_file" if data.get("text_file") else "data_dir"
-    raise UsageError(
-        f"The data in {data[field]!r} ({', '.join(changed)}) is not that of "
-        f"the training in {str(model_dir)!r}. Restore the first data, set "
-        f"`{field}` to it, or take another `model_dir`.",
-        field=field,
-        path=data[field],
-    )
-
-
-def _flat(config):
-    """Returns a configuration by flat names, less the data's fingerprints."""
-    flat = {key: config[key] for key in config if key != "data"}
+def _comparable(config):
+    """Returns a configuration with all fields of its training, flat."""
     if "training" in config:
         training = TrainingConfig.from_stored(config["training"]).flat()
-        flat["training"] = _as_read(training)
-    return flat
-
-
-def defaults(config_class):
-    """Returns the defaults of a dataclass's fields, as JSON's types.
-
-    Args:
-        config_class: A dataclass.
-
-    Returns:
-        Dict.
-    """
-    values = {}
-    for field in dataclasses.fields(config_class):
-        if field.default is not dataclasses.MISSING:
-            values[field.name] = field.default
-        elif field.default_factory is not dataclasses.MISSING:
-            values[field.name] = field.default_factory()
-    return _as_read(values)
+        config = {**config, "training": training}
+    # Without tuples, as a file has it.
+    return json.loads(json.dumps(config))
 
 
 def differences(old, new, prefix=""):
@@ -322,20 +160,23 @@ def differences(old, new, prefix=""):
         if isinstance(before, dict) and isinstance(after, dict):
             yield from differences(before, after, f"{name}.")
         elif before != after:
-            here = f"{_shown(after)} here" if key in new else "not known here"
-            yield name, f"{name}: {_shown(before)} there, {here}"
+            there, here = (
+                repr(value) if value == "" else str(value)
+                for value in (before, after)
+            )
+            here = f"{here} here" if key in new else "not known here"
+            yield name, f"{name}: {there} there, {here}"
 
 
-def _shown(value):
-    return repr(value) if value == "" else str(value)
+def save_model(model, model_dir, best=False):
+    """Saves the finished or the best model, without its optimizer.
 
-
-def _as_read(config):
-    """Returns a configuration as its file has it, without tuples."""
-    return json.loads(json.dumps(config))
-
-
-def _save(model, path):
+    Args:
+        model: A `SequenceToSequence` or a `TransformerXL`.
+        model_dir: The folder.
+        best: Whether it is the best model so far.
+    """
     uncompiled = copy_model(model, model.dtype_policy)
+    path = pathlib.Path(model_dir) / (BEST_MODEL_FILE if best else MODEL_FILE)
     with whole_file(path) as partial:
         uncompiled.save(partial)

@@ -1,13 +1,19 @@
-"""Devices and processes of a training on JAX."""
+"""The step, the devices and the processes of a training on JAX."""
 
 import json
+import threading
 import types
 
 import keras
+import numpy as np
 import pytest
 
 from tests.training import processes
+from tpt_keras.data_generators.batches import Buckets
 from tpt_keras.errors import UsageError
+from tpt_keras.models import build_model
+from tpt_keras.training.train import train
+from tpt_keras.training.trainer import Trainer
 
 if keras.backend.backend() != "jax":
     pytest.skip("of JAX alone", allow_module_level=True)
@@ -22,9 +28,61 @@ from tpt_keras.training.backends import make_strategy
 from tpt_keras.training.backends import num_replicas
 from tpt_keras.training.backends import num_workers
 from tpt_keras.training.backends import scope
-from tpt_keras.training.backends.jax_devices import rows_of_process
+from tpt_keras.training.backends.jax import rows_of_process
 
 pytestmark = pytest.mark.jax
+
+
+@pytest.mark.slow
+def test_every_shape_is_compiled_once_and_logged(
+    tmp_path, simple_config, tiny_training, logged
+):
+    threads = threading.active_count()
+    shapes = []
+    train_step = Trainer.track
+
+    def track(self, *args):
+        shapes.append(None)
+        return train_step(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "track", track)
+        train(simple_config, tiny_training, tmp_path)
+    lines = [line for line in logged().splitlines() if "Compiling" in line]
+    # Of the training and of the evaluation.
+    assert len(lines) == len(shapes)
+    assert 2 <= len(lines) <= 12
+    # The prefetching threads have ended.
+    assert threading.active_count() == threads
+
+
+@pytest.mark.slow
+def test_error_of_a_batch_ends_a_training_unchanged(
+    tmp_path, simple_config, tiny_training, monkeypatch
+):
+    error = UsageError("Record 7 is damaged.")
+
+    def damaged(*args):
+        raise error
+
+    monkeypatch.setattr(Buckets, "pad", damaged)
+    with pytest.raises(UsageError) as caught:
+        train(simple_config, tiny_training, tmp_path)
+    assert caught.value is error
+
+
+def test_logs_of_a_step_alone_are_its_own(simple_config):
+    """Within an epoch, they are those of the step before."""
+    keras.utils.set_random_seed(1)
+    trainer = Trainer(build_model(simple_config, "float32"))
+    trainer.compile("sgd")
+    ids = np.ones((2, 4), "int32")
+    batch = {"encoder_token_ids": ids, "decoder_token_ids": ids}, ids
+    losses = []
+    for _ in range(2):
+        trainer.reset_metrics()
+        losses.append(trainer.train_on_batch(*batch)[0])
+    assert losses[1] < losses[0]
 
 
 @pytest.fixture(autouse=True)
@@ -51,20 +109,21 @@ def test_mirrored_uses_the_devices_that_there_are():
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "message"),
+    ("field", "value"),
     [
-        ({"distribution": "mirored"}, "'mirored'.*multi_worker_mirrored"),
-        ({"num_gpus": 99}, "--num_gpus=99, but this machine has"),
-        ({"num_gpus": -1}, "--num_gpus=-1, but this machine has"),
-        ({"logical_cpus": 0}, "--logical_cpus must be positive"),
+        ("distribution", "mirored"),
+        ("num_gpus", 99),
+        ("num_gpus", -1),
+        ("logical_cpus", 0),
         # The devices of this process are there already.
-        ({"logical_cpus": 9}, "--logical_cpus=9 comes too late"),
+        ("logical_cpus", 9),
     ],
 )
-def test_refused(kwargs, message):
+def test_wrong_devices_are_refused(field, value):
     keras.distribution.list_devices()
-    with pytest.raises(UsageError):
-        make_strategy(**kwargs)
+    with pytest.raises(UsageError) as caught:
+        make_strategy(**{field: value})
+    assert caught.value.field == field
 
 
 @pytest.fixture

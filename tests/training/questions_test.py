@@ -11,7 +11,7 @@ from tpt_keras.analysis.predictions import predict
 from tpt_keras.analysis.predictions import prediction_generator
 from tpt_keras.data_generators import open_task
 from tpt_keras.errors import UsageError
-from tpt_keras.training.evaluation import evaluate
+from tpt_keras.training.questions import evaluate
 from tpt_keras.training.trainer import Trainer
 
 FILES = pathlib.Path("/proc/self/fd")
@@ -49,7 +49,7 @@ def interpolation(trainer, data_dir, **kwargs):
 @pytest.mark.slow
 def test_counts_every_problem_once(trainer, place_value_data):
     """The accuracy is what counting the model's own answers gives."""
-    splits = ["extrapolate", "interpolate", "train"]
+    splits = ["extrapolate", "interpolate"]
     in_small_batches, in_one = (
         evaluate(trainer, task(place_value_data), splits, batch_size)
         for batch_size in (7, 60)
@@ -72,40 +72,23 @@ def test_counts_every_problem_once(trainer, place_value_data):
 
 
 @pytest.mark.slow
-def test_nothing_depends_on_the_batches(trainer, place_value_data):
-    one, other = (
-        interpolation(trainer, place_value_data, batch_size=size)
-        for size in (13, 60)
-    )
-    assert 0.0 < one["token_accuracy"] < 1.0
-    # Sizes of batches differ in the last: a mean of means would, too.
-    assert one == pytest.approx(other, rel=1e-5)
-
-
-@pytest.mark.slow
 def test_some_of_the_problems(trainer, place_value_data):
     """Always the same ones, and no more than there are."""
-    few, same, all_, limited, beyond = (
+    few, same, all_, beyond = (
         interpolation(
             trainer,
             place_value_data,
             batch_size=size,
             max_examples=max_examples,
         )
-        for size, max_examples in (
-            (7, 17),
-            (17, 17),
-            (60, None),
-            (60, 60),
-            (60, 1000),
-        )
+        for size, max_examples in ((7, 17), (17, 17), (60, None), (60, 1000))
     )
     assert (few["examples"], all_["examples"]) == (17, 60)
+    assert 0.0 < few["token_accuracy"] < 1.0
+    # Sizes of batches differ in the last: a mean of means would, too.
     assert few == pytest.approx(same, rel=1e-5)
     assert few["loss"] != pytest.approx(all_["loss"], rel=1e-3)
-    assert beyond == limited
-    # In another order, in which the loss is another sum.
-    assert beyond == pytest.approx(all_, rel=1e-6)
+    assert beyond == all_
 
 
 def test_what_a_model_cannot_take_it_does_not_answer(

@@ -10,17 +10,17 @@ if keras.backend.backend() != "tensorflow":
 
 import tensorflow as tf
 
+from tests.conftest import MODULE
 from tests.training import processes
-from tests.training.replicas_test import TRAINING
 from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import training_batches
 from tpt_keras.errors import UsageError
-from tpt_keras.training.backends import Placement
+from tpt_keras.training import train as train_module
 from tpt_keras.training.backends import broadcast
+from tpt_keras.training.backends import feed
 from tpt_keras.training.backends import is_chief
 from tpt_keras.training.backends import make_strategy
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.run import TrainingRun
 from tpt_keras.training.train import train
 
 
@@ -42,18 +42,21 @@ def test_mirrored_uses_the_devices_that_there_are():
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "message"),
+    ("field", "value"),
     [
-        ({"distribution": "mirored"}, "'mirored'.*multi_worker_mirrored"),
-        ({"num_gpus": 99}, "--num_gpus=99, but this machine has"),
-        ({"num_gpus": -1}, "--num_gpus=-1, but this machine has"),
-        ({"logical_cpus": 0}, "--logical_cpus must be positive"),
+        ("distribution", "mirored"),
+        ("distribution", "multi_worker_mirrored"),
+        ("num_gpus", 99),
+        ("num_gpus", -1),
+        ("logical_cpus", 0),
     ],
 )
-def test_refused(monkeypatch, kwargs, message):
+def test_wrong_devices_are_refused(monkeypatch, field, value):
+    """Several workers need TF_CONFIG."""
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(UsageError):
-        make_strategy(**kwargs)
+    with pytest.raises(UsageError) as caught:
+        make_strategy(**{field: value})
+    assert caught.value.field == field
 
 
 def test_logical_cpus_are_refused_beside_gpus(monkeypatch):
@@ -62,12 +65,6 @@ def test_logical_cpus_are_refused_beside_gpus(monkeypatch):
     )
     with pytest.raises(UsageError):
         make_strategy("mirrored", logical_cpus=2)
-
-
-def test_several_workers_need_tf_config(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(UsageError):
-        make_strategy("multi_worker_mirrored")
 
 
 def test_tf_config_makes_it_several_workers(monkeypatch):
@@ -128,24 +125,11 @@ def test_on_its_own_a_worker_of_tf_config_keeps_what_it_trains(
 ):
     _, environment = processes.cluster([1, 2])
     monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
-    monkeypatch.setattr(TrainingRun, "run", lambda self: None)
+    monkeypatch.setattr(train_module, "_fit", lambda *args: None)
     train(tiny_config, tiny_training, tmp_path, strategy=make_strategy("none"))
-    assert {"config.json", "checkpoints", "model.keras"} <= {
+    assert {"config.json", "model.keras"} <= {
         path.name for path in tmp_path.iterdir()
     }
-
-
-def test_several_replicas_are_not_compiled(
-    tmp_path, tiny_config, tiny_training
-):
-    with pytest.raises(UsageError):
-        train(
-            tiny_config,
-            tiny_training.replace(jit_compile=True),
-            tmp_path / "model",
-            strategy=StandInStrategy(),
-        )
-    assert not (tmp_path / "model").exists()
 
 
 class StandInStrategy:
@@ -160,21 +144,24 @@ class StandInStrategy:
         ]
 
 
-def feed(strategy, *args, **kwargs):
+def parts_of(strategy, *args):
     trainer = types.SimpleNamespace(strategy=strategy)
-    return Placement(trainer).feed(*args, **kwargs)
+    return feed(trainer, *args)
 
 
 @pytest.fixture(scope="module")
 def batches(place_value_data, tiny_config):
     training = TrainingConfig.from_flat(
-        **TRAINING, data_dir=str(place_value_data)
+        modules=[MODULE],
+        data_dir=str(place_value_data),
+        batch_size=17,
+        validation_examples=18,
     )
     return training_batches(training_task(training), tiny_config, training)[0]
 
 
 def test_the_workers_parts_of_a_batch_are_the_batch(batches):
-    first, second = feed(StandInStrategy(), batches, start_step=3)
+    first, second = parts_of(StandInStrategy(), batches, 3, None)
     # Every worker's replicas take turns.
     parts = [
         targets.numpy()
@@ -188,7 +175,7 @@ def test_the_workers_parts_of_a_batch_are_the_batch(batches):
 
 
 def test_every_worker_has_as_many_parts(batches):
-    datasets = feed(StandInStrategy(), batches, num_epochs=1)
+    datasets = parts_of(StandInStrategy(), batches, 0, 1)
     for dataset in datasets:
         # Of two replicas each, also where the last batch leaves one nothing.
         assert int(dataset.cardinality()) == 2 * batches.steps_per_epoch
@@ -196,7 +183,7 @@ def test_every_worker_has_as_many_parts(batches):
 
 def test_one_replica_reads_the_batches_themselves(batches):
     strategy = tf.distribute.get_strategy()
-    dataset = feed(strategy, batches, 3, num_epochs=1)
+    dataset = parts_of(strategy, batches, 3, 1)
     assert int(dataset.cardinality()) == batches.steps_per_epoch - 3
     _, targets = next(iter(dataset))
     np.testing.assert_array_equal(

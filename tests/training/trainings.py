@@ -1,0 +1,45 @@
+"""Trainings of other processes, and what trainings leave."""
+
+import numpy as np
+
+from tests.conftest import MODULE
+from tpt_keras.training.state.checkpoints import checkpoint_numbers
+from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.model_folder import CHECKPOINTS
+
+# A model that is traced in less than half of the time.
+SIMPLE_MODEL = (
+    "--preset=lstm",
+    "--hparams=hidden_dim=16,thinking_steps=1,dropout=0.1",
+)
+
+
+def flags_of(data_dir, model_dir, **fields):
+    """The command line of `experiments.train`."""
+    fields = {
+        "modules": MODULE,
+        "data_dir": data_dir,
+        "model_dir": model_dir,
+        **fields,
+    }
+    return [f"--{name}={value}" for name, value in fields.items()]
+
+
+def timeless_metrics(model_dir):
+    """The log without the values that depend on the machine."""
+    return [
+        {k: v for k, v in row.items() if not k.endswith("_per_second")}
+        for row in read_metrics(model_dir)
+    ]
+
+
+def checkpoints_of(model_dir):
+    """Files of a training's checkpoints, the oldest first."""
+    folder = model_dir / CHECKPOINTS
+    return [folder / f"ckpt-{n}.npz" for n in checkpoint_numbers(folder)]
+
+
+def newest_checkpoint(model_dir):
+    """The arrays of a training's newest checkpoint, by name."""
+    with checkpoints_of(model_dir)[-1].open("rb") as file:
+        return dict(np.load(file))

@@ -1,0 +1,186 @@
+"""The intervals of a training, from one checkpoint to the next."""
+
+import logging
+import time
+
+import keras
+import numpy as np
+
+from tpt_keras.errors import UsageError
+from tpt_keras.training.optimizers import learning_rate_in_time
+from tpt_keras.training.state import model_folder
+from tpt_keras.training.state.logs import MetricsLog
+from tpt_keras.training.step import global_norm
+
+# Share of the peak learning rate that the rate may be off by. A change in
+# every step would keep the device waiting.
+_RATE_TOLERANCE = 0.005
+_SECONDS_PER_LINE = 30
+
+_log = logging.getLogger(__name__)
+
+
+class NonFiniteLossError(UsageError):
+    """A loss, a gradient or weights that are not finite."""
+
+
+class Intervals(keras.callbacks.Callback):
+    """Measures, evaluates, logs and saves after every interval.
+
+    An interval lies between two checkpoints and is an epoch for Keras. Its end
+    evaluates if that is due, writes the metrics, keeps the best model, and
+    saves the state last. A training that is killed before that repeats the
+    interval, so that nothing is lost or written twice.
+
+    Args:
+        state: The `TrainingState`, restored.
+        config: The `TrainingConfig`.
+        learner: The `QuestionLearner` or the `TextLearner`.
+        model_dir: Folder for logs and the best model.
+
+    Raises:
+        NonFiniteLossError: Out of `fit`, before a checkpoint is written.
+    """
+
+    def __init__(self, state, config, learner, model_dir):
+        super().__init__()
+        self.state = state
+        self._config = config
+        self._learner = learner
+        self._model_dir = model_dir
+        self._log = MetricsLog(model_dir)
+        self._log.drop_after(state.step)
+        self._start = time.perf_counter() - state.seconds
+
+    @property
+    def seconds(self):
+        """Duration of the training so far, in all its runs."""
+        return time.perf_counter() - self._start
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._interval_start = self._last_line = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        # Fewer than in the interval if a callback ends it.
+        self._steps = batch + 1
+        now = time.perf_counter()
+        if now - self._last_line > _SECONDS_PER_LINE:
+            self._last_line = now
+            _log.info("%s", progress_line(self.state.step + batch, logs))
+
+    def on_epoch_end(self, epoch, logs=None):
+        seconds = time.perf_counter() - self._interval_start
+        self._check_finite(logs)
+        self.state.step += self._steps
+        metrics = dict(logs)
+        metrics["learning_rate"] = _learning_rate(self.model.optimizer)
+        for name in ("examples", "tokens"):
+            if name in metrics:
+                metrics[f"{name}_per_second"] = metrics.pop(name) / seconds
+        if self._is_evaluation_due():
+            metrics |= self._learner.evaluate(self.model)
+            if self.state.improves(self._learner.score(metrics)):
+                model_folder.save_model(
+                    self.model.model, self._model_dir, best=True
+                )
+        _log.info("%s", progress_line(self.state.step, metrics))
+        if "val_loss" in metrics:
+            _log.info("%s", progress_line(self.state.step, metrics, "val_"))
+        # For the callbacks that follow.
+        logs |= {k: v for k, v in metrics.items() if "/" not in k}
+        self._log.write({"step": self.state.step, **metrics})
+        self.state.seconds = self.seconds
+        self.state.save()
+
+    def _is_evaluation_due(self):
+        run, step = self._config.run, self.state.step
+        return (
+            step % run.steps_per_evaluation == 0
+            or step == run.train_steps
+            or self.model.stop_training
+        )
+
+    def _check_finite(self, logs):
+        # The last loss was computed before the last update of the weights.
+        weights = [w.value for w in self.model.trainable_variables]
+        norms = logs["loss"], logs["gradient_norm"], global_norm(weights)
+        if not np.all(np.isfinite(list(map(float, norms)))):
+            step = self.state.step
+            raise NonFiniteLossError(
+                f"A loss, a gradient or a weight of the steps {step + 1} to "
+                f"{step + self._steps} is not finite. The checkpoint of step "
+                f"{step} is kept. Train with a lower `learning_rate` in "
+                "another folder.",
+                field="learning_rate",
+            )
+
+
+class TimeLimit(keras.callbacks.Callback):
+    """Ends a training after its `train_minutes`, which the rate follows.
+
+    Args:
+        config: A `TrainingConfig` with `train_minutes`.
+        intervals: The `Intervals`, which know the time.
+    """
+
+    def __init__(self, config, intervals):
+        super().__init__()
+        self._config = config
+        self._intervals = intervals
+        self._rate = None
+
+    def on_train_batch_begin(self, batch, logs=None):
+        rate = learning_rate_in_time(
+            self._config,
+            self._intervals.state.step + batch,
+            self._intervals.seconds / 60,
+        )
+        tolerance = _RATE_TOLERANCE * self._config.optimizer.learning_rate
+        if self._rate is None or abs(rate - self._rate) > tolerance:
+            if keras.backend.backend() == "jax":
+                # The results of JAX's step are not in the variables yet.
+                self.model.jax_state_sync()
+            self.model.optimizer.learning_rate = rate
+            self._rate = rate
+
+    def on_train_batch_end(self, batch, logs=None):
+        minutes = self._config.run.train_minutes
+        if self._intervals.seconds >= 60 * minutes:
+            _log.info("The %g train_minutes are over.", minutes)
+            self.model.stop_training = True
+
+
+def _learning_rate(optimizer):
+    # Adding zero turns a variable of several replicas into a tensor.
+    return float(keras.ops.add(optimizer.learning_rate, 0.0))
+
+
+def progress_line(step, metrics, prefix=""):
+    """Formats the metrics of a step in at most 80 columns.
+
+    Args:
+        step: Number of steps so far.
+        metrics: Dict of numbers.
+        prefix: Prefix of the metrics' names: `"val_"`.
+
+    Returns:
+        The line.
+
+    Example:
+
+    >>> progress_line(40, {"loss": 1.5, "token_accuracy": 0.5, "tokens": 9.0})
+    'step 40  loss 1.500  tokens 50.0%'
+    """
+    parts = [f"step {step}"]
+    for name, text in (
+        ("loss", "{}loss {:.3f}"),
+        ("bits_per_character", "{}bits {:.3f}"),
+        ("sequence_accuracy", "answers {1:.1%}"),
+        ("token_accuracy", "tokens {1:.1%}"),
+        ("learning_rate", "rate {1:.2g}"),
+        ("examples_per_second", "{1:.0f} ex/s"),
+    ):
+        if f"{prefix}{name}" in metrics:
+            shown = prefix.replace("val_", "validation ")
+            parts.append(text.format(shown, metrics[f"{prefix}{name}"]))
+    return "  ".join(parts)
