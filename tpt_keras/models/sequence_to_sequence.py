@@ -62,8 +62,6 @@ class SequenceToSequence(keras.Model):
     >>> model = SequenceToSequence.from_preset("tp_transformer_tiny")
     >>> type(model).__name__
     'Transformer'
-    >>> len(model.solve(["What is 1 + 1?"]))
-    1
     """
 
     # The class of the configurations. A class without one is abstract.
@@ -88,11 +86,8 @@ class SequenceToSequence(keras.Model):
         self._generator = Generator(self)
 
     def quantize(self, mode=None, config=None, filters=None, **kwargs):
-        """Quantizes every map, or the layers that `filters` chooses.
-
-        See `keras.Model.quantize`, which warns of each layer that it cannot
-        quantize.
-        """
+        """Quantizes every map; see `keras.Model.quantize`."""
+        # Keras warns of each layer that it cannot quantize.
         if filters is None:
             filters = _is_map
         super().quantize(mode, config=config, filters=filters, **kwargs)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import pathlib
 
 import keras
 import numpy as np
@@ -25,11 +24,7 @@ _MAX_NAMES = 5
 
 
 def copy_model(model, dtype):
-    """Makes a new model with the same weights, not compiled.
-
-    Args:
-        model: A `SequenceToSequence` or a `TransformerXL`.
-        dtype: The dtype, or dtype policy, of the copy.
+    """Makes a new model of a dtype with the same weights, not compiled.
 
     Raises:
         UsageError: If the model is quantized, or has LoRA enabled.
@@ -58,15 +53,14 @@ def lasting_weights(model):
 class CompressedModel:
     """A model's configuration and its weights as int8 with scales.
 
-    It takes a quarter of the bytes of float32 weights. Loading it gives a
-    model of any dtype. (Keras's `model.quantize("int8")` computes with
-    integers instead.)
-
     Weights of two or more axes are int8 with a float32 scale for each output
-    column; vectors are float32. The file is a safetensors file. A weight has
-    the name of its path in the model, `embedding/role/kernel`, and its scales
-    the same name with `|scale`. The file's metadata has the configuration as
-    JSON (`config`) and a checksum of the content (`sha256`).
+    column; vectors are float32. They can be assigned to a model of any dtype.
+    (Keras's `model.quantize("int8")` computes with integers instead.)
+
+    The file is a safetensors file. A weight has the name of its path in the
+    model, `embedding/role/kernel`, and its scales the same name with `|scale`.
+    The metadata has the configuration as JSON (`config`) and a checksum of the
+    content (`sha256`).
 
     Args:
         config: A `ModelConfig`, such as a `TransformerConfig`.
@@ -90,11 +84,10 @@ class CompressedModel:
 
     @classmethod
     def of(cls, model):
-        """Compresses a `SequenceToSequence`.
+        """Compresses a `SequenceToSequence` as `copy_model` copies it.
 
         Raises:
-            UsageError: If the model is quantized, has LoRA enabled, or has
-                weights that are not finite.
+            UsageError: If there are adapters, or weights that are not finite.
         """
         model = copy_model(model, "float32")
         num_input_axes = {
@@ -118,17 +111,7 @@ class CompressedModel:
 
     @classmethod
     def read(cls, path):
-        """Reads a file.
-
-        Raises:
-            UsageError: If there is no such file.
-            UnreadableFileError: If it is damaged or another kind of file.
-        """
-        path = pathlib.Path(path)
-        if not path.is_file():
-            raise UsageError(
-                f"There is no compressed model {str(path)!r}.", path=path
-            )
+        """Reads a file; raises an `UnreadableFileError` if it cannot."""
         with (
             reading(path, "Copy it again, or compress its model again."),
             safetensors.safe_open(path, framework="numpy") as file,
@@ -184,7 +167,7 @@ def weight_name(variable):
 
 
 def finite_values(variable):
-    """The values of a weight as an array, or a `UsageError` if one is not."""
+    """Returns a weight's values; a `UsageError` if one is not finite."""
     values = np.asarray(ops.convert_to_numpy(variable))
     if not np.isfinite(values.astype("float32")).all():
         raise UsageError(
