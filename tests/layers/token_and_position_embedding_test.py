@@ -7,7 +7,6 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tests.layer_test_case import MaskProbe
-from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.layers import position_sinusoids
 
@@ -185,14 +184,6 @@ class TokenAndPositionEmbeddingTest(LayerTestCase):
         zeros = ops.zeros((2, 4, 6))
         self.assertIsNone(layer.compute_mask(zeros))
         self.assertEqual(tuple(layer(zeros, reverse=True).shape), (2, 4, 9))
-
-    def test_mask_zero_keeps_padding_out_of_cells_and_means(self):
-        inputs = keras.Input((None,), dtype="int32")
-        embedding = TokenAndPositionEmbedding(9, 6, mask_zero=True)
-        x = EncoderCell(12, 2)(embedding(inputs))
-        model = keras.Model(inputs, keras.layers.GlobalAveragePooling1D()(x))
-        expected = model(IDS[1:, :3])
-        self.assert_all_close(model(IDS[1:]), expected)
 
     @parameterized.parameters("float32", "mixed_bfloat16")
     def test_gradient_of_the_embeddings(self, dtype):
