@@ -1,4 +1,3 @@
-import json
 import tempfile
 
 import keras
@@ -145,16 +144,6 @@ class TransformerXLTest(LayerTestCase):
             is_shared = any(weight is w for w in model.cells[1].weights)
             self.assertEqual(is_shared, weight.name in shared, weight.path)
 
-    def test_cell_can_be_serialized_alone(self):
-        cell = make_model().cells[1]
-        config = json.loads(
-            json.dumps(keras.saving.serialize_keras_object(cell))
-        )
-        revived = keras.saving.deserialize_keras_object(config)
-        revived.set_weights(cell.get_weights())
-        x = np.ones((2, 3, CONFIG.hidden_dim), "float32")
-        self.assert_all_equal(revived(x), cell(x))
-
     @parameterized.parameters(
         ("transformer_xl_base", 41_055_436),
         # 2,560,000 are the embedding's, 786,432 the three maps'.
@@ -165,10 +154,9 @@ class TransformerXLTest(LayerTestCase):
         model = TransformerXL.from_preset(preset)
         self.assertEqual(model.count_params(), count)
 
-    @parameterized.parameters("float32", "mixed_bfloat16")
     @pytest.mark.slow
-    def test_trained_model_is_saved_with_its_memory(self, dtype):
-        model = TransformerXL(CONFIG, batch_size=2, dtype=dtype)
+    def test_trained_model_is_saved_with_its_memory(self):
+        model = TransformerXL(CONFIG, batch_size=2, dtype="mixed_bfloat16")
         model.compile(
             "sgd",
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -259,13 +247,6 @@ class GenerateTest(LayerTestCase):
             model.save(f"{folder}/model.keras")
             loaded = keras.saving.load_model(f"{folder}/model.keras")
         self.assertIn(loaded.generate("ab", 30, seed=1), texts)
-
-    def test_low_temperature_takes_the_likeliest_bytes(self):
-        model = make_model(vocabulary=b"abcd")
-        self.assertEqual(
-            model.generate(b"ab", 8, temperature=1e-4),
-            model.generate(b"ab", 8, temperature=0),
-        )
 
     @parameterized.parameters(
         {"prompt": ""},

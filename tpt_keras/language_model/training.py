@@ -108,15 +108,8 @@ class TextLearner:
 def language_model_trainer(model, **kwargs):
     """Makes the trainer of a `TransformerXL` that keeps its memory.
 
-    Its batches are those of `TextSegments`, of as many streams. The model's
-    memory of a batch is that of the batches before.
-
-    Args:
-        model: A `TransformerXL` with a `batch_size`.
-        **kwargs: See `Trainer`.
-
-    Returns:
-        A `Trainer`.
+    Its batches are those of `TextSegments`, of as many streams as the model's
+    `batch_size`. The keyword arguments are those of `Trainer`.
     """
     return Trainer(
         model,
@@ -148,14 +141,6 @@ def evaluate_segments(trainer, segments):
     """Evaluates a model on a text, starting with an empty memory.
 
     The model's own memory is restored afterwards.
-
-    Args:
-        trainer: The compiled trainer of a `TransformerXL`.
-        segments: A `TextSegments`.
-
-    Returns:
-        Dict of `loss` (nats per symbol), `bits_per_character` and
-        `token_accuracy`.
     """
     memory = keras.tree.flatten(trainer.model.memory)
     kept = [ops.convert_to_numpy(variable) for variable in memory]

@@ -107,12 +107,8 @@ class TransformerXL(keras.Model):
             dtype: Dtype policy. Defaults to Keras's global policy.
             **overrides: Fields of `TransformerXLConfig` to change.
 
-        Returns:
-            A `TransformerXL`.
-
         Raises:
-            UsageError: If the preset or a field is unknown, or if a value is
-                invalid.
+            UsageError: If the preset, a field or a value is invalid.
         """
         check_choice("preset", preset, XL_PRESETS)
         config = XL_PRESETS[preset].replace(**overrides)
@@ -175,15 +171,11 @@ class TransformerXL(keras.Model):
         return {"attention": mechanism}
 
     def init_memory(self, batch_size):
-        """Returns an empty memory.
+        """Returns an empty memory of streams.
 
-        Args:
-            batch_size: Number of streams.
-
-        Returns:
-            Dict of `states`, a tensor `(batch, memory_length, hidden_dim)` of
-            each cell, and `length`, int32 `(batch,)`: the number of positions
-            in use, which are the last ones.
+        It is a dict of `states`, a tensor `(batch, memory_length, hidden_dim)`
+        of each cell, and `length`, int32 `(batch,)`: the number of positions in
+        use, which are the last ones.
         """
         config = self.config
         shape = (batch_size, config.memory_length, config.hidden_dim)
@@ -196,11 +188,7 @@ class TransformerXL(keras.Model):
         }
 
     def reset_memory(self):
-        """Empties the memory that the model keeps.
-
-        Raises:
-            UsageError: If it keeps none.
-        """
+        """Empties the memory that the model keeps."""
         if self.batch_size is None:
             raise UsageError(
                 "This TransformerXL keeps no memory. Make it with a "
@@ -402,15 +390,12 @@ def _draw(logits, temperature, generator):
 
 
 def load_language_model(model_dir, best=False):
-    """Loads a trained language model from its folder, vocabulary included.
+    """Loads a trained `TransformerXL` from its folder, without a memory.
 
     Args:
         model_dir: Folder that a training left a finished model in.
         best: Whether to load the best model in validation instead of the last
             one.
-
-    Returns:
-        A `TransformerXL` without a memory.
 
     Raises:
         UsageError: If the folder holds no such model, or a damaged one.

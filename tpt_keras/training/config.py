@@ -108,14 +108,7 @@ class OptimizerConfig:
         check_settings(self)
 
     def build(self, learning_rate):
-        """Builds the Keras optimizer, which does not clip.
-
-        Args:
-            learning_rate: Float or a Keras schedule.
-
-        Returns:
-            A Keras optimizer.
-        """
+        """Builds the Keras optimizer, which does not clip."""
         raise NotImplementedError
 
 
@@ -409,18 +402,7 @@ MAY_CHANGE = frozenset(
 
 
 def parse_module_weights(items, modules):
-    """Parses weights of modules that are given by name.
-
-    Args:
-        items: List of `"name=weight"`. A module without a weight has 1.
-        modules: Names of the modules that are trained on.
-
-    Returns:
-        Tuple of floats, one a module.
-
-    Raises:
-        UsageError: If an item is no such pair, or its module is not trained
-            on, or has two weights.
+    """Parses `"name=weight"`. A module without a weight has 1.
 
     Example:
 

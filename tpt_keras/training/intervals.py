@@ -116,12 +116,7 @@ class Intervals(keras.callbacks.Callback):
 
 
 class TimeLimit(keras.callbacks.Callback):
-    """Ends a training after its `train_minutes`, which the rate follows.
-
-    Args:
-        config: A `TrainingConfig` with `train_minutes`.
-        intervals: The `Intervals`, which know the time.
-    """
+    """Ends a training after its `train_minutes`, which the rate follows."""
 
     def __init__(self, config, intervals):
         super().__init__()
@@ -157,14 +152,6 @@ def _learning_rate(optimizer):
 
 def progress_line(step, metrics, prefix=""):
     """Formats the metrics of a step in at most 80 columns.
-
-    Args:
-        step: Number of steps so far.
-        metrics: Dict of numbers.
-        prefix: Prefix of the metrics' names: `"val_"`.
-
-    Returns:
-        The line.
 
     Example:
 

@@ -35,17 +35,10 @@ _log = logging.getLogger(__name__)
 
 
 def train_step(trainer, apply, state, data):
-    """Makes a training step.
+    """Makes a training step; returns the epoch's metrics so far and the state.
 
-    Args:
-        trainer: A `Trainer`.
-        apply: The optimizer's `stateless_apply`.
-        state: Values of the trainable, the other, the optimizer's and the
-            metrics' variables.
-        data: Inputs, targets and optionally sample weights.
-
-    Returns:
-        Dict of the epoch's metrics so far, and the state after the step.
+    The state is the values of the trainable, the other, the optimizer's and
+    the metrics' variables. `apply` is the optimizer's `stateless_apply`.
     """
     weights, others, optimizer_state, tracked = state
     batch = weighted_batch(data, trainer.pad_id)
@@ -145,13 +138,8 @@ def _values(stateless_scope, variables):
 def compile_train_step(trainer):
     """Compiles the step of a compiled `Trainer` for `fit`.
 
-    Args:
-        trainer: A compiled `Trainer`.
-
-    Returns:
-        Function of the state and of an iterator over batches that makes a
-        step. It returns the logs of the step before, so that the device has
-        the next step while callbacks read them.
+    It returns the logs of the step before, so that the device has the next
+    step while callbacks read them.
     """
     # Traced once, and not once for each shape of a batch.
     apply = jax.jit(trainer.optimizer.stateless_apply)
@@ -232,22 +220,9 @@ def feed(trainer, batches, start_step, num_epochs):
 
 
 def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
-    """The `keras.distribution.DataParallel` of a training.
+    """The `keras.distribution.DataParallel` of a training, or `None`.
 
-    Args:
-        distribution: One of `DISTRIBUTIONS`. Defaults to `"mirrored"` where
-            there is more than one device, `"multi_worker_mirrored"` with a
-            TF_CONFIG, and `"none"` otherwise.
-        num_gpus: Number of GPUs to use. Defaults to all.
-        logical_cpus: Number of devices to divide the CPU into, to try a
-            distribution without GPUs.
-
-    Returns:
-        A `DataParallel`; `None` for one device.
-
-    Raises:
-        UsageError: If there are fewer devices, or if TF_CONFIG is missing or
-            incomplete.
+    One device needs none. The arguments are those on TensorFlow.
     """
     if distribution is None and "TF_CONFIG" in os.environ:
         distribution = "multi_worker_mirrored"

@@ -17,12 +17,7 @@ from tpt_keras.training.step import weighted_batch
 def train_step(trainer, data):
     """Makes a training step with a replica's part of a batch.
 
-    Args:
-        trainer: A `Trainer`.
-        data: Inputs, targets and optionally sample weights.
-
-    Returns:
-        Dict of the epoch's metrics so far.
+    Returns the epoch's metrics so far.
     """
     replicas = tf.distribute.get_replica_context()
     batch = weighted_batch(data, trainer.pad_id)

@@ -61,12 +61,7 @@ class MetricsLog:
 
 
 def saved_step(model_dir, best):
-    """Returns the step of a training's saved model, `None` if unknown.
-
-    Args:
-        model_dir: The training's folder.
-        best: `True` for the best model, `False` for the last one.
-    """
+    """Returns the step of the best or the last model, `None` if unknown."""
     rows = read_metrics(model_dir)
     # The first of equal ones was kept.
     row = best_row(rows) if best else next(reversed(rows), None)

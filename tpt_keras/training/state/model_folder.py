@@ -55,17 +55,7 @@ def write_config(model_dir, config):
 
 
 def read_config(model_dir):
-    """Reads the configuration of a model's folder.
-
-    Args:
-        model_dir: The folder.
-
-    Returns:
-        Dict.
-
-    Raises:
-        UsageError: If there is none, or a damaged one.
-    """
+    """Reads the configuration of a model's folder, a dict."""
     path = pathlib.Path(model_dir) / CONFIG_FILE
     if not path.is_file():
         raise UsageError(
@@ -87,17 +77,9 @@ def read_config(model_dir):
 
 
 def read_training(model_dir):
-    """Reads the configuration of a folder's training.
+    """Reads the configuration of a folder's training, by flat names.
 
-    Args:
-        model_dir: The folder.
-
-    Returns:
-        Dict of flat names, as `TrainingConfig.flat` gives it; empty if the
-        folder has none, like that of a converted checkpoint.
-
-    Raises:
-        UsageError: If the configuration is damaged.
+    It is empty if the folder has none, like that of a converted checkpoint.
     """
     if not (pathlib.Path(model_dir) / CONFIG_FILE).exists():
         return {}
@@ -106,15 +88,7 @@ def read_training(model_dir):
 
 
 def check_config(model_dir, config):
-    """Raises an error if the folder belongs to another training.
-
-    Args:
-        model_dir: The folder; it may be missing.
-        config: Dict of the configuration.
-
-    Raises:
-        UsageError: With the differences.
-    """
+    """Raises an error with the differences if the folder is another's."""
     if not (pathlib.Path(model_dir) / CONFIG_FILE).exists():
         return
     found = [
@@ -144,16 +118,7 @@ def _comparable(config):
 
 
 def differences(old, new, prefix=""):
-    """Compares two configurations.
-
-    Args:
-        old: Dict of a stored one, of JSON's types; it may be nested.
-        new: Dict of the requested one.
-        prefix: Prefix of the fields' names.
-
-    Yields:
-        Pairs of a field's name and its difference as text.
-    """
+    """Generates the fields in which nested dicts differ, and texts of it."""
     for key in sorted(old.keys() | new.keys()):
         name = f"{prefix}{key}"
         before, after = old.get(key), new.get(key)
@@ -169,13 +134,7 @@ def differences(old, new, prefix=""):
 
 
 def save_model(model, model_dir, best=False):
-    """Saves the finished or the best model, without its optimizer.
-
-    Args:
-        model: A `SequenceToSequence` or a `TransformerXL`.
-        model_dir: The folder.
-        best: Whether it is the best model so far.
-    """
+    """Saves the finished or the best model, without its optimizer."""
     uncompiled = copy_model(model, model.dtype_policy)
     path = pathlib.Path(model_dir) / (BEST_MODEL_FILE if best else MODEL_FILE)
     with whole_file(path) as partial:
