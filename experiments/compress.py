@@ -30,8 +30,8 @@ def main():
     from tpt_keras.models.load_model import load_model
     from tpt_keras.models.weights import COMPRESSED_FILE
     from tpt_keras.models.weights import CompressedModel
-    from tpt_keras.training.state.model_folder import ensure_config
     from tpt_keras.training.state.model_folder import read_config
+    from tpt_keras.training.state.model_folder import write_config
 
     folder = pathlib.Path(FLAGS.compressed_dir)
     if (folder / MODEL_FILE).exists():
@@ -43,7 +43,7 @@ def main():
     config = read_config(FLAGS.model_dir)
     model = load_model(FLAGS.model_dir, FLAGS.best)
     compressed = CompressedModel.of(model)
-    ensure_config(folder, config)
+    write_config(folder, config)
     compressed.write(folder / COMPRESSED_FILE)
     num_bytes = (folder / COMPRESSED_FILE).stat().st_size
     print(f"{folder}: {model.count_params():,} weights in {num_bytes:,} bytes")

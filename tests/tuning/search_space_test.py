@@ -90,7 +90,7 @@ def test_learning_rates_double_and_lions_are_a_tenth(proposed):
         rate = values["learning_rate"]
         assert rate == pytest.approx(5e-4 * 2 ** round(math.log2(rate / 5e-4)))
         assert 4e-4 <= rate <= 5e-3
-        name = training.optimizer_name
+        name = training.optimizer.optimizer
         factor = 0.1 if name == "lion" else 1.0
         assert training.optimizer.learning_rate == pytest.approx(factor * rate)
         seen.add(name)
