@@ -1,13 +1,18 @@
-"""Flags that are made from the fields of configurations."""
+"""Flags that several commands share, made from fields of configurations."""
 
 import dataclasses
+import functools
 import inspect
 import os
 import re
 
 from absl import flags
 
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.errors import check_positive_integer
+
+from . import _cli
 
 # The flags count as those of the module that calls `define`.
 flags.disclaim_key_flags()
@@ -94,3 +99,113 @@ def strategy(workers=False):
         )
         os.environ.pop("TF_CONFIG", None)
     return make_strategy(given.distribution, given.num_gpus, given.logical_cpus)
+
+
+@dataclasses.dataclass(frozen=True)
+class Problems:
+    """The problems of a command; the fields are its flags.
+
+    Args:
+        modules: Names of modules, patterns (numbers__*), or all.
+        data_dir: Folder that prepare_data filled, or the file or folder of
+            text pairs.
+        dataset: Name of the dataset.
+        dataset_options: Options of the dataset, those of the training:
+            test_share=0.2,split_seed=1.
+        split: Name of the split. Default: the task's first for evaluation.
+    """
+
+    modules: tuple = ()
+    data_dir: str = "data"
+    dataset: str = "mathematics_dataset"
+    dataset_options: tuple = ()
+    split: str = ""
+
+    @functools.cached_property
+    def task(self):
+        """The `Task` of the problems."""
+        from tpt_keras.data_generators import open_task
+
+        return open_task(
+            self.dataset, self.data_dir, self.modules, self.dataset_options
+        )
+
+    def read(self, count):
+        """Reads the first problems of every module, at most `count`.
+
+        Returns a dict from each module that has the split to the lists of its
+        questions and of their answers.
+        """
+        import numpy as np
+
+        check_positive_integer("count", count)
+        split = self.split or self.task.splits[0]
+        problems = {}
+        for group, examples in self.task.examples(split).items():
+            texts = examples.texts(np.arange(min(count, len(examples))))
+            problems[group] = [list(column) for column in zip(*texts)]
+        if not problems:
+            raise UsageError(
+                f"None of the modules {', '.join(self.task.groups)} has "
+                f"problems of the `split` {split!r}.",
+                field="split",
+            )
+        return problems
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFlags:
+    """The model that a command asks; the fields are flags.
+
+    Args:
+        saved_model: A SavedModel, or the folder of its versions.
+        model_dir: In its place, the folder of a trained model.
+        preset: In its place, the name of a trained preset.
+        server: In its place, a TF Serving: host and port of gRPC, or a URL of
+            REST.
+        model_name: The model's name on the server.
+    """
+
+    saved_model: str = ""
+    model_dir: str = ""
+    preset: str = ""
+    server: str = ""
+    model_name: str = "solver"
+
+    def __post_init__(self):
+        named = [self.saved_model, self.model_dir, self.preset, self.server]
+        if sum(map(bool, named)) != 1:
+            raise UsageError(
+                "One of --saved_model, --model_dir, --preset and --server is "
+                "needed."
+            )
+
+    def load(self):
+        """Loads the model.
+
+        Returns:
+            An object with `answer`; and a dict of the model's configuration,
+            empty if it is unknown.
+        """
+        if self.server:
+            from tpt_keras import serving
+
+            is_url = "://" in self.server
+            client = serving.RestClient if is_url else serving.GrpcClient
+            return client(self.server, self.model_name), {}
+        if self.saved_model:
+            _cli.import_tensorflow()
+            from tpt_keras.serving import SavedModel
+
+            saved_model = SavedModel(self.saved_model)
+            return saved_model, saved_model.config
+        from tpt_keras.decoding import Generator
+        from tpt_keras.models import SequenceToSequence
+        from tpt_keras.models.load_model import load_model
+
+        model = (
+            load_model(self.model_dir)
+            if self.model_dir
+            else SequenceToSequence.from_preset(self.preset, load_weights=True)
+        )
+        return Generator(model), dataclasses.asdict(model.config)

@@ -8,7 +8,7 @@ from absl import flags
 from tpt_keras.errors import UsageError
 
 from . import _flags
-from ._problems import Problems
+from ._flags import Problems
 
 # The flags count as those of the module that calls these functions.
 flags.disclaim_key_flags()

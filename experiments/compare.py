@@ -27,7 +27,7 @@ def check():
 def main():
     from tpt_keras.analysis.report import training_curves
     from tpt_keras.files import whole_file
-    from tpt_keras.visualization.curves import draw_comparison
+    from tpt_keras.visualization.charts import draw_comparison
 
     curves = training_curves(FLAGS.model_dirs, FLAGS.metric)
     with whole_file(FLAGS.output) as partial:

@@ -11,8 +11,8 @@ from absl import flags
 
 from . import _cli
 from . import _flags
-from ._model_flags import ModelFlags
-from ._problems import Problems
+from ._flags import ModelFlags
+from ._flags import Problems
 
 FLAGS = flags.FLAGS
 

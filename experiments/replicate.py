@@ -116,7 +116,7 @@ def write_results(folder, model_dirs):
     from tpt_keras.analysis.report import training_curves
     from tpt_keras.analysis.report import write_report
     from tpt_keras.files import whole_file
-    from tpt_keras.visualization.curves import draw_comparison
+    from tpt_keras.visualization.charts import draw_comparison
 
     page = folder / "report.html"
     write_report(page, model_dirs, examples=FLAGS.examples)

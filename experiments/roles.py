@@ -43,11 +43,11 @@ def main():
     model, questions, answers = _look_inside.load_model_and_problems()
     layer, head = _look_inside.layer_and_head(model)
     from tpt_keras.analysis.attention import collect_vectors
-    from tpt_keras.analysis.roles import cluster
-    from tpt_keras.analysis.roles import describe_clusters
-    from tpt_keras.analysis.roles import fraction_parts
-    from tpt_keras.analysis.roles import mutual_information
-    from tpt_keras.analysis.roles import split_by_text
+    from tpt_keras.analysis.representations import cluster
+    from tpt_keras.analysis.representations import describe_clusters
+    from tpt_keras.analysis.representations import fraction_parts
+    from tpt_keras.analysis.representations import mutual_information
+    from tpt_keras.analysis.representations import split_by_text
     from tpt_keras.files import whole_file
     from tpt_keras.visualization.page import write_page
     from tpt_keras.visualization.roles import draw_role_squares

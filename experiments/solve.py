@@ -25,7 +25,7 @@ from tpt_keras.errors import UsageError
 
 from . import _cli
 from . import _flags
-from ._model_flags import ModelFlags
+from ._flags import ModelFlags
 
 FLAGS = flags.FLAGS
 

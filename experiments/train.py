@@ -84,7 +84,7 @@ def draw_curves():
     # A finished training may be in a read-only folder.
     if path.exists() and path.stat().st_mtime >= metrics.stat().st_mtime:
         return
-    from tpt_keras.visualization.curves import draw_learning_curves
+    from tpt_keras.visualization.charts import draw_learning_curves
 
     with whole_file(path) as partial:
         draw_learning_curves(read_metrics(FLAGS.model_dir), partial)

@@ -3,11 +3,11 @@ import math
 import pytest
 
 from tpt_keras.analysis.accuracies import PUBLISHED
+from tpt_keras.analysis.accuracies import Prediction
 from tpt_keras.analysis.accuracies import mean_accuracy
 from tpt_keras.analysis.accuracies import mean_over_seeds
 from tpt_keras.analysis.accuracies import module_accuracy
 from tpt_keras.analysis.accuracies import split_accuracies
-from tpt_keras.analysis.predictions import Prediction
 
 
 def predictions(right, wrong, unread=0):

@@ -4,9 +4,9 @@ import types
 
 import pytest
 
-from tpt_keras.analysis.predictions import kept_predictions
-from tpt_keras.analysis.predictions import model_fingerprint
-from tpt_keras.analysis.predictions import predict
+from tpt_keras.analysis.accuracies import kept_predictions
+from tpt_keras.analysis.accuracies import model_fingerprint
+from tpt_keras.analysis.accuracies import predict
 from tpt_keras.answer import EMPTY
 from tpt_keras.answer import Answer
 from tpt_keras.models import Transformer

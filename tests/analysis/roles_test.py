@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from tpt_keras.analysis.roles import cluster
-from tpt_keras.analysis.roles import describe_clusters
-from tpt_keras.analysis.roles import fraction_parts
-from tpt_keras.analysis.roles import mutual_information
-from tpt_keras.analysis.roles import split_by_text
+from tpt_keras.analysis.representations import cluster
+from tpt_keras.analysis.representations import describe_clusters
+from tpt_keras.analysis.representations import fraction_parts
+from tpt_keras.analysis.representations import mutual_information
+from tpt_keras.analysis.representations import split_by_text
 from tpt_keras.errors import UsageError
 
 TEXTS = ["⊢ab/cb⊣", "⊢ab⊣"]

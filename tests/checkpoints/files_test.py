@@ -5,8 +5,8 @@ import warnings
 import pytest
 
 from tests.checkpoints.conversion_test import torch
-from tpt_keras.checkpoints.files import read_checkpoint
-from tpt_keras.checkpoints.files import read_vocabulary
+from tpt_keras.checkpoints.conversion import read_checkpoint
+from tpt_keras.checkpoints.conversion import read_vocabulary
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 

@@ -8,7 +8,7 @@ from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import EarlyExit
 from tpt_keras.decoding import GreedySampler
 from tpt_keras.decoding import TopKSampler
-from tpt_keras.decoding.early_exit import FIRST_ROOM
+from tpt_keras.decoding.generator import FIRST_ROOM
 
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() == "jax", reason="JAX's loops keep every size."

@@ -9,11 +9,11 @@ from tpt_keras.decoding import Generator
 from tpt_keras.layers import FeedForward
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
-from tpt_keras.serving import export_weights
+from tpt_keras.serving import export_graph
 from tpt_keras.serving.export_graph import GROUP_SIZE
 from tpt_keras.serving.export_graph import AnswerGraph
+from tpt_keras.serving.export_graph import ConstantWeights
 from tpt_keras.serving.export_graph import encode_in_groups
-from tpt_keras.serving.export_weights import ConstantWeights
 from tpt_keras.tokenizers.character_tokenizer import END
 from tpt_keras.tokenizers.character_tokenizer import PAD
 from tpt_keras.tokenizers.character_tokenizer import START
@@ -99,7 +99,7 @@ def test_groups_are_encoded_as_one_batch(num_rows):
 def test_bfloat16_weights_are_constants(
     monkeypatch, dtype, max_bytes, is_constant
 ):
-    monkeypatch.setattr(export_weights, "MAX_CONSTANT_BYTES", max_bytes)
+    monkeypatch.setattr(export_graph, "MAX_CONSTANT_BYTES", max_bytes)
     layer = FeedForward(4, bias_initializer="ones", dtype=dtype)
     layer.build((None, 3))
     scope = ConstantWeights(layer)

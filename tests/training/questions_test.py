@@ -7,8 +7,8 @@ import pytest
 import tensorflow_datasets as tfds
 
 from tests.conftest import MODULE
-from tpt_keras.analysis.predictions import predict
-from tpt_keras.analysis.predictions import prediction_generator
+from tpt_keras.analysis.accuracies import predict
+from tpt_keras.analysis.accuracies import prediction_generator
 from tpt_keras.data_generators import open_task
 from tpt_keras.errors import UsageError
 from tpt_keras.training.questions import evaluate

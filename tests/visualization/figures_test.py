@@ -5,12 +5,12 @@ import pytest
 from matplotlib import image
 from matplotlib.axes import Axes
 
-from tpt_keras.visualization.accuracy import draw_accuracy_bars
 from tpt_keras.visualization.attention import draw_attention
 from tpt_keras.visualization.attention import draw_head_tables
-from tpt_keras.visualization.curves import draw_choices
-from tpt_keras.visualization.curves import draw_comparison
-from tpt_keras.visualization.curves import draw_learning_curves
+from tpt_keras.visualization.charts import draw_accuracy_bars
+from tpt_keras.visualization.charts import draw_choices
+from tpt_keras.visualization.charts import draw_comparison
+from tpt_keras.visualization.charts import draw_learning_curves
 from tpt_keras.visualization.roles import draw_role_squares
 
 ROWS = [

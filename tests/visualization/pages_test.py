@@ -7,14 +7,14 @@ from tests.browser import find
 from tests.browser import find_all
 from tests.browser import open_browser
 from tests.browser import wait_until
-from tests.visualization.accuracy_test import REPORT
-from tests.visualization.accuracy_test import RESULT
-from tpt_keras.analysis.predictions import Prediction
-from tpt_keras.visualization.accuracy import MAX_WRONG
-from tpt_keras.visualization.accuracy import draw_accuracy_bars
-from tpt_keras.visualization.accuracy import write_accuracy_page
+from tests.visualization.charts_test import REPORT
+from tests.visualization.charts_test import RESULT
+from tpt_keras.analysis.accuracies import Prediction
 from tpt_keras.visualization.attention import ATTENTIONS
 from tpt_keras.visualization.attention import attention_page
+from tpt_keras.visualization.charts import MAX_WRONG
+from tpt_keras.visualization.charts import draw_accuracy_bars
+from tpt_keras.visualization.charts import write_accuracy_page
 from tpt_keras.visualization.page import write_page
 from tpt_keras.visualization.roles import role_page
 

@@ -6,12 +6,12 @@ import pathlib
 import statistics
 
 from tpt_keras.analysis.accuracies import PUBLISHED
+from tpt_keras.analysis.accuracies import kept_predictions
 from tpt_keras.analysis.accuracies import mean_over_seeds
+from tpt_keras.analysis.accuracies import model_fingerprint
 from tpt_keras.analysis.accuracies import module_accuracy
+from tpt_keras.analysis.accuracies import prediction_generator
 from tpt_keras.analysis.accuracies import split_accuracies
-from tpt_keras.analysis.predictions import kept_predictions
-from tpt_keras.analysis.predictions import model_fingerprint
-from tpt_keras.analysis.predictions import prediction_generator
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
 from tpt_keras.errors import UsageError
@@ -203,9 +203,9 @@ def _series(model_dir, metric):
 
 
 def _draw(report, predictions, page):
-    from tpt_keras.visualization.accuracy import draw_accuracy_bars
-    from tpt_keras.visualization.accuracy import markdown_report
-    from tpt_keras.visualization.accuracy import write_accuracy_page
+    from tpt_keras.visualization.charts import draw_accuracy_bars
+    from tpt_keras.visualization.charts import markdown_report
+    from tpt_keras.visualization.charts import write_accuracy_page
 
     with whole_file(page.with_suffix(".md")) as partial:
         partial.write_text(markdown_report(report), encoding="utf-8")

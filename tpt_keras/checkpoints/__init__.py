@@ -4,6 +4,6 @@ Needs PyTorch: `pip install 'tpt_keras[torch]'`.
 """
 
 from tpt_keras.checkpoints.conversion import from_reference
+from tpt_keras.checkpoints.conversion import read_vocabulary
 from tpt_keras.checkpoints.conversion import save_reference
 from tpt_keras.checkpoints.conversion import to_reference
-from tpt_keras.checkpoints.files import read_vocabulary

@@ -2,11 +2,10 @@
 
 - `generator.py`: `Generator`, the way in: batches, compiles, decodes.
 - `samplers.py`: the decoding loop and how each sampler chooses tokens.
-- `early_exit.py`: the loop that finished answers leave.
 """
 
 from tpt_keras.answer import Answer
-from tpt_keras.decoding.early_exit import EarlyExit
+from tpt_keras.decoding.generator import EarlyExit
 from tpt_keras.decoding.generator import Generator
 from tpt_keras.decoding.samplers import SAMPLERS
 from tpt_keras.decoding.samplers import BeamSampler

@@ -16,8 +16,8 @@ import streamlit as st
 from tpt_keras.analysis.attention import attention_weights
 from tpt_keras.analysis.attention import collect_vectors
 from tpt_keras.analysis.attention import encode_questions
-from tpt_keras.analysis.roles import cluster
-from tpt_keras.analysis.roles import describe_clusters
+from tpt_keras.analysis.representations import cluster
+from tpt_keras.analysis.representations import describe_clusters
 from tpt_keras.data_generators.mathematics.shards import draw_shard
 from tpt_keras.data_generators.mathematics.task import MODULES
 from tpt_keras.decoding import BeamSampler

@@ -16,9 +16,9 @@ from tpt_keras.files import whole_folder
 from tpt_keras.models.configs import to_stored
 from tpt_keras.models.weights import copy_model
 from tpt_keras.serving.export_graph import AnswerGraph
+from tpt_keras.serving.export_graph import ConstantWeights
+from tpt_keras.serving.export_graph import Int8Weights
 from tpt_keras.serving.export_graph import check_graph
-from tpt_keras.serving.export_weights import ConstantWeights
-from tpt_keras.serving.export_weights import Int8Weights
 from tpt_keras.serving.saved_model import CONFIG_ASSET
 from tpt_keras.serving.saved_model import version_paths
 

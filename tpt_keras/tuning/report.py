@@ -34,7 +34,7 @@ def write_report(folder, search, results, reverse=True):
         _table(results),
     ]
     if ranked and importlib.util.find_spec("matplotlib"):
-        from tpt_keras.visualization.curves import draw_choices
+        from tpt_keras.visualization.charts import draw_choices
 
         with whole_file(folder / "choices.png") as partial:
             draw_choices(ranked, search["objective"], partial)

@@ -1,4 +1,4 @@
-from tpt_keras.visualization.accuracy import markdown_report
+from tpt_keras.visualization.charts import markdown_report
 
 RESULT = {
     "accuracy": 0.40125,
