@@ -1,6 +1,5 @@
 """Shared parts of the commands that analyse a model."""
 
-import json
 import sys
 
 from absl import flags
@@ -88,12 +87,3 @@ def load_model_and_problems():
     if faults:
         print(f"Left out: {faults}", file=sys.stderr)
     return model, *map(list, zip(*kept))
-
-
-def write_json(path, content):
-    """Writes a JSON file, and its folder where it is missing."""
-    from tpt_keras.files import whole_file
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as partial:
-        partial.write_text(json.dumps(content))

@@ -10,6 +10,7 @@ question, question_1.png and so on. The decoder reads the model's own answer.
 Needs pip install 'tpt_keras[analysis]'.
 """
 
+import json
 import pathlib
 
 from absl import flags
@@ -37,18 +38,18 @@ def main():
 
     from tpt_keras.analysis.attention import attention_weights
     from tpt_keras.files import whole_file
+    from tpt_keras.files import write_text
     from tpt_keras.visualization.attention import ATTENTIONS
     from tpt_keras.visualization.attention import attention_page
     from tpt_keras.visualization.attention import draw_attention
-    from tpt_keras.visualization.page import write_page
 
     model = _look_inside.load_transformer()
     layer, head = _look_inside.layer_and_head(model)
     problems = [attention_weights(model, each) for each in FLAGS.question]
     folder = pathlib.Path(FLAGS.output_dir)
-    _look_inside.write_json(folder / "attention.json", problems)
+    write_text(folder / "attention.json", json.dumps(problems))
     shown = {"attention": FLAGS.attention, "layer": layer, "head": head}
-    write_page(attention_page(problems, shown), folder / "attention.html")
+    write_text(folder / "attention.html", attention_page(problems, shown))
     title, targets, sources = ATTENTIONS[FLAGS.attention]
     for number, problem in enumerate(problems, 1):
         with whole_file(folder / f"question_{number}.png") as partial:

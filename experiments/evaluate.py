@@ -69,22 +69,17 @@ def main():
     )
 
 
-def choose(splits):
-    """The splits that were named, or these."""
-    return splits if FLAGS.splits is None else FLAGS.splits
-
-
 def evaluate_text(training):
     """Evaluates a language model on unseen parts of its text."""
     from tpt_keras.language_model import load_language_model
-    from tpt_keras.language_model.text import read_text
     from tpt_keras.language_model.training import evaluate_text
+    from tpt_keras.language_model.training import read_text
 
     text = read_text(FLAGS.text_file or training["text_file"])
     rows = evaluate_text(
         load_language_model(FLAGS.model_dir, FLAGS.best),
         text,
-        choose(["validation", "test"]),
+        FLAGS.splits or ["validation", "test"],
         FLAGS.batch_size or training["batch_size"],
         training["segment_length"],
     )
@@ -113,7 +108,7 @@ def evaluate_modules(training):
         )
     options = training.get("dataset_options", ())
     task = open_task(dataset, data_dir, modules, options)
-    splits = choose(task.splits)
+    splits = FLAGS.splits or task.splits
     trainer = Trainer(model)
     trainer.compile(jit_compile=False)
     results = evaluate(trainer, task, splits, FLAGS.batch_size or 256)

@@ -18,6 +18,7 @@ They write a table of all layers and heads of the encoder, as JSON and as PNG.
 Needs pip install 'tpt_keras[analysis]'.
 """
 
+import json
 import pathlib
 
 from absl import flags
@@ -54,6 +55,7 @@ def main():
     from tpt_keras.analysis import representations
     from tpt_keras.analysis.attention import collect_vectors
     from tpt_keras.files import whole_file
+    from tpt_keras.files import write_text
     from tpt_keras.visualization.attention import draw_head_tables
 
     names = NAMES[FLAGS.measure]
@@ -74,7 +76,7 @@ def main():
         means = ", ".join(f"{sum(row) / len(row):.4f}" for row in table)
         print(f"{title} characters, mean of each layer: {means}")
     path = pathlib.Path(FLAGS.output_dir, FLAGS.measure)
-    _look_inside.write_json(path.with_suffix(".json"), tables)
+    write_text(path.with_suffix(".json"), json.dumps(tables))
     with whole_file(path.with_suffix(".png")) as partial:
         draw_head_tables(tables, "share of the variance", partial)
     print(path.with_suffix(".png"))

@@ -12,6 +12,7 @@ For a model without roles it clusters the values (--of=values). Needs
 pip install 'tpt_keras[analysis]'.
 """
 
+import json
 import pathlib
 
 from absl import flags
@@ -49,7 +50,7 @@ def main():
     from tpt_keras.analysis.representations import mutual_information
     from tpt_keras.analysis.representations import split_by_text
     from tpt_keras.files import whole_file
-    from tpt_keras.visualization.page import write_page
+    from tpt_keras.files import write_text
     from tpt_keras.visualization.roles import draw_role_squares
     from tpt_keras.visualization.roles import role_page
 
@@ -67,19 +68,17 @@ def main():
     clusters = describe_clusters(labels, texts)
     by_text = split_by_text(labels, texts)
     folder = pathlib.Path(FLAGS.output_dir)
-    _look_inside.write_json(
-        folder / "roles.json",
-        {
-            "of": of,
-            "attention": FLAGS.attention,
-            "layer": layer + 1,
-            "head": head + 1,
-            "mutual_information": information,
-            "clusters": clusters,
-            "texts": texts,
-            "labels": by_text,
-        },
-    )
+    result = {
+        "of": of,
+        "attention": FLAGS.attention,
+        "layer": layer + 1,
+        "head": head + 1,
+        "mutual_information": information,
+        "clusters": clusters,
+        "texts": texts,
+        "labels": by_text,
+    }
+    write_text(folder / "roles.json", json.dumps(result))
     title = (
         f"{of.capitalize()} of {', '.join(FLAGS.modules) or FLAGS.dataset}: "
         f"{FLAGS.attention}, layer {layer + 1}, head {head + 1}"
@@ -91,7 +90,7 @@ def main():
         if each
     )
     shown = (texts, by_text, clusters, title)
-    write_page(role_page(*shown, summary), folder / "roles.html")
+    write_text(folder / "roles.html", role_page(*shown, summary))
     with whole_file(folder / "roles.png") as partial:
         draw_role_squares(*shown, partial)
     print(summary)

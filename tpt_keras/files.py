@@ -89,6 +89,13 @@ def whole_file(path, sync=True):
         partial.unlink(missing_ok=True)
 
 
+def write_text(path, text):
+    """Writes a text file in UTF-8, atomically, and its folder if necessary."""
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
 @contextlib.contextmanager
 def whole_folder(path):
     """Makes a folder atomically: it gets its name when it is whole.

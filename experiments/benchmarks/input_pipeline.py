@@ -5,8 +5,8 @@ r"""Measures the input pipeline.
     python -m experiments.benchmarks.input_pipeline --data_dir=data
 
 For every batch size: the shares of padding in the cells of an epoch, also if
-batches are padded to the pairs of lengths alone, as on JAX; the examples a
-second of the pipeline alone; and the share of its time that a device waits.
+batches are padded to the pairs of lengths alone, as on JAX; and the examples a
+second of the pipeline.
 """
 
 import time
@@ -22,8 +22,6 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", "data", "Folder that prepare_data filled.")
 flags.DEFINE_list("modules", ["all"], "Names of modules, patterns, or all.")
 flags.DEFINE_list("batch_sizes", ["64", "1024"], "Problems in a batch.")
-flags.DEFINE_integer("steps", 400, "Steps of a device that may wait.")
-flags.DEFINE_float("step_seconds", 0.045, "Seconds of each step.")
 
 
 def main():
@@ -38,7 +36,6 @@ def measure(batch_size):
         "steps an epoch": batches.steps_per_epoch,
         **padding(batches),
         "examples/s": examples_per_second(batches),
-        "waiting": waiting(batches),
     }
 
 
@@ -76,29 +73,12 @@ def padding(batches):
 
 
 def examples_per_second(batches):
-    """Returns the speed of the pipeline alone, through tf.data."""
+    """Returns the speed of the pipeline, through tf.data."""
     start = time.perf_counter()
     examples = sum(
         targets.shape[0] for _, targets in batches.dataset(num_epochs=2)
     )
     return examples / (time.perf_counter() - start)
-
-
-def waiting(batches):
-    """Returns the share of its time that a device waits for batches."""
-    from tpt_keras.models import Transformer
-    from tpt_keras.training.trainer import Trainer
-
-    trainer = Trainer(Transformer.from_preset("tp_transformer_tiny"))
-    feed = iter(trainer.feed(batches))
-    next(feed)
-    seconds = 0.0
-    for _ in range(FLAGS.steps):
-        time.sleep(FLAGS.step_seconds)
-        start = time.perf_counter()
-        next(feed)
-        seconds += time.perf_counter() - start
-    return seconds / (seconds + FLAGS.steps * FLAGS.step_seconds)
 
 
 if __name__ == "__main__":

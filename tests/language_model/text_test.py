@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpt_keras.errors import UsageError
-from tpt_keras.language_model.text import TextSegments
-from tpt_keras.language_model.text import text_part
-from tpt_keras.language_model.text import text_vocabulary
+from tpt_keras.language_model.training import TextSegments
+from tpt_keras.language_model.training import text_part
+from tpt_keras.language_model.training import text_vocabulary
 
 
 @given(

@@ -12,8 +12,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.language_model import XL_PRESETS
 from tpt_keras.language_model import TransformerXL
 from tpt_keras.language_model import TransformerXLConfig
-from tpt_keras.language_model.text import TextSegments
 from tpt_keras.language_model.training import TextLearner
+from tpt_keras.language_model.training import TextSegments
 from tpt_keras.language_model.training import evaluate_segments
 from tpt_keras.language_model.training import language_model_trainer
 from tpt_keras.models import PRESETS

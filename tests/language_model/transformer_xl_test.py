@@ -220,21 +220,25 @@ class TransformerXLTest(LayerTestCase):
 class GenerateTest(LayerTestCase):
     PROMPT = b"abcdabcdba" * 7
 
-    @parameterized.parameters(
+    def test_greedy_text_has_the_likeliest_bytes(self):
         # A position sees as many as the prompt has.
-        {"memory_length": 70, "same_length": True, "num_layers": 1},
-        MULTI_LINEAR,
-    )
-    def test_greedy_text_has_the_likeliest_bytes(self, **overrides):
-        model = make_model(vocabulary=b"abcd", **overrides)
+        model = make_model(
+            vocabulary=b"abcd", memory_length=70, same_length=True, num_layers=1
+        )
         written = model.generate(self.PROMPT, length=3, temperature=0)
         text = self.PROMPT + written
-        window = model.config.max_length or len(self.PROMPT)
+        window = len(self.PROMPT)
         ids = np.array([[b"abcd".index(symbol) for symbol in text]])
         for place in range(len(self.PROMPT), len(text)):
             logits = model(ids[:, place - window : place])[0, -1]
             likeliest = int(ops.argmax(logits[:4]))
             self.assertEqual(b"abcd"[likeliest], text[place])
+
+    def test_model_without_memory_is_refused(self):
+        model = make_model(vocabulary=b"abcd", **MULTI_LINEAR)
+        with self.assertRaises(UsageError) as caught:
+            model.generate("ab")
+        self.assertEqual(caught.exception.field, "memory_length")
 
     def test_text_depends_on_the_seed(self):
         model = make_model(vocabulary=b"abcd")

@@ -10,12 +10,12 @@ from tests.browser import wait_until
 from tests.visualization.charts_test import REPORT
 from tests.visualization.charts_test import RESULT
 from tpt_keras.analysis.accuracies import Prediction
+from tpt_keras.files import write_text
 from tpt_keras.visualization.attention import ATTENTIONS
 from tpt_keras.visualization.attention import attention_page
 from tpt_keras.visualization.charts import MAX_WRONG
 from tpt_keras.visualization.charts import draw_accuracy_bars
 from tpt_keras.visualization.charts import write_accuracy_page
-from tpt_keras.visualization.page import write_page
 from tpt_keras.visualization.roles import role_page
 
 pytestmark = MARKS
@@ -81,7 +81,7 @@ def test_attention_shows_the_hovered_weight(browser, tmp_path):
         }
     path = tmp_path / "attention.html"
     shown = {"attention": "encoder", "layer": 2, "head": 1}
-    write_page(attention_page(problems, shown), path)
+    write_text(path, attention_page(problems, shown))
     browser.get(path.as_uri())
 
     def assert_hovered(target, source, expected):
@@ -113,7 +113,7 @@ def test_roles_fade_all_clusters_but_the_hovered_one(browser, tmp_path):
     ]
     path = tmp_path / "roles.html"
     texts, labels = ["<b<", "b<"], [[0, 1, 0], [1, 0]]
-    write_page(role_page(texts, labels, clusters, "A title", "A summary"), path)
+    write_text(path, role_page(texts, labels, clusters, "A title", "A summary"))
     browser.get(path.as_uri())
     assert browser.title == "A title"
     squares = find_all(browser, "#problems .square")

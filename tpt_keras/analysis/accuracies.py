@@ -14,7 +14,7 @@ from tpt_keras.answer import explain
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.files import reading
-from tpt_keras.files import whole_file
+from tpt_keras.files import write_text
 from tpt_keras.models.configs import to_stored
 
 # A module above this accuracy counts as solved.
@@ -92,13 +92,11 @@ def kept_predictions(path, problems, generator, is_right=operator.eq):
     missing = [problem for problem in unique if problem not in known]
     if missing:
         known |= zip(missing, predict(generator, missing, is_right))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as partial:
-            lines = (
-                json.dumps(vars(known[problem]), ensure_ascii=False) + "\n"
-                for problem in unique
-            )
-            partial.write_text("".join(lines), encoding="utf-8")
+        lines = (
+            json.dumps(vars(known[problem]), ensure_ascii=False) + "\n"
+            for problem in unique
+        )
+        write_text(path, "".join(lines))
     return [known[problem] for problem in problems]
 
 

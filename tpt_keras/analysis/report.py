@@ -17,6 +17,7 @@ from tpt_keras.data_generators import select_groups
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
+from tpt_keras.files import write_text
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.state.logs import METRICS_FILE
 from tpt_keras.training.state.logs import read_metrics
@@ -79,8 +80,7 @@ def write_report(
         "models": models,
         "published": PUBLISHED,
     }
-    with whole_file(page.with_suffix(".json")) as partial:
-        partial.write_text(json.dumps(report, indent=2))
+    write_text(page.with_suffix(".json"), json.dumps(report, indent=2))
     _draw(report, predictions, page)
 
 
@@ -207,8 +207,7 @@ def _draw(report, predictions, page):
     from tpt_keras.visualization.charts import markdown_report
     from tpt_keras.visualization.charts import write_accuracy_page
 
-    with whole_file(page.with_suffix(".md")) as partial:
-        partial.write_text(markdown_report(report), encoding="utf-8")
+    write_text(page.with_suffix(".md"), markdown_report(report))
     figures = {}
     for split in report["models"][0]["splits"]:
         accuracies = {

@@ -2,8 +2,8 @@
 
 from tpt_keras.language_model.config import XL_PRESETS
 from tpt_keras.language_model.config import TransformerXLConfig
-from tpt_keras.language_model.text import TextSegments
 from tpt_keras.language_model.training import TextLearner
+from tpt_keras.language_model.training import TextSegments
 from tpt_keras.language_model.training import language_model_trainer
 from tpt_keras.language_model.transformer_xl import TransformerXL
 from tpt_keras.language_model.transformer_xl import load_language_model

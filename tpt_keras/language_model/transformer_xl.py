@@ -19,8 +19,6 @@ from tpt_keras.models.load_model import load_model
 
 # Tokens of a prompt that are read at once.
 _CHUNK = 64
-# Tokens that a model without a memory sees, if it has no longest segment.
-_WINDOW = 512
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -251,8 +249,8 @@ class TransformerXL(keras.Model):
             that are no UTF-8 are replaced in a string.
 
         Raises:
-            UsageError: If the prompt is empty or has an unknown character, or
-                if another value is invalid.
+            UsageError: If the model has no memory, the prompt is empty or has
+                an unknown character, or another value is invalid.
 
         Example:
 
@@ -261,6 +259,12 @@ class TransformerXL(keras.Model):
         print(model.generate("What is 1 + 1?", length=20, temperature=0.5))
         ```
         """
+        if not self.config.memory_length:
+            raise UsageError(
+                "A model without a memory continues no text. Train one with a "
+                "`memory_length`.",
+                field="memory_length",
+            )
         check_positive_integer("length", length)
         if not 0.0 <= temperature < math.inf:
             raise UsageError(
@@ -272,13 +276,10 @@ class TransformerXL(keras.Model):
             # A method, because Keras would save the model as its own part.
             self._predict = _Reader(self).predict_on_batch
         generator = np.random.default_rng(seed)
-        read = self._token_ids(prompt)
-        unread, memory, written = read, self._numpy_memory(), []
+        unread, written = self._token_ids(prompt), []
+        memory = self._numpy_memory()
         for _ in range(length):
-            if self.config.memory_length:
-                logits, memory = self._read_on(unread, memory)
-            else:
-                logits = self._read_window(read + written, memory)
+            logits, memory = self._read_on(unread, memory)
             logits = logits[: len(self.config.vocabulary)]
             written.append(_draw(logits, temperature, generator))
             unread = written[-1:]
@@ -315,15 +316,6 @@ class TransformerXL(keras.Model):
             )
             tokens = tokens[length:]
         return logits[0, -1], memory
-
-    def _read_window(self, tokens, memory):
-        """Returns the next logits of a model that remembers nothing."""
-        window = self.config.max_length or _WINDOW
-        tokens = tokens[-window:]
-        padded = np.zeros((1, window), "int32")
-        padded[0, : len(tokens)] = tokens
-        logits, _ = self._predict({"token_ids": padded, "memory": memory})
-        return logits[0, len(tokens) - 1]
 
     def _check_rows(self, token_ids):
         rows = token_ids.shape[0]

@@ -149,16 +149,7 @@ class AttentionalLSTM(LSTMModel):
         h_i, c_i = LSTM([y_i; r_i], h_(i-1), c_(i-1))
         logits_i = W_o [h_i; r_i] + b_o
 
-    The scoring function, the hidden state of the query and the input of the
-    answer's LSTM are Bahdanau's (their equation 6 and appendix A). The
-    differences from them:
-
-    - The LSTM is an LSTM, not a gated unit, and the output an affine map, not
-      a maxout.
-    - The values of the attention are `m_j`, not the encoder's output, and the
-      LSTM starts at zero, not at a map of the encoder's state. At the sizes of
-      Saxton et al. this gives their count of 26 million weights; Bahdanau's
-      way would give 31 million.
+    docs/paper.md lists the differences from Bahdanau's equations.
 
     Blank steps before the answer, if any, attend to the question as well. The
     encoder skips padding, and the attention masks it. Dropout also applies to

@@ -5,6 +5,7 @@ import json
 import operator
 
 from tpt_keras.files import whole_file
+from tpt_keras.files import write_text
 from tpt_keras.models.configs import to_stored
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.training.config import TrainingConfig
@@ -39,16 +40,11 @@ def write_report(folder, search, results, reverse=True):
         with whole_file(folder / "choices.png") as partial:
             draw_choices(ranked, search["objective"], partial)
         parts.append("![Score by each choice](choices.png)")
-    _write(folder / "report.json", json.dumps(results, indent=2))
-    _write(folder / "report.md", "\n\n".join(parts) + "\n")
+    write_text(folder / "report.json", json.dumps(results, indent=2))
+    write_text(folder / "report.md", "\n\n".join(parts) + "\n")
     if ranked:
         config = read_config(folder / ranked[0]["folder"])
-        _write(folder / "best.cfg", flagfile(config))
-
-
-def _write(path, text):
-    with whole_file(path) as partial:
-        partial.write_text(text)
+        write_text(folder / "best.cfg", flagfile(config))
 
 
 def _summary(search, results):

@@ -24,7 +24,7 @@ import keras_tuner
 from tpt_keras.data_generators import training_task
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.files import whole_file
+from tpt_keras.files import write_text
 from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.state.logs import best_row
 from tpt_keras.training.state.logs import read_metrics
@@ -254,9 +254,7 @@ class TrainingTuner(keras_tuner.Tuner):
             if not _is_failure_of_a_trial(error):
                 raise
             reason = " ".join(str(error).split()) or type(error).__name__
-            model_dir.mkdir(parents=True, exist_ok=True)
-            with whole_file(failure) as partial:
-                partial.write_text(reason)
+            write_text(failure, reason)
             raise keras_tuner.errors.FailedTrialError(reason) from error
         result["weights"] = model.count_params()
         objective = self.oracle.objective.name

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 from matplotlib.ticker import PercentFormatter
 
+from tpt_keras.files import write_text
 from tpt_keras.visualization.page import markdown_table
 from tpt_keras.visualization.page import page
-from tpt_keras.visualization.page import write_page
 
 # Inches of a bar and of the gap between two modules.
 _BAR, _GAP = 0.13, 0.1
@@ -268,7 +268,7 @@ def write_accuracy_page(report, predictions, figures, path):
             for name, of_model in predictions.items()
         },
     }
-    write_page(page("accuracy", data), path)
+    write_text(path, page("accuracy", data))
 
 
 def _wrong_by_split(predictions):

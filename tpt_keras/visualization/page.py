@@ -3,8 +3,6 @@
 import json
 import pathlib
 
-from tpt_keras.files import whole_file
-
 _PAGES = pathlib.Path(__file__).parent / "pages"
 
 
@@ -17,11 +15,6 @@ def page(name, data):
     values = json.dumps(data).replace("<", "\\u003c")
     text = (_PAGES / f"{name}.html").read_text(encoding="utf-8")
     return text.replace("__DATA__", values)
-
-
-def write_page(text, path):
-    with whole_file(path) as partial:
-        partial.write_text(text, encoding="utf-8")
 
 
 def markdown_table(header, rows):

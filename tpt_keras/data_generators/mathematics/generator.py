@@ -22,7 +22,7 @@ from tpt_keras.data_generators.mathematics.task import SPLITS
 from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
-from tpt_keras.files import whole_file
+from tpt_keras.files import write_text
 
 # A split stays short after so many times the wanted number of draws: some
 # modules have only a few thousand different questions.
@@ -218,8 +218,7 @@ def _write_module(root, module, assembly, seed):
         "dropped": assembly.dropped,
         "raised": assembly.raised,
     }
-    with whole_file(report_path(root, module)) as partial:
-        partial.write_text(json.dumps(report, indent=2))
+    write_text(report_path(root, module), json.dumps(report, indent=2))
     shutil.rmtree(shard_dir(root, module), ignore_errors=True)
     logger.info(
         "%s: %s; dropped %s; raised %s",

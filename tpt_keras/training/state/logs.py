@@ -10,7 +10,7 @@ import socket
 import time
 
 from tpt_keras.files import named_in_errors
-from tpt_keras.files import whole_file
+from tpt_keras.files import write_text
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -42,8 +42,8 @@ class MetricsLog:
         rows = [
             row for row in read_metrics(self._folder) if row["step"] <= step
         ]
-        with whole_file(self._path) as partial:
-            partial.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        write_text(self._path, text)
 
     def write(self, row):
         """Adds a row."""

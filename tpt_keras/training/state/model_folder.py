@@ -20,6 +20,7 @@ from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
+from tpt_keras.files import write_text
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.weights import copy_model
@@ -49,9 +50,7 @@ def write_config(model_dir, config):
     """Writes a configuration, unless the folder belongs to another training."""
     folder = pathlib.Path(model_dir)
     check_config(folder, config)
-    folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / CONFIG_FILE) as partial:
-        partial.write_text(json.dumps(config, indent=2))
+    write_text(folder / CONFIG_FILE, json.dumps(config, indent=2))
 
 
 def read_config(model_dir):
