@@ -12,6 +12,7 @@ from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models.load_model import load_model
+from tpt_keras.training.config import TrainingConfig
 
 TINY = {
     "hidden_dim": 16,
@@ -32,7 +33,7 @@ def make_model(folder, preset="tp_transformer_tiny", modules=(), **fields):
         folder / "model.keras"
     )
     if modules:
-        training = {"data": {"modules": list(modules)}}
+        training = TrainingConfig.from_flat(modules=modules).to_stored()
         (folder / "config.json").write_text(json.dumps({"training": training}))
     return folder
 

@@ -8,6 +8,7 @@ import pytest
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.models import SequenceToSequence
+from tpt_keras.training.config import TrainingConfig
 
 TINY = {
     "hidden_dim": 16,
@@ -229,9 +230,8 @@ def training(tmp_path):
     def write(name, module, rows):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "config.json").write_text(
-            json.dumps({"training": {"data": {"modules": [module]}}})
-        )
+        stored = TrainingConfig.from_flat(modules=[module]).to_stored()
+        (folder / "config.json").write_text(json.dumps({"training": stored}))
         (folder / "metrics.jsonl").write_text(
             "".join(json.dumps(row) + "\n" for row in rows)
         )

@@ -7,6 +7,7 @@ from tests.experiments.command import assert_refused
 from tpt_keras.data_generators import open_task
 from tpt_keras.decoding import Generator
 from tpt_keras.models import Transformer
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.questions import evaluate
 from tpt_keras.training.state.model_folder import read_training
 from tpt_keras.training.trainer import Trainer
@@ -125,8 +126,9 @@ def test_refused(run, tmp_path, arguments, parts):
 def test_trainings_of_different_modules_need_a_flag(run, tmp_path):
     for module in ("numbers__gcd", "numbers__lcm"):
         (tmp_path / module).mkdir()
+        stored = TrainingConfig.from_flat(modules=[module]).to_stored()
         (tmp_path / module / "config.json").write_text(
-            json.dumps({"training": {"data": {"modules": [module]}}})
+            json.dumps({"training": stored})
         )
     folders = f"{tmp_path}/numbers__gcd,{tmp_path}/numbers__lcm"
     result = run("report", f"--model_dirs={folders}")

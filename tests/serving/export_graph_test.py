@@ -21,7 +21,6 @@ from tpt_keras.tokenizers.character_tokenizer import START
 
 @pytest.mark.slow
 def test_another_vocabulary_is_encoded_and_decoded():
-    keras.utils.set_random_seed(8)
     config = TransformerConfig(
         hidden_dim=8,
         intermediate_dim=16,
@@ -34,6 +33,9 @@ def test_another_vocabulary_is_encoded_and_decoded():
         vocabulary_size=12,
     )
     model = Transformer(config)
+    rng = np.random.default_rng(4)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape))
     questions = ["🙂b", "é½漢", "漢" * 5, "b", "🙂é", "½½½", "b🙂", "é🙂b漢"]
     expected = model.solve(questions)
     assert len(set(expected)) > 2

@@ -136,8 +136,8 @@ def test_the_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
     write(tmp_path, ROWS)
     write_text = pathlib.Path.write_text
 
-    def write_half(path, text):
-        write_text(path, text[: len(text) // 2])
+    def write_half(path, text, **kwargs):
+        write_text(path, text[: len(text) // 2], **kwargs)
         raise OSError("the disk is full")
 
     with monkeypatch.context() as patch:

@@ -369,13 +369,13 @@ class TrainingConfig:
         """Restores a configuration that `to_stored` gave.
 
         Args:
-            stored: Dict of sections. What is missing has its default.
+            stored: Dict of all sections.
 
         Returns:
             A `TrainingConfig`.
 
         Raises:
-            UsageError: If there are other fields or values.
+            UsageError: If there are other sections, fields or values.
         """
         try:
             data, optimizer, run = (
