@@ -58,6 +58,7 @@ def run(main, check=None, resumes=False):
         if check:
             check()
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         absl_logging.set_verbosity(absl_logging.ERROR)
         if backend == "tensorflow":
             import_tensorflow()

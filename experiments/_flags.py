@@ -11,6 +11,7 @@ from absl import flags
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
+from tpt_keras.errors import require
 
 from . import _cli
 
@@ -179,6 +180,9 @@ class ModelFlags:
                 "One of --saved_model, --model_dir, --preset and --server is "
                 "needed."
             )
+        if self.server:
+            package = "requests" if "://" in self.server else "grpc"
+            require(package, "serving")
 
     def load(self):
         """Loads the model.

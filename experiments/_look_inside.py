@@ -15,7 +15,12 @@ flags.disclaim_key_flags()
 
 def define_flags(output_dir, count=None):
     """Defines the flags of every analysis; with `count` those of problems."""
-    flags.DEFINE_string("model_dir", None, "A model's folder.", required=True)
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "A model's folder, or the name of a trained preset.",
+        required=True,
+    )
     flags.DEFINE_string("output_dir", output_dir, "Folder to write.")
     if count:
         _flags.define(Problems)
@@ -60,19 +65,24 @@ def load_transformer():
 
 
 def load_model_and_problems():
-    """Returns the model, and the questions and answers that it can read.
+    """Returns the model, and the questions and answers that it can read."""
+    by_module = Problems(**_flags.values(Problems)).read(flags.FLAGS.count)
+    model = load_transformer()
+    problems = [pair for texts in by_module.values() for pair in zip(*texts)]
+    return model, *map(list, zip(*readable(model, problems)))
+
+
+def readable(model, problems):
+    """Returns the problems whose question, the first item, a model can read.
 
     It names the other questions. If there are only such, it raises a
     `UsageError`.
     """
-    by_module = Problems(**_flags.values(Problems)).read(flags.FLAGS.count)
-    model = load_transformer()
     from tpt_keras.answer import OK
     from tpt_keras.answer import Answer
     from tpt_keras.answer import unanswered
 
-    problems = [pair for texts in by_module.values() for pair in zip(*texts)]
-    questions = [question for question, _ in problems]
+    questions = [question for question, *_ in problems]
     limit = model.config.max_question_length
     found = [
         Answer("", status=model.tokenizer.question_status(question, limit))
@@ -80,10 +90,12 @@ def load_model_and_problems():
     ]
     faults = unanswered(questions, found, model.config.vocabulary, limit)
     kept = [
-        pair for pair, answer in zip(problems, found) if answer.status == OK
+        problem
+        for problem, answer in zip(problems, found)
+        if answer.status == OK
     ]
     if not kept:
         raise UsageError(f"The model cannot read any question: {faults}")
     if faults:
         print(f"Left out: {faults}", file=sys.stderr)
-    return model, *map(list, zip(*kept))
+    return kept

@@ -45,7 +45,11 @@ def main():
 
     model = _look_inside.load_transformer()
     layer, head = _look_inside.layer_and_head(model)
-    problems = [attention_weights(model, each) for each in FLAGS.question]
+    questions = [(question,) for question in FLAGS.question]
+    problems = [
+        attention_weights(model, question)
+        for (question,) in _look_inside.readable(model, questions)
+    ]
     folder = pathlib.Path(FLAGS.output_dir)
     write_text(folder / "attention.json", json.dumps(problems))
     shown = {"attention": FLAGS.attention, "layer": layer, "head": head}

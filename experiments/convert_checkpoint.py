@@ -8,6 +8,8 @@ Needs PyTorch (pip install 'tpt_keras[torch]').
 
 from absl import flags
 
+from tpt_keras.errors import require
+
 from . import _cli
 
 FLAGS = flags.FLAGS
@@ -25,6 +27,10 @@ flags.DEFINE_integer(
     "num_heads", 8, "Number of attention heads, which the file lacks."
 )
 flags.DEFINE_string("model_dir", None, "Folder for the model.", required=True)
+
+
+def check():
+    require("torch", "torch")
 
 
 def main():
@@ -46,4 +52,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

@@ -13,6 +13,7 @@ import pathlib
 
 from absl import flags
 
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import require
 from tpt_keras.training.config import TrainingConfig
@@ -103,8 +104,16 @@ def scaled_config(name):
     known = [name for name in PRESETS if hasattr(PRESETS[name], "num_layers")]
     check_choice("variant", name, known)
     preset = PRESETS[name]
+    hidden_dim = round(FLAGS.scale * preset.hidden_dim)
+    if hidden_dim % FLAGS.num_heads:
+        raise UsageError(
+            f"A `scale` of {FLAGS.scale} gives {name} a hidden size of "
+            f"{hidden_dim}, which {FLAGS.num_heads} `num_heads` do not divide. "
+            "Change one of them.",
+            field="scale",
+        )
     return preset.replace(
-        hidden_dim=round(FLAGS.scale * preset.hidden_dim),
+        hidden_dim=hidden_dim,
         intermediate_dim=round(FLAGS.scale * preset.intermediate_dim),
         num_layers=FLAGS.num_layers,
         num_heads=FLAGS.num_heads,

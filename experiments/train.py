@@ -13,6 +13,7 @@ import pathlib
 
 from absl import flags
 
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.training.config import TrainingConfig
 
@@ -46,12 +47,20 @@ def main():
     from tpt_keras.language_model import XL_PRESETS
     from tpt_keras.language_model import TextLearner
     from tpt_keras.models import PRESETS
+    from tpt_keras.models.presets import TRAINED_PRESETS
     from tpt_keras.training.backends import is_chief
     from tpt_keras.training.questions import QuestionLearner
     from tpt_keras.training.train import train
 
     presets = PRESETS | XL_PRESETS
     check_choice("preset", FLAGS.preset, presets)
+    if FLAGS.preset in TRAINED_PRESETS:
+        raise UsageError(
+            f"The preset {FLAGS.preset} is a trained model. To train it on, "
+            f"set `init_from` to {FLAGS.preset}, and `preset` to the preset "
+            "of its size, tp_transformer.",
+            field="preset",
+        )
     preset = presets[FLAGS.preset]
     training = _flags.values(TrainingConfig)
     if not FLAGS.text_file:

@@ -1,4 +1,4 @@
-"""Shared parts of the benchmarks: problems, compiled functions, timing.
+"""Shared parts of the benchmarks: problems, models, timing.
 
 Keras is imported inside functions: a benchmark parses its flags first and then
 imports TensorFlow quietly.
@@ -47,28 +47,6 @@ def print_table(rows):
             for value in row.values()
         ]
         print(f"| {' | '.join(cells)} |", flush=True)
-
-
-def compiled(function, model):
-    """Compiles a function of tensors that reads a model's variables."""
-    import keras
-
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        return tf.function(function, reduce_retracing=True)
-    import jax
-
-    values = [variable.value for variable in model.variables]
-
-    @jax.jit
-    def call(values, *args):
-        # Passed as arguments: constants would be part of the program.
-        mapping = zip(model.variables, values)
-        with keras.StatelessScope(state_mapping=mapping):
-            return function(*args)
-
-    return lambda *args: call(values, *args)
 
 
 def middling_problems(count):

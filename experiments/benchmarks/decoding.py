@@ -1,12 +1,11 @@
-r"""Times decoding: without a cache, cached, exported.
+r"""Times decoding: the model's own, and exported.
 
     python -m experiments.benchmarks.decoding
 
-For every precision and batch size, in answers a second: decoding without a
-cache, as in the released code (the decoder runs over the whole prefix at every
-step); the model's own decoding with a KV cache; and, on TensorFlow, the
-exported SavedModel with strings in and out. The weights are random, so that
-answers reach the length limit, and the questions have similar lengths.
+For every precision and batch size, in answers a second: the model's own
+decoding with a KV cache; and, on TensorFlow, the exported SavedModel with
+strings in and out. The weights are random, so that answers reach the length
+limit, and the questions have similar lengths.
 
 With a trained model, whose answers end early, and questions of all modules and
 lengths in random order:
@@ -56,7 +55,7 @@ def time_ways(precision):
     if FLAGS.weights:
         draw = _measure.mixed_problems
     with tempfile.TemporaryDirectory() as folder:
-        ways = {"without_cache": uncached(model), "cached": cached(model)}
+        ways = {"cached": cached(model)}
         if keras.backend.backend() == "tensorflow":
             ways["exported"] = exported(model, precision, folder)
         for batch_size in map(int, FLAGS.batch_sizes):
@@ -66,14 +65,12 @@ def time_ways(precision):
                 name: functools.partial(answer_all, way, questions, batch_size)
                 for name, way in ways.items()
             }
-            check_same(calls["without_cache"](), calls["cached"]())
             medians = _measure.interleaved_medians(
                 calls, FLAGS.repeats, warmup=1, untimed=1
             )
             row = {"precision": precision, "batch": batch_size}
             for name, seconds in medians.items():
                 row[name] = count / seconds
-                row[f"{name}, ratio"] = medians["without_cache"] / seconds
             yield row
 
 
@@ -125,56 +122,6 @@ def exported(model, precision, folder):
     return lambda questions: [
         answer.text for answer in saved_model.answer(questions)
     ]
-
-
-def uncached(model):
-    """Returns the same function, which decodes as the released code does."""
-    import numpy as np
-    from keras import ops
-
-    tokenizer = model.tokenizer
-
-    def next_ids(encoder_token_ids, encoder_output, prefix):
-        x = model.embedding(prefix)
-        for cell in model.decoder_cells:
-            x = cell(
-                x,
-                encoder_output,
-                decoder_padding_mask=model.padding_mask(prefix),
-                encoder_padding_mask=model.padding_mask(encoder_token_ids),
-            )
-        logits = model.embedding(x, reverse=True)
-        return ops.argmax(logits[:, -1:], axis=-1)
-
-    encode = _measure.compiled(model.encode, model)
-    next_ids = _measure.compiled(next_ids, model)
-
-    def decode(questions):
-        token_ids = tokenizer.encode_batch(questions)
-        token_ids = ops.convert_to_tensor(token_ids.astype("int32"))
-        encoder_output = encode(token_ids)
-        prefix = ops.full(
-            (len(token_ids), 1), tokenizer.start_id, dtype="int32"
-        )
-        is_ended = np.zeros(len(token_ids), bool)
-        for _ in range(max_length(model)):
-            ids = next_ids(token_ids, encoder_output, prefix)
-            prefix = ops.concatenate([prefix, ops.cast(ids, "int32")], axis=1)
-            is_ended |= ops.convert_to_numpy(ids)[:, 0] == tokenizer.end_id
-            if is_ended.all():
-                break
-        answers = ops.convert_to_numpy(prefix)[:, 1:]
-        return list(map(tokenizer.decode, answers))
-
-    return decode
-
-
-def check_same(answers, others):
-    """Raises an error if two ways decode differently."""
-    same = sum(map(str.__eq__, answers, others)) / len(answers)
-    # Rounding may change a choice between two tokens.
-    if same < 0.9:
-        raise AssertionError(f"only {same:.0%} of the answers are the same")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,8 @@ def test_values_of_a_model_without_roles_are_clustered(look, tmp_path, output):
 
 def test_attention_is_drawn_for_every_question(attend, output):
     questions = ["What is the tens digit of 31859?", "7/8"]
-    result = attend(questions, "--attention=cross")
+    result = attend([*questions, "1%2"], "--attention=cross")
+    assert "'1%2'" in result.stderr
     page = output / "attention.html"
     assert (result.status, result.stdout) == (0, f"{page}\n")
     problems = json.loads(page.with_suffix(".json").read_text())

@@ -65,6 +65,11 @@ def arguments(place_value_data, trained_model_dir, saved_model, tmp_path):
     ("name", "flags", "parts"),
     [
         ("train", "--preset=tp_transformr", ["preset", "'tp_transformr'"]),
+        (
+            "train",
+            "--preset=tp_transformer_mathematics",
+            ["--preset", "--init_from"],
+        ),
         ("train", "--modules=numbers__nothing", ["numbers__nothing", MODULE]),
         ("train", "--modules=", ["--modules"]),
         ("train", "--hparams=hidden=3", ["'hidden'", "hidden_dim"]),

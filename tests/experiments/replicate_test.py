@@ -87,7 +87,7 @@ def test_more_seeds_continue_a_replication(
         ("--seeds=0", ["seeds"]),
         ("--scale=0", ["scale"]),
         ("--scale=nan", ["scale"]),
-        ("--num_heads=7", ["--num_heads", "hidden_dim", "7"]),
+        ("--num_heads=7", ["--num_heads", "--scale", "7"]),
         ("--distribution=some", ["distribution", "'some'"]),
     ],
 )

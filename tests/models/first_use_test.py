@@ -86,8 +86,13 @@ def test_fit_and_evaluate_take_strings():
     expected = np.mean(losses[token_ids[:, 1:] != tokenizer.pad_id])
     before = model.evaluate(QUESTIONS, ANSWERS, verbose=0)
     np.testing.assert_allclose(before, expected, rtol=1e-5)
-    model.fit(np.array(QUESTIONS), ANSWERS, verbose=0)
-    assert model.evaluate(QUESTIONS, ANSWERS, verbose=0) < before
+    pairs = (QUESTIONS, ANSWERS)
+    found = model.fit(
+        np.array(QUESTIONS), ANSWERS, validation_data=pairs, verbose=0
+    )
+    after = model.evaluate(*pairs, verbose=0)
+    assert after < before
+    np.testing.assert_allclose(found.history["val_loss"], after, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +108,15 @@ def test_fit_and_evaluate_take_strings():
 def test_strings_in_place_of_token_ids_are_refused(use):
     with pytest.raises(UsageError):
         use(compiled_model())
+
+
+@pytest.mark.skipif(not ON_TENSORFLOW, reason="needs a dataset")
+def test_dataset_of_strings_is_refused():
+    import tensorflow as tf
+
+    dataset = tf.data.Dataset.from_tensor_slices((QUESTIONS, ANSWERS)).batch(1)
+    with pytest.raises(UsageError):
+        compiled_model().fit(dataset)
 
 
 @pytest.mark.skipif(not ON_TENSORFLOW, reason="counts graphs")

@@ -11,6 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
 from tpt_keras.training.state.logs import MetricsLog
 from tpt_keras.training.state.logs import best_row
 from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.logs import run_and_tag
 from tpt_keras.training.state.logs import saved_step
 
 ROWS = [
@@ -165,6 +166,17 @@ def test_what_tensorboard_shows(tmp_path):
         ("extrapolate", "sequence_accuracy"): [(4, 0.125)],
         ("extrapolate", "sequence_accuracy/numbers__gcd"): [(4, 0.125)],
     }
+
+
+def test_splits_of_any_task_have_their_run():
+    assert run_and_tag("test/capitals") == (
+        "test",
+        "sequence_accuracy/capitals",
+    )
+    assert run_and_tag("test_sequence_accuracy") == (
+        "test",
+        "sequence_accuracy",
+    )
 
 
 def test_step_of_a_saved_model(tmp_path):

@@ -84,7 +84,8 @@ class ModelConfig:
             UsageError: If a name is unknown, or the field has no options.
         """
         overrides = {}
-        known = self.__dataclass_fields__.keys() - {"vocabulary"}
+        fields = {field.name for field in dataclasses.fields(self)}
+        known = fields - {"vocabulary"}
         for item in filter(None, text.split(",")):
             name, _, value = map(str.strip, item.partition("="))
             name, _, option = name.partition(".")

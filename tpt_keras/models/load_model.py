@@ -76,9 +76,9 @@ def _load_compressed(path, classes):
 def _other_model(path, name, classes):
     expected = " or ".join(each.__name__ for each in classes)
     return UsageError(
-        f"The file {str(path)!r} holds a {name}, not a {expected}. Load it "
-        "with keras.saving.load_model; a language model, which continues a "
-        "text, with tpt_keras.language_model.load_language_model.",
+        f"The file {str(path)!r} holds a {name}, not a {expected}. A "
+        "TransformerXL continues texts (continue_text, load_language_model), "
+        "other models answer questions (solve, load_model).",
         path=path,
     )
 

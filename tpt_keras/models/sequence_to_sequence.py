@@ -196,6 +196,10 @@ class SequenceToSequence(keras.Model):
         >>> history = model.fit(["1+1", "2+5"], ["2", "7"], verbose=0)
         """
         x, y, more = encode_pairs(self, x, y)
+        validation = kwargs.get("validation_data")
+        if isinstance(validation, tuple) and len(validation) == 2:
+            *pair, weights = encode_pairs(self, *validation)
+            kwargs["validation_data"] = (*pair, *weights.values())
         return super().fit(x, y, *args, **{**more, **kwargs})
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
@@ -414,6 +418,11 @@ def refuse_strings(inputs):
 
 
 def _has_strings(x):
+    if hasattr(x, "element_spec"):  # a dataset of TensorFlow
+        return any(
+            getattr(each, "dtype", None) == "string"
+            for each in keras.tree.flatten(x.element_spec)
+        )
     if isinstance(x, (list, tuple)):
         return bool(x) and _has_strings(x[0])
     kind = getattr(getattr(x, "dtype", None), "kind", "")

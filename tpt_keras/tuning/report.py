@@ -99,6 +99,8 @@ def flagfile(config):
     Those at their defaults are left out. `config` is a model folder's.
     """
     preset = _by_dotted_names(to_stored(PRESETS[config["preset"]]))
+    # The task gives the vocabulary, which gives its size.
+    preset["vocabulary_size"] = len(config["model"]["vocabulary"])
     hparams = [
         f"{name}={value}"
         for name, value in _by_dotted_names(config["model"]).items()

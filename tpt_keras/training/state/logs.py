@@ -81,12 +81,11 @@ def run_and_tag(name):
     """
     if name.startswith("val_"):
         return "validation", name.removeprefix("val_")
-    for split in ("interpolate", "extrapolate"):
-        if name.startswith(f"{split}/"):
-            return split, name.replace(split, "sequence_accuracy", 1)
-        if name.startswith(f"{split}_"):  # the mean over the modules
-            return split, name.removeprefix(f"{split}_")
-    return "train", name
+    split, is_of_split, group = name.partition("/")
+    if is_of_split:
+        return split, f"sequence_accuracy/{group}"
+    split, is_mean, _ = name.partition("_sequence_accuracy")
+    return (split, "sequence_accuracy") if is_mean else ("train", name)
 
 
 def read_metrics(model_dir):
