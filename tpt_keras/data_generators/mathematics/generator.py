@@ -120,7 +120,7 @@ def report_path(root, module):
 
 
 class Assembly:
-    """What the shards of a module give, as far as they were drawn.
+    """The problems of a module, as far as its shards were drawn.
 
     Evaluation splits come first, and a training question is taken only if it
     is new, so that no evaluation question is among them. Splits and shards are
