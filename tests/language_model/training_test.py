@@ -226,4 +226,4 @@ def test_commands_evaluate_and_continue_a_text(training, tmp_path, capfd):
     # A language model answers no questions.
     result = run("solve", f"--model_dir={folder}", "--question=1")
     assert result.status == 2
-    assert "language model" in result.stderr
+    assert "continue_text" in result.stderr
