@@ -70,6 +70,7 @@ def test_own_model_learns(own_model):
     assert history.history["loss"][-1] < history.history["loss"][0]
 
 
+@pytest.mark.slow
 def test_whole_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "models" / "demo"

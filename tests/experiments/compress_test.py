@@ -29,6 +29,7 @@ def compressed_dir(run, trained_model_dir, target):
     return target
 
 
+@pytest.mark.slow
 def test_folder_has_the_weights_and_the_configuration(
     compressed_dir, trained_model_dir
 ):

@@ -11,6 +11,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.language_model import TransformerXL
 from tpt_keras.language_model import TransformerXLConfig
 
+pytestmark = pytest.mark.slow_on_jax
+
 CONFIG = TransformerXLConfig(
     vocabulary_size=7,
     hidden_dim=8,

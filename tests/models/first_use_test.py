@@ -70,6 +70,7 @@ QUESTIONS = ["1+1", "2+25"]
 ANSWERS = ["2", "27"]
 
 
+@pytest.mark.slow_on_jax
 def test_fit_and_evaluate_take_strings():
     model = compiled_model()
     tokenizer = model.tokenizer

@@ -17,6 +17,8 @@ from tpt_keras import TransformerConfig
 from tpt_keras.layers import AttentionMechanism
 from tpt_keras.layers import TPMultiHeadAttention
 
+pytestmark = pytest.mark.slow_on_jax
+
 
 @keras.saving.register_keras_serializable("tests")
 class LinearAttention(AttentionMechanism):

@@ -7,7 +7,6 @@ from keras import tree
 
 from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
-from tpt_keras.answer import answer_in_batches
 from tpt_keras.compilation import compiled
 from tpt_keras.decoding.samplers import IMPOSSIBLE
 from tpt_keras.decoding.samplers import get_sampler
@@ -106,21 +105,19 @@ class Generator:
             self.model.tokenizer.question_status(text, longest)
             for text in texts
         ]
-        answers = iter(
-            answer_in_batches(
-                self._answer_batch,
-                [t for t, status in zip(texts, statuses) if status == OK],
-                batch_size,
-            )
-        )
-        return [
-            next(answers) if status == OK else Answer("", None, status)
-            for status in statuses
-        ]
+        answers = [Answer("", None, status) for status in statuses]
+        # Batches of similar lengths have little padding.
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        order = [i for i in order if statuses[i] == OK]
+        for start in range(0, len(order), batch_size):
+            indices = order[start : start + batch_size]
+            batch = self._answer_batch([texts[i] for i in indices])
+            for index, answer in zip(indices, batch, strict=True):
+                answers[index] = answer
+        return answers
 
-    def _answer_batch(self, questions):
+    def _answer_batch(self, texts):
         tokenizer = self.model.tokenizer
-        texts = [question.decode() for question in questions]
         found = self.generate_on_batch(tokenizer.encode_batch(texts))
         for rows, log_probs in zip(found["token_ids"], found["log_probs"]):
             best, *others = [
@@ -224,7 +221,7 @@ class Generator:
 
 def _texts(questions):
     # Invalid UTF-8 becomes lone surrogates, which the tokenizer reports.
-    if isinstance(questions, (str, bytes)):
+    if questions is None or isinstance(questions, (str, bytes)):
         raise TypeError("`questions` must be a list of strings.")
     texts = [
         question.decode("utf-8", "surrogateescape")

@@ -5,7 +5,6 @@ import json
 import urllib.parse
 
 from tpt_keras.answer import Answer
-from tpt_keras.answer import answer_in_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
@@ -230,6 +229,39 @@ class RestClient(_Client):
             code = _CODES_OF_HTTP.get(status, f"HTTP {status}")
             raise self._error(code, content)
         return content.get("outputs")
+
+
+def answer_in_batches(answer_batch, questions, batch_size):
+    """Answers questions in batches of similar lengths.
+
+    Args:
+        answer_batch: Function from a list of bytes to as many `Answer`s.
+        questions: List of strings or of bytes. Bytes may be invalid UTF-8.
+        batch_size: Most questions of a batch.
+
+    Returns:
+        List of `Answer`s in the order of the questions.
+
+    Raises:
+        TypeError: If `questions` is a single string.
+    """
+    if isinstance(questions, (str, bytes)):
+        raise TypeError("`questions` must be a list of strings.")
+    questions = [
+        # Lone surrogates become invalid UTF-8, which an export reports.
+        question.encode("utf-8", "surrogatepass")
+        if isinstance(question, str)
+        else question
+        for question in questions
+    ]
+    order = sorted(range(len(questions)), key=lambda i: len(questions[i]))
+    answers = [None] * len(questions)
+    for start in range(0, len(order), batch_size):
+        indices = order[start : start + batch_size]
+        batch = answer_batch([questions[i] for i in indices])
+        for index, answer in zip(indices, batch, strict=True):
+            answers[index] = answer
+    return answers
 
 
 def answers_of(outputs, count):

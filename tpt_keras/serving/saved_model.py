@@ -6,9 +6,9 @@ import re
 
 import tensorflow as tf
 
-from tpt_keras.answer import answer_in_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.files import refuse_pattern
+from tpt_keras.serving.client import answer_in_batches
 from tpt_keras.serving.client import answers_of
 
 # The model's configuration, which TF Serving ignores.
