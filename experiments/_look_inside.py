@@ -66,7 +66,16 @@ def load_transformer():
 
 def load_model_and_problems():
     """Returns the model, and the questions and answers that it can read."""
-    by_module = Problems(**_flags.values(Problems)).read(flags.FLAGS.count)
+    from tpt_keras.training.state.model_folder import read_training
+
+    values = _flags.values(Problems)
+    if "dataset" not in values:
+        training = read_training(flags.FLAGS.model_dir)
+        names = {"data_dir", "dataset", "dataset_options", "modules"}
+        values = {
+            name: training[name] for name in names & set(training)
+        } | values
+    by_module = Problems(**values).read(flags.FLAGS.count)
     model = load_transformer()
     problems = [pair for texts in by_module.values() for pair in zip(*texts)]
     return model, *map(list, zip(*readable(model, problems)))

@@ -16,7 +16,10 @@ from . import _cli
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string(
-    "model_dir", None, "Folder of the trained model.", required=True
+    "model_dir",
+    None,
+    "A model's folder, or the name of a trained preset.",
+    required=True,
 )
 flags.DEFINE_list(
     "splits",
@@ -48,24 +51,28 @@ def check():
 
 
 def main():
-    from tpt_keras.training.state import model_folder
+    from tpt_keras.models.presets import model_folder
+    from tpt_keras.training.state.model_folder import read_config
+    from tpt_keras.training.state.model_folder import read_training
 
-    model_folder.read_config(FLAGS.model_dir)  # refuses other folders
-    training = model_folder.read_training(FLAGS.model_dir)
+    folder = model_folder(FLAGS.model_dir)
+    read_config(folder)  # refuses other folders
+    training = read_training(folder)
     if training.get("text_file"):
         rows = evaluate_text(training)
     else:
         rows = evaluate_modules(training)
+    if folder != pathlib.Path(FLAGS.model_dir):
+        return  # the package's own
     from tpt_keras.training.state import logs
 
     # Last, because the folder may be read-only.
     identity = {
         "model": "best" if FLAGS.best else "last",
-        "step": logs.saved_step(FLAGS.model_dir, FLAGS.best),
+        "step": logs.saved_step(folder, FLAGS.best),
     }
     logs.append_rows(
-        pathlib.Path(FLAGS.model_dir, "evaluations.jsonl"),
-        [{**identity, **row} for row in rows],
+        folder / "evaluations.jsonl", [{**identity, **row} for row in rows]
     )
 
 

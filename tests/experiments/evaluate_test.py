@@ -9,6 +9,7 @@ from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.files import folder_lock
 from tpt_keras.models.load_model import load_model
+from tpt_keras.models.presets import model_folder
 from tpt_keras.training.state.logs import read_metrics
 
 
@@ -44,6 +45,22 @@ def test_a_row_for_each_model_and_split(run, model_dir):
         assert row["examples"] == 60
         if row["model"] == "best":
             assert metrics[row["step"]]["val_sequence_accuracy"] == best
+
+
+@pytest.mark.slow
+def test_a_trained_preset(run, place_value_data):
+    result = run(
+        "evaluate",
+        "--model_dir=tp_transformer_mathematics",
+        f"--modules={MODULE}",
+        f"--data_dir={place_value_data}",
+        "--splits=interpolate",
+    )
+    assert (result.status, result.stderr) == (0, "")
+    folder = model_folder("tp_transformer_mathematics")
+    assert not (folder / "evaluations.jsonl").exists()
+    # The module is one of the easiest.
+    assert float(re.search(r"([\d.]+)% of 60", result.stdout)[1]) > 90
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,13 @@ def test_unreadable_problems_are_left_out(look, tmp_path):
     assert result.stderr.count("\n") == 1
 
 
+def test_problems_are_those_of_the_training(run, trained_model_dir, output):
+    flags = (f"--model_dir={trained_model_dir}", f"--output_dir={output}")
+    result = run("roles", *flags, "--count=4", "--clusters=2")
+    assert (result.status, result.stderr) == (0, "")
+    assert len(read(output, "roles")["texts"]) == 4
+
+
 def test_errors_of_reconstruction_are_written_and_drawn(look, output):
     sizes = ("--train_characters=20", "--train_characters=100")
     result = look("representations", "--count=8", *sizes)

@@ -104,6 +104,7 @@ def test_fit_and_evaluate_take_strings():
         lambda model: model.generate(QUESTIONS),
         lambda model: model.fit(QUESTIONS, np.ones((2, 3))),
         lambda model: model.fit(["%"], ["1"]),
+        lambda model: model.fit([], []),
     ],
 )
 def test_strings_in_place_of_token_ids_are_refused(use):

@@ -192,10 +192,13 @@ def _series(model_dir, metric):
     rows = read_metrics(model_dir)
     found = {row["step"]: row[metric] for row in rows if metric in row}
     if not found:
-        known = sorted(set().union(*rows) - {"step"}) or ["none"]
+        known = sorted(set().union(*rows) - {"step"})
         raise UsageError(
             f"The {METRICS_FILE} of the folder {model_dir!r} has no `metric` "
-            f"{metric!r} so far. It has: {', '.join(known)}.",
+            f"{metric!r}. It has: {', '.join(known)}."
+            if known
+            else f"The folder {model_dir!r} has no metrics: a training writes "
+            f"them to its {METRICS_FILE}.",
             field="metric",
             path=model_dir,
         )

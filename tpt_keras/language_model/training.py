@@ -144,8 +144,9 @@ def read_text(path):
     """Opens a text file as a uint8 array, without reading it into memory."""
     path = pathlib.Path(path)
     if not path.is_file() or not path.stat().st_size:
+        reason = "is empty" if path.exists() else "does not exist"
         raise UsageError(
-            f"There is no text in the `text_file` {str(path)!r}.",
+            f"The `text_file` {str(path)!r} {reason}.",
             field="text_file",
             path=path,
         )

@@ -94,8 +94,9 @@ def _missing(path):
     kind = "best" if path.name == BEST_MODEL_FILE else "finished"
     return UsageError(
         f"The folder {str(folder)!r} holds no {kind} model ({path.name}). "
-        "Finish its training, or choose another folder. An exported model "
-        "answers with tpt_keras.serving.SavedModel (`saved_model`).",
+        "Finish its training, choose the other one, the best or the last "
+        "(`best`), or another folder. An exported model answers with "
+        "tpt_keras.serving.SavedModel (`saved_model`).",
         path=path,
         remedy=_REMEDY,
     )

@@ -389,6 +389,8 @@ def encode_pairs(model, x, y):
         UsageError: If a string cannot be encoded, or some inputs are strings
             and others are not.
     """
+    if isinstance(x, (list, tuple)) and not x:
+        raise UsageError("There are no questions.", field="x")
     if isinstance(x, dict) or not (_has_strings(x) and _has_strings(y)):
         refuse_strings((x, y))
         return x, y, {}
