@@ -12,15 +12,15 @@ SOLVER_MODULES := algebra__linear_1d,arithmetic__mul,calculus__differentiate,com
 # Each process starts with half of the tests, and an idle one takes over half of
 # the other's rest: most files run in one process, which makes fixtures once.
 PYTEST := $(RUN) pytest -n 2 --dist worksteal
-# On JAX: the folders of pure Keras, and the files that are marked.
-JAX_TESTS = $(addprefix tests/,layers analysis models decoding checkpoints language_model) \
-	$(shell grep --recursive --files-with-matches --include=*_test.py mark.jax tests)
+# On JAX and PyTorch: the folders of pure Keras, and the files that are marked.
+PURE_TESTS := $(addprefix tests/,layers analysis models decoding checkpoints language_model)
+marked = $(shell grep --recursive --files-with-matches --include=*_test.py mark.$(1) tests)
 
 # If it is set, every process compiles all modules for ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test test-slow test-both test-exhaustive on-tensorflow \
-	on-jax lint clean
+	on-jax on-torch lint clean
 
 setup: $(VENV)/.installed
 
@@ -61,13 +61,20 @@ test: CHOICE := not slow
 test-slow: CHOICE := slow and not exhaustive
 test-both: CHOICE := not exhaustive
 test-exhaustive: CHOICE := exhaustive
-test test-slow test-both test-exhaustive: on-tensorflow on-jax
+test test-slow: on-tensorflow on-jax
+test-both test-exhaustive: on-tensorflow on-jax on-torch
 
 on-tensorflow: setup
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "$(CHOICE)" tests
 
 on-jax: setup
-	KERAS_BACKEND=jax $(PYTEST) -m "$(CHOICE)" $(JAX_TESTS)
+	KERAS_BACKEND=jax $(PYTEST) -m "$(CHOICE)" $(PURE_TESTS) $(call marked,jax)
+
+# Its threads wait actively, and would wait for those of the other process.
+on-torch: setup
+	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) \
+		-m "$(CHOICE) and not slow or torch and $(CHOICE)" \
+		$(PURE_TESTS) $(call marked,torch)
 
 lint: setup
 	$(VENV)/bin/ruff check .

@@ -36,7 +36,7 @@ EXTRAS = {
         "tensorflow-serving-api>=2.18",
         "urllib3>=2.0",
     ],
-    # Reads and writes the released checkpoints.
+    # Trains and answers on PyTorch, and reads the released checkpoints.
     "torch": ["torch>=2.4"],
 }
 

@@ -52,9 +52,10 @@ def run(main, check=None, resumes=False):
                 f"Unexpected argument {argv[1]!r}: flags start with --."
             )
         backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-        check_choice("KERAS_BACKEND", backend, ("tensorflow", "jax"))
-        if backend == "jax":
-            require("jax", "jax")
+        backends = "tensorflow", "jax", "torch"
+        check_choice("KERAS_BACKEND", backend, backends)
+        if backend != "tensorflow":
+            require(backend, backend)
         if check:
             check()
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -50,7 +50,7 @@ IMPORTERS = {
         "training",
     },
     "tensorflow_datasets": {"data_generators"},
-    "torch": {"checkpoints"},
+    "torch": {"checkpoints", "compilation", "training"},
 }
 
 

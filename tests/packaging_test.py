@@ -23,7 +23,12 @@ PLACES = {
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
     "playground": ("playground/", "visualization/"),
     "serving": ("serving/", "experiments/benchmarks/"),
-    "torch": ("checkpoints/", "experiments/benchmarks/"),
+    "torch": (
+        "checkpoints/",
+        "compilation.py",
+        "training/backends/",
+        "experiments/benchmarks/",
+    ),
 }
 # Imported by name or by other packages.
 INDIRECT = {"importlib-resources", "mathematics-dataset", "safetensors"}

@@ -13,7 +13,7 @@ def compiled(function, variables):
     """Compiles a function of token ids.
 
     On TensorFlow it is traced once, for every shape. On JAX it is compiled
-    for each shape. Other backends run it eagerly.
+    for each shape. PyTorch runs it eagerly.
 
     Args:
         function: Function of an int32 tensor `(batch, length)` to a dict of
@@ -28,6 +28,10 @@ def compiled(function, variables):
         function = _on_tensorflow(function)
     elif keras.backend.backend() == "jax":
         function = _on_jax(function, variables)
+    elif keras.backend.backend() == "torch":
+        import torch
+
+        function = torch.inference_mode()(function)
 
     def call(token_ids):
         found = function(keras.ops.convert_to_tensor(token_ids))

@@ -128,8 +128,11 @@ def test_variants_refuse_activations_that_they_lack():
         attention_weights(model, "7/8")
     # Fillers and roles are there all the same.
     first = attention_activations(model, "encoder", ids)[0]
+    fillers, roles = map(
+        keras.ops.convert_to_tensor, (first.fillers(), first.roles())
+    )
     output = first.layer.binding.bind_and_map(
-        first.fillers(), first.roles(), first.layer.output_dense
+        fillers, roles, first.layer.output_dense
     )
     is_real = ids != model.tokenizer.pad_id
     expected = keras.ops.convert_to_numpy(first.layer(**first.inputs))

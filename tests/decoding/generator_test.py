@@ -98,7 +98,7 @@ def test_bad_question_does_not_affect_others(generator):
 def test_solve_warns_once_of_all_bad_questions(model):
     with pytest.warns(UserWarning, match="'4'.*EMPTY") as warned:
         answers = model.solve(["1+4", "1+2", ""])
-    assert len(warned) == 1
+    assert len([w for w in warned if w.category is UserWarning]) == 1
     assert answers == ["", *model.solve(["1+2"]), ""]
 
 
@@ -148,7 +148,7 @@ def test_threads_share_a_new_model():
     assert found == expected * 2
 
 
-@pytest.mark.skipif(not on_jax, reason="Others compile for any shape.")
+@pytest.mark.skipif(not on_jax, reason="Others do not.")
 def test_compiles_few_shapes_on_jax(model):
     generator = Generator(model)
     with traced_shapes() as traced:
@@ -160,8 +160,10 @@ def test_compiles_few_shapes_on_jax(model):
     assert shapes_of(traced) == [(1, 14), (4, 14)]
 
 
-@pytest.mark.skipif(on_jax, reason="JAX compiles for every shape.")
-def test_compiles_once_on_other_backends(model):
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="Others do not."
+)
+def test_compiles_once_on_tensorflow(model):
     generator = Generator(model)
     with traced_shapes() as traced:
         for questions in (["1"], ["1", "2"], ["33+21+0+1"], ["1+1", "2"]):
@@ -190,6 +192,7 @@ def test_sees_new_weights():
     model.set_weights(other.get_weights())
     after = generator.generate_on_batch(question)["log_probs"]
     expected = generator.generate(question)["log_probs"]
+    expected = ops.convert_to_numpy(expected)
     assert before != after
     np.testing.assert_allclose(after, expected, rtol=1e-5)
 

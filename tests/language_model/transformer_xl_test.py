@@ -125,6 +125,9 @@ class TransformerXLTest(LayerTestCase):
                 _, memory = model(TOKEN_IDS[:, :4], memory)
                 total = ops.sum(memory["states"][1])
             self.assertIsNone(tape.gradient(total, table.value))
+        elif keras.backend.backend() == "torch":
+            _, memory = model(TOKEN_IDS[:, :4], memory)
+            self.assertFalse(memory["states"][1].requires_grad)
         else:
             import jax
 

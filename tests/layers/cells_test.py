@@ -105,7 +105,7 @@ class EncoderCellTest(LayerTestCase):
         cell = EncoderCell(12, 2)
         output, inputs = cell(X, MASK, return_attention_inputs=True)
         self.assert_all_equal(output, cell(X, MASK))
-        x = X + cell.self_attention(**inputs["self_attention"])
+        x = ops.add(X, cell.self_attention(**inputs["self_attention"]))
         x = x + cell.feed_forward(cell.feed_forward_layer_norm(x))
         self.assert_all_close(cell.output_layer_norm(x), output)
 
@@ -160,7 +160,7 @@ class DecoderCellTest(LayerTestCase):
         masks = {"encoder_padding_mask": SOURCE_MASK}
         output, inputs = cell(X, SOURCE, **masks, return_attention_inputs=True)
         self.assert_all_equal(output, cell(X, SOURCE, **masks))
-        x = X + cell.self_attention(**inputs["self_attention"])
+        x = ops.add(X, cell.self_attention(**inputs["self_attention"]))
         x = x + cell.cross_attention(**inputs["cross_attention"])
         x = x + cell.feed_forward(cell.feed_forward_layer_norm(x))
         self.assert_all_close(cell.output_layer_norm(x), output)

@@ -1,4 +1,4 @@
-"""JAX, where TensorFlow is not installed, learns what TensorFlow does."""
+"""JAX and PyTorch, without TensorFlow, learn what TensorFlow does."""
 
 import ast
 import os
@@ -70,10 +70,10 @@ def on_tensorflow(tmp_path_factory, tiny_config, training):
     return folder
 
 
-@pytest.fixture(scope="module")
-def on_jax(tmp_path_factory, training):
-    """The folder of the training on JAX, and what the command printed."""
-    folder = tmp_path_factory.mktemp("on_jax")
+@pytest.fixture(scope="module", params=["jax", "torch"])
+def elsewhere(request, tmp_path_factory, training):
+    """The folder of the training, and what the command printed."""
+    folder = tmp_path_factory.mktemp(request.param)
     flags = training.flat() | {
         "modules": MODULE,
         "preset": "tp_transformer_tiny",
@@ -91,7 +91,7 @@ def on_jax(tmp_path_factory, training):
         ],
         env={
             **os.environ,
-            "KERAS_BACKEND": "jax",
+            "KERAS_BACKEND": request.param,
             "XLA_FLAGS": JAX_XLA_FLAGS,
         },
         check=True,
@@ -112,8 +112,8 @@ def assert_same_rows(rows, expected):
                 )
 
 
-def test_the_same_is_learned(on_jax, on_tensorflow):
-    rows, expected = map(read_metrics, (on_jax[0], on_tensorflow))
+def test_the_same_is_learned(elsewhere, on_tensorflow):
+    rows, expected = map(read_metrics, (elsewhere[0], on_tensorflow))
     assert len(expected) == 3
     assert_same_rows(rows, expected)
     # It has learned something, and far above the norm that it is clipped at.
@@ -121,24 +121,24 @@ def test_the_same_is_learned(on_jax, on_tensorflow):
     assert min(row["gradient_norm"] for row in expected) > 0.5
 
 
-def test_the_same_is_left(on_jax, on_tensorflow):
+def test_the_same_is_left(elsewhere, on_tensorflow):
     names, expected = (
         {
             str(path.relative_to(folder))
             for path in folder.rglob("*")
             if "tfevents" not in path.name
         }
-        for folder in (on_jax[0], on_tensorflow)
+        for folder in (elsewhere[0], on_tensorflow)
     )
     # The command draws the learning curves, too.
     assert names == expected | {"learning_curves.png"}
     assert "model.keras" in names
 
 
-def test_tensorflow_answers_and_evaluates_as_jax_did(
-    on_jax, tiny_config, training
+def test_tensorflow_answers_and_evaluates_the_same(
+    elsewhere, tiny_config, training
 ):
-    folder, output = on_jax
+    folder, output = elsewhere
     model = load_model(folder)
     answer = ast.literal_eval(output.splitlines()[-1])
     assert model.solve([QUESTION]) == [answer]
@@ -152,10 +152,10 @@ def test_tensorflow_answers_and_evaluates_as_jax_did(
         assert row[f"val_{name}"] == pytest.approx(value, rel=1e-4)
 
 
-def test_what_jax_began_tensorflow_goes_on_with(
-    on_jax, on_tensorflow, tmp_path, tiny_config, training, logged
+def test_tensorflow_resumes_it(
+    elsewhere, on_tensorflow, tmp_path, tiny_config, training, logged
 ):
-    copy = shutil.copytree(on_jax[0], tmp_path / "copy")
+    copy = shutil.copytree(elsewhere[0], tmp_path / "copy")
     (copy / "model.keras").unlink()
     (copy / "checkpoints/ckpt-3.npz").unlink()
     train(tiny_config, training, copy, "tp_transformer_tiny")

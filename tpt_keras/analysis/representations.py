@@ -215,10 +215,13 @@ def binding_problem(binding, seed=0):
 
     def final_state(denominator_of_a, denominator_of_c):
         numerators = ops.concatenate(
-            [a + first(a, denominator_of_a), c + first(c, denominator_of_c)],
+            [
+                ops.add(a, first(a, denominator_of_a)),
+                ops.add(c, first(c, denominator_of_c)),
+            ],
             axis=1,
         )
-        result = slash + second(slash, numerators)
+        result = ops.add(slash, second(slash, numerators))
         return ops.convert_to_numpy(result)[0, 0]
 
     return {

@@ -104,7 +104,7 @@ class Intervals(keras.callbacks.Callback):
         # The last loss was computed before the last update of the weights.
         weights = [w.value for w in self.model.trainable_variables]
         norms = logs["loss"], logs["gradient_norm"], global_norm(weights)
-        if not np.all(np.isfinite(list(map(float, norms)))):
+        if not all(np.isfinite(keras.ops.convert_to_numpy(n)) for n in norms):
             step = self.state.step
             raise NonFiniteLossError(
                 f"A loss, a gradient or a weight of the steps {step + 1} to "

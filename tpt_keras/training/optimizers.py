@@ -8,6 +8,8 @@ import math
 import keras
 from keras import ops
 
+from tpt_keras.training import backends
+
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class PyTorchAdam(keras.optimizers.Adam):
@@ -24,6 +26,9 @@ class PyTorchAdam(keras.optimizers.Adam):
     """
 
     def update_step(self, gradient, variable, learning_rate):
+        if backends.fused_adam and not self.amsgrad:
+            backends.fused_adam(self, gradient, variable, learning_rate)
+            return
         epsilon = self.epsilon
         step = ops.cast(self.iterations + 1, variable.dtype)
         beta_2_power = ops.power(ops.cast(self.beta_2, variable.dtype), step)

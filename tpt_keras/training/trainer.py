@@ -151,9 +151,12 @@ class Trainer(keras.Model):
         super().reset_metrics()
         self.kept.logs = None
 
-    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+    def _symbolic_build(self, iterator=None, data_batch=None):
         # Keras's own fails with several replicas (keras issues 19246, 20585).
         # Nothing but the optimizer is left to build.
         if self.optimizer is not None and not self.optimizer.built:
             with backends.scope(self.strategy):
                 self.optimizer.build(self.trainable_variables)
+
+    # TensorFlow's would take the first batch of the feed.
+    _maybe_symbolic_build = _symbolic_build

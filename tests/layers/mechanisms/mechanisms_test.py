@@ -65,7 +65,7 @@ class MechanismsTest(LayerTestCase):
     @parameterized.parameters(*MECHANISMS)
     def test_cached_equals_uncached(self, name):
         mechanism = built(name)
-        queries, keys, values = heads(5)
+        queries, keys, values = map(ops.convert_to_tensor, heads(5))
         tolerance = 1e-4 if name == "multi_linear" else 1e-5
         expected, _ = mechanism(queries, keys, values, use_causal_mask=True)
         cache = mechanism.init_cache(2, 2)
@@ -87,7 +87,7 @@ class MechanismsTest(LayerTestCase):
     @parameterized.parameters(*MECHANISMS)
     def test_whole_cache_equals_a_call(self, name):
         mechanism = built(name)
-        queries, keys, values = heads(5)
+        queries, keys, values = map(ops.convert_to_tensor, heads(5))
         is_real = np.array([[1, 1, 1, 0, 1], [1, 0, 0, 0, 0]], "bool")
         mask = is_real[:, None, None]
         expected, _ = mechanism(queries, keys, values, attention_mask=mask)
@@ -113,7 +113,7 @@ class MechanismsTest(LayerTestCase):
     @parameterized.parameters(None, 2)
     def test_queries_after_a_memory(self, sliding_window):
         mechanism = built("dot_product", sliding_window=sliding_window)
-        queries, keys, values = heads(5)
+        queries, keys, values = map(ops.convert_to_tensor, heads(5))
         expected = mechanism(queries, keys, values, use_causal_mask=True)
         filler, weights = mechanism(
             queries[:, 2:], keys, values, use_causal_mask=True, start_index=2

@@ -97,6 +97,11 @@ class TransformerXLAttentionTest(LayerTestCase):
 
 def gradient(function, x, upstream):
     """The gradient of the inner product with `upstream`."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        x = x.clone().requires_grad_()
+        return torch.autograd.grad(ops.sum(function(x) * upstream), x)[0]
     if keras.backend.backend() == "jax":
         import jax
 
@@ -113,8 +118,10 @@ def gradient(function, x, upstream):
 class DistancesTest(LayerTestCase):
     @parameterized.parameters((3, 5), (4, 2), (1, 1))
     def test_each_shift_is_the_gradient_of_the_other(self, targets, sources):
-        of_keys = normal(2, 3, targets, sources)
-        of_distances = normal(2, 3, targets, targets + sources)
+        of_keys, of_distances = (
+            ops.convert_to_tensor(normal(2, 3, targets, length))
+            for length in (sources, targets + sources)
+        )
 
         def to_keys(x):
             return distances_to_keys(x, sources)

@@ -5,6 +5,8 @@ Every backend is a module with the same functions. The step of a `Trainer`:
 - `compile_train_step`, `compile_test_step`: the step that `fit` and `evaluate`
   call
 - `feed`: batches, placed on the devices
+- `fused_adam`: a step of `PyTorchAdam` for one variable, in one pass; `None` on
+  JAX, whose compiler makes one pass of many operations
 
 The devices, which a strategy stands for:
 
@@ -12,24 +14,21 @@ The devices, which a strategy stands for:
 - `is_chief`, `broadcast`: several processes; `broadcast` is their barrier
 """
 
+import importlib
+
 import keras
 
-from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
 
-if keras.backend.backend() == "tensorflow":
-    from tpt_keras.training.backends import tensorflow as _backend
-elif keras.backend.backend() == "jax":
-    from tpt_keras.training.backends import jax as _backend
-else:
-    raise UsageError(
-        "Training needs the TensorFlow or the JAX backend of Keras. Received: "
-        f"KERAS_BACKEND={keras.backend.backend()}. Set KERAS_BACKEND to "
-        "tensorflow or jax."
-    )
+check_choice(
+    "KERAS_BACKEND", keras.backend.backend(), ("jax", "tensorflow", "torch")
+)
+_backend = importlib.import_module(f"{__name__}.{keras.backend.backend()}")
 
 compile_train_step = _backend.compile_train_step
 compile_test_step = _backend.compile_test_step
 feed = _backend.feed
+fused_adam = _backend.fused_adam
 make_strategy = _backend.make_strategy
 default_strategy = _backend.default_strategy
 scope = _backend.scope

@@ -31,6 +31,8 @@ from tpt_keras.training.step import weighted_batch
 # a `ProblemBatches` is read.
 PREFETCHED = 64
 
+fused_adam = None
+
 _log = logging.getLogger(__name__)
 
 

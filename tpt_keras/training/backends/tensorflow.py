@@ -163,6 +163,32 @@ def feed(trainer, batches, start_step, num_epochs):
     return strategy.distribute_datasets_from_function(of_worker)
 
 
+def fused_adam(optimizer, gradient, variable, learning_rate):
+    """Updates a variable by a step of `PyTorchAdam` in one pass."""
+    index = optimizer._get_variable_index(variable)
+    momentum = optimizer._momentums[index].value
+    velocity = optimizer._velocities[index].value
+    step = tf.cast(optimizer.iterations.value + 1, variable.dtype)
+    beta_1, beta_2 = (
+        tf.cast(beta, variable.dtype)
+        for beta in (optimizer.beta_1, optimizer.beta_2)
+    )
+    beta_2_power = beta_2**step
+    tf.raw_ops.ResourceApplyAdam(
+        var=variable.handle,
+        m=momentum.handle,
+        v=velocity.handle,
+        beta1_power=beta_1**step,
+        beta2_power=beta_2_power,
+        lr=tf.cast(learning_rate, variable.dtype),
+        beta1=beta_1,
+        beta2=beta_2,
+        # TensorFlow adds it to the root without bias correction.
+        epsilon=optimizer.epsilon * tf.sqrt(1 - beta_2_power),
+        grad=tf.cast(gradient, variable.dtype),
+    )
+
+
 def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
     """The `tf.distribute` strategy of a training.
 

@@ -1,0 +1,167 @@
+"""The training step on PyTorch: eager, on one device."""
+
+import contextlib
+
+import keras
+import torch
+from keras import ops
+from torch.optim.adam import adam
+
+from tpt_keras.data_generators.batches import prefetch
+from tpt_keras.errors import UsageError
+from tpt_keras.training.step import map_batch
+from tpt_keras.training.step import weighted_batch
+
+# Batches that a thread reads ahead.
+PREFETCHED = 8
+
+
+def train_step(trainer, data):
+    """Makes a training step, and returns the epoch's metrics so far."""
+    batch = weighted_batch(data, trainer.pad_id)
+    total_weight = ops.sum(batch[2])
+    variables = trainer.trainable_variables
+    values = [variable.value for variable in variables]
+    sums = None
+    for part in _micro_batches(batch, trainer):
+        loss, metrics = trainer.loss_and_metrics(
+            trainer.model, part, training=True
+        )
+        # The share of the mean over all micro-batches.
+        loss = ops.divide_no_nan(loss, total_weight)
+        found = torch.autograd.grad(loss, values), metrics
+        sums = (
+            found
+            if sums is None
+            else keras.tree.map_structure(torch.add, sums, found)
+        )
+    gradients, metrics = sums
+    with torch.no_grad():
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if trainer.global_clipnorm is not None:
+            scale = torch.clamp(trainer.global_clipnorm / norm, max=1.0)
+            gradients = torch._foreach_mul(gradients, scale)
+        trainer.optimizer.apply(gradients, variables)
+        return trainer.track(metrics, norm)
+
+
+def test_step(trainer, data):
+    """Evaluates a batch; see `train_step`."""
+    with torch.no_grad():
+        batch = weighted_batch(data, trainer.pad_id)
+        _, metrics = trainer.loss_and_metrics(trainer.model, batch)
+        return trainer.track(metrics)
+
+
+def _micro_batches(batch, trainer):
+    """Returns the parts of a batch whose gradients are added up."""
+    count = trainer.gradient_accumulation_steps
+    if count == 1:
+        return [batch]
+    inputs, targets, weights = map_batch(
+        # A batch may have fewer rows.
+        lambda rows, padding: torch.tensor_split(
+            ops.convert_to_tensor(rows), min(count, len(rows))
+        ),
+        batch,
+        trainer.pad_id,
+    )
+    return [
+        ({name: parts[i] for name, parts in inputs.items()}, targets[i], w)
+        for i, w in enumerate(weights)
+    ]
+
+
+def compile_train_step(trainer):
+    """Returns the step of a compiled `Trainer` for `fit`."""
+    seed = torch.initial_seed() << 32
+
+    def function(batches):
+        # Keras's dropout draws from PyTorch's own generator, whose state no
+        # checkpoint has.
+        torch.manual_seed((seed + int(trainer.optimizer.iterations)) % 2**63)
+        # Keras passes a list of one batch.
+        return train_step(trainer, batches[0])
+
+    return function
+
+
+def compile_test_step(trainer):
+    """Returns the step of a compiled `Trainer` for `evaluate`."""
+    return lambda batches: test_step(trainer, batches[0])
+
+
+def feed(trainer, batches, start_step, num_epochs):
+    """Generates the batches of `Trainer.feed`."""
+    return prefetch(batches.iterate(start_step, num_epochs), PREFETCHED)
+
+
+def fused_adam(optimizer, gradient, variable, learning_rate):
+    """Updates a variable by a step of `PyTorchAdam` in one pass."""
+    index = optimizer._get_variable_index(variable)
+    adam(
+        [variable.value],
+        [gradient],
+        [optimizer._momentums[index].value],
+        [optimizer._velocities[index].value],
+        [],
+        # It counts the steps itself.
+        [ops.cast(optimizer.iterations, "float32")],
+        fused=True,
+        amsgrad=False,
+        beta1=optimizer.beta_1,
+        beta2=optimizer.beta_2,
+        lr=float(learning_rate),
+        weight_decay=0.0,  # Keras has applied it
+        eps=optimizer.epsilon,
+        maximize=False,
+    )
+
+
+def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
+    """Returns `None`: a training is on the one device that Keras uses.
+
+    The arguments are those on TensorFlow, which has several devices.
+    """
+    wanted = {
+        "distribution": distribution not in (None, "none"),
+        "num_gpus": num_gpus not in (None, torch.cuda.device_count()),
+        "logical_cpus": logical_cpus not in (None, 1),
+    }
+    for field, is_wanted in wanted.items():
+        if is_wanted:
+            raise UsageError(
+                f"The torch backend trains on one device, the first GPU if "
+                f"there is one. Leave `{field}` out, or set KERAS_BACKEND to "
+                "tensorflow or jax.",
+                field=field,
+            )
+
+
+def default_strategy():
+    """Returns `None`, the only strategy."""
+
+
+def scope(strategy):
+    """Returns the scope to make and to assign a strategy's variables in."""
+    return contextlib.nullcontext()
+
+
+def num_replicas(strategy):
+    """Returns 1, the number of devices."""
+    return 1
+
+
+def num_workers(strategy):
+    """Returns 1, the number of processes that train together."""
+    return 1
+
+
+def is_chief(strategy):
+    """Returns `True`: the only process writes the files of its training."""
+    return True
+
+
+def broadcast(strategy, number):
+    """Returns the number, which no other process needs."""
+    return number
