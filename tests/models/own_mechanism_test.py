@@ -59,6 +59,7 @@ class LinearAttention(AttentionMechanism):
         use_causal_mask=False,
         start_index=0,
         training=None,
+        return_weights=True,
     ):
         if attention_mask is not None:  # (batch, 1, 1, source_length)
             attention_mask = ops.squeeze(attention_mask, (1, 2))
@@ -94,7 +95,13 @@ class LinearAttention(AttentionMechanism):
         )
 
     def attend(
-        self, query_heads, cache, attention_mask=None, index=None, training=None
+        self,
+        query_heads,
+        cache,
+        attention_mask=None,
+        index=None,
+        training=None,
+        return_weights=True,
     ):
         return self._read(query_heads, *cache)
 

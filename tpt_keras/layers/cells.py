@@ -317,7 +317,10 @@ class DecoderCell(TransformerCell):
                 self_attention_cache, query, cache_update_index
             )
             z, _ = self.self_attention.attend(
-                query, *self_attention_cache, index=cache_update_index
+                query,
+                *self_attention_cache,
+                index=cache_update_index,
+                return_weights=False,
             )
         x = self._add(decoder_sequence, z, training)
 
@@ -333,7 +336,11 @@ class DecoderCell(TransformerCell):
             z = self.cross_attention(**inputs, training=training)
         else:
             z, _ = self.cross_attention.attend(
-                query, *cross_attention_cache, mask=mask, training=training
+                query,
+                *cross_attention_cache,
+                mask=mask,
+                training=training,
+                return_weights=False,
             )
         x = self._apply_feed_forward(self._add(x, z, training), training)
         if self_attention_cache is not None:

@@ -292,6 +292,7 @@ class TPMultiHeadAttention(BaseLayer):
             use_causal_mask=use_causal_mask,
             start_index=start_index,
             training=training,
+            return_weights=return_attention_scores,
         )
         role = self._role(query)
         output = self._bind_and_map(filler, role)
@@ -362,7 +363,15 @@ class TPMultiHeadAttention(BaseLayer):
         key = value if key is None else key
         return self.key_dense(key), self.value_dense(value)
 
-    def attend(self, query, *cache, mask=None, index=None, training=None):
+    def attend(
+        self,
+        query,
+        *cache,
+        mask=None,
+        index=None,
+        training=None,
+        return_weights=True,
+    ):
         """Attends over a KV cache.
 
         Args:
@@ -373,10 +382,11 @@ class TPMultiHeadAttention(BaseLayer):
             index: Position of the only query, for a cache from
                 `update_cache`.
             training: Whether to apply dropout.
+            return_weights: Whether the attention weights are needed.
 
         Returns:
             The output `(batch, target_length, hidden_dim)` and the attention
-            weights, or `None` if the mechanism has none.
+            weights, or `None` if there are none or none are needed.
         """
         filler, weights = self.attention.attend(
             self.query_dense(query),
@@ -384,6 +394,7 @@ class TPMultiHeadAttention(BaseLayer):
             attention_mask=mask,
             index=index,
             training=training,
+            return_weights=return_weights,
         )
         return self._bind_and_map(filler, self._role(query)), weights
 

@@ -95,6 +95,24 @@ class MechanismsTest(LayerTestCase):
         filler, _ = mechanism.attend(queries, cache, attention_mask=mask)
         self.assert_all_close(filler, expected)
 
+    @parameterized.product(name=[*MECHANISMS], use_causal_mask=(False, True))
+    def test_the_filler_is_the_same_without_weights(
+        self, name, use_causal_mask
+    ):
+        # The second row masks all of its keys.
+        mask = np.array([[1, 1, 0, 1, 0], [0, 0, 0, 0, 0]], "bool")
+        arguments = {
+            "attention_mask": mask[:, None, None],
+            "use_causal_mask": use_causal_mask,
+        }
+        mechanism = built(name)
+        if mechanism.has_weights:
+            mechanism.sliding_window = 3
+        inputs = heads(5)
+        expected, _ = mechanism(*inputs, **arguments)
+        filler, _ = mechanism(*inputs, **arguments, return_weights=False)
+        self.assert_all_close(filler, expected)
+
     @parameterized.parameters(*MECHANISMS)
     def test_unknown_lengths(self, name):
         layer = TPMultiHeadAttention(3, 4, attention=built(name))

@@ -33,11 +33,13 @@ class AttentionMechanism(BaseLayer):
         start_index: Position of the first query among the keys, an integer or
             a scalar tensor. Defaults to `0`.
         training: Whether to apply dropout.
+        return_weights: Whether the attention weights are needed. Defaults to
+            `True`.
 
     Returns:
         The filler `(batch, target_length, num_heads, value_dim)`, and the
         attention weights `(batch, num_heads, target_length, source_length)`
-        or, if `has_weights` is false, `None`.
+        or, if there are none or none are needed, `None`.
 
     A KV cache is a tuple of tensors `(batch, ...)`. `make_cache` makes that of
     a whole sequence. For decoding, `init_cache` makes an empty one with room
@@ -74,7 +76,13 @@ class AttentionMechanism(BaseLayer):
         self.built = True
 
     def attend(
-        self, query_heads, cache, attention_mask=None, index=None, training=None
+        self,
+        query_heads,
+        cache,
+        attention_mask=None,
+        index=None,
+        training=None,
+        return_weights=True,
     ):
         """Attends over a KV cache, and returns what a call returns.
 
@@ -85,6 +93,7 @@ class AttentionMechanism(BaseLayer):
             index: Position of the only query, for a cache from
                 `update_cache`. Later positions are masked.
             training: Whether to apply dropout.
+            return_weights: See the call arguments.
         """
         raise NotImplementedError
 

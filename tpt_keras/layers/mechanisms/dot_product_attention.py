@@ -63,40 +63,48 @@ class DotProductAttention(AttentionMechanism):
         use_causal_mask=False,
         start_index=0,
         training=None,
+        return_weights=True,
     ):
+        cache = self.make_cache(key_heads, value_heads)
+        mask = self._mask(
+            query_heads, cache, attention_mask, use_causal_mask, start_index
+        )
         return self._attend(
-            query_heads,
-            self.make_cache(key_heads, value_heads),
-            attention_mask,
-            use_causal_mask,
-            start_index,
-            training,
+            query_heads, cache, mask, start_index, training, return_weights
         )
 
     def attend(
-        self, query_heads, cache, attention_mask=None, index=None, training=None
+        self,
+        query_heads,
+        cache,
+        attention_mask=None,
+        index=None,
+        training=None,
+        return_weights=True,
     ):
         is_step = index is not None
         start_index = index if is_step else 0
+        mask = self._mask(
+            query_heads, cache, attention_mask, is_step, start_index
+        )
         return self._attend(
-            query_heads, cache, attention_mask, is_step, start_index, training
+            query_heads, cache, mask, start_index, training, return_weights
         )
 
     def _attend(
-        self, query_heads, cache, mask, is_causal, start_index, training
+        self, query_heads, cache, mask, start_index, training, return_weights
     ):
         keys, values = cache
-        logits = self.logits(query_heads, keys, start_index)
-        near = self._distance_mask(
-            *ops.shape(logits)[2:], is_causal, start_index
-        )
-        if near is not None:
-            mask = near if mask is None else mask & near
+        if not return_weights and self._is_fused(query_heads, training):
+            heads_last = (ops.transpose(x, (0, 2, 1, 3)) for x in cache)
+            return ops.dot_product_attention(
+                query_heads, *heads_last, mask=mask
+            ), None
         # The softmax is in float32 under every dtype policy.
-        logits = ops.cast(logits, "float32")
+        logits = ops.cast(
+            self.logits(query_heads, keys, start_index), "float32"
+        )
         if mask is not None:
-            if len(mask.shape) == 3:
-                mask = ops.expand_dims(mask, 1)
             # An addition, unlike a selection, needs no backward pass. It is
             # the operator because `ops.add` of Keras on TensorFlow takes an
             # operand with one axis for a bias of the last axis.
@@ -106,6 +114,33 @@ class DotProductAttention(AttentionMechanism):
             self.dropout_layer(weights, training=training), values, start_index
         )
         return filler, weights
+
+    def _is_fused(self, query_heads, training):
+        """Returns `True` if fused attention computes the filler, on PyTorch.
+
+        On a CPU, its gradient takes six times as long in half precision.
+        """
+        return (
+            keras.backend.backend() == "torch"
+            # A subclass may have other logits.
+            and type(self) is DotProductAttention
+            and not (training and self.dropout)
+            and (self.compute_dtype == "float32" or _is_on_gpu(query_heads))
+        )
+
+    def _mask(self, query_heads, cache, mask, is_causal, start_index):
+        """Adds the limits of distance to a mask, and an axis of heads."""
+        near = self._distance_mask(
+            ops.shape(query_heads)[1],
+            ops.shape(cache[0])[2],
+            is_causal,
+            start_index,
+        )
+        if near is not None:
+            mask = near if mask is None else mask & near
+        if mask is not None and len(mask.shape) == 3:
+            mask = ops.expand_dims(mask, 1)
+        return mask
 
     def _distance_mask(
         self, target_length, source_length, is_causal, start_index
@@ -146,6 +181,11 @@ class DotProductAttention(AttentionMechanism):
             The filler `(batch, target_length, num_heads, value_dim)`.
         """
         return ops.einsum("bhts,bhsd->bthd", weights, values)
+
+
+def _is_on_gpu(tensor):
+    device = getattr(tensor, "device", None)  # a symbolic tensor has none
+    return getattr(device, "type", "cpu") != "cpu"
 
 
 def write_position(cache, heads, index):

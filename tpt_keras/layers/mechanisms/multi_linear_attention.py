@@ -108,6 +108,7 @@ class MultiLinearAttention(AttentionMechanism):
         use_causal_mask=False,
         start_index=0,
         training=None,
+        return_weights=True,
     ):
         self._check_length(key_heads.shape[1])
         attention_mask = self._source_mask(attention_mask)
@@ -123,7 +124,13 @@ class MultiLinearAttention(AttentionMechanism):
         return ops.transpose(filler, (3, 1, 0, 2)), None
 
     def attend(
-        self, query_heads, cache, attention_mask=None, index=None, training=None
+        self,
+        query_heads,
+        cache,
+        attention_mask=None,
+        index=None,
+        training=None,
+        return_weights=True,
     ):
         filler = ops.einsum(
             "bthr,bhrv->bthv", self._weigh(query_heads), cache[-1]
