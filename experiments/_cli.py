@@ -108,6 +108,7 @@ def line_of(error):
     """
     if isinstance(error, (UsageError, flags.Error)):
         line = " ".join(str(error).split())
+        line = re.sub("^flag --(.*)=None: .*", r"--\1 is needed.", line)
         remedy = getattr(error, "remedy", None)
         return with_flags(f"{line} ({_remedy(*remedy)})" if remedy else line)
     usage_error = _USAGE_ERROR.search(str(error))

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import pathlib
 import re
 
 from absl import flags
@@ -18,6 +19,8 @@ from . import _cli
 # The flags count as those of the module that calls `define`.
 flags.disclaim_key_flags()
 
+# In a checkout and in an installed package.
+_TRAINED = pathlib.Path(__file__).parents[1] / "saved_models"
 _KINDS = {
     bool: flags.DEFINE_bool,
     float: flags.DEFINE_float,
@@ -72,6 +75,28 @@ def _descriptions(config_class):
         name: " ".join(text.replace("`", "").split())
         for name, text in zip(arguments[::2], arguments[1::2])
     }
+
+
+def define_model_dir():
+    """Defines the flag of a trained model, which must be there."""
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "A model's folder, or the name of a trained preset.",
+        required=True,
+    )
+    flags.register_validator(
+        "model_dir",
+        lambda name: not name or os.path.isdir(name) or name in trained(),
+        "there is no such folder; train a model into it, or name a trained "
+        f"preset: {', '.join(trained())}",
+    )
+
+
+def trained():
+    """Returns the names of the trained presets, before any slow import."""
+    paths = _TRAINED.glob("*/model.int8.safetensors")
+    return [path.parent.name for path in paths]
 
 
 def define_devices(distribution_help):
@@ -131,6 +156,19 @@ class Problems:
             self.dataset, self.data_dir, self.modules, self.dataset_options
         )
 
+    @classmethod
+    def of(cls, model_dir):
+        """The problems of the flags, by default those of a training."""
+        from tpt_keras.training.state.model_folder import read_training
+
+        given = values(cls)
+        if "dataset" in given or not model_dir:
+            return cls(**given)
+        training = read_training(model_dir)
+        names = {"data_dir", "dataset", "dataset_options", "modules"}
+        known = {name: training[name] for name in names & set(training)}
+        return cls(**{**known, **given})
+
     def read(self, count):
         """Reads the first problems of every module, at most `count`.
 
@@ -177,12 +215,14 @@ class ModelFlags:
         named = [self.saved_model, self.model_dir, self.preset, self.server]
         if sum(map(bool, named)) != 1:
             raise UsageError(
-                "One of --saved_model, --model_dir, --preset and --server is "
-                "needed."
+                "Exactly one of --saved_model, --model_dir, --preset and "
+                "--server is needed."
             )
+        if self.preset:
+            check_choice("preset", self.preset, trained())
         if self.server:
-            package = "requests" if "://" in self.server else "grpc"
-            require(package, "serving")
+            is_url = "://" in self.server
+            require("requests" if is_url else "tensorflow_serving", "serving")
 
     def load(self):
         """Loads the model.

@@ -15,12 +15,7 @@ flags.disclaim_key_flags()
 
 def define_flags(output_dir, count=None):
     """Defines the flags of every analysis; with `count` those of problems."""
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "A model's folder, or the name of a trained preset.",
-        required=True,
-    )
+    _flags.define_model_dir()
     flags.DEFINE_string("output_dir", output_dir, "Folder to write.")
     if count:
         _flags.define(Problems)
@@ -66,16 +61,7 @@ def load_transformer():
 
 def load_model_and_problems():
     """Returns the model, and the questions and answers that it can read."""
-    from tpt_keras.training.state.model_folder import read_training
-
-    values = _flags.values(Problems)
-    if "dataset" not in values:
-        training = read_training(flags.FLAGS.model_dir)
-        names = {"data_dir", "dataset", "dataset_options", "modules"}
-        values = {
-            name: training[name] for name in names & set(training)
-        } | values
-    by_module = Problems(**values).read(flags.FLAGS.count)
+    by_module = Problems.of(flags.FLAGS.model_dir).read(flags.FLAGS.count)
     model = load_transformer()
     problems = [pair for texts in by_module.values() for pair in zip(*texts)]
     return model, *map(list, zip(*readable(model, problems)))

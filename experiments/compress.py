@@ -15,12 +15,11 @@ from absl import flags
 from tpt_keras.errors import UsageError
 
 from . import _cli
+from . import _flags
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string(
-    "model_dir", None, "Folder of the trained model.", required=True
-)
+_flags.define_model_dir()
 flags.DEFINE_bool("best", False, "Compress the best model instead of the last.")
 flags.DEFINE_string("compressed_dir", None, "Folder to write.", required=True)
 

@@ -12,15 +12,11 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 
 from . import _cli
+from . import _flags
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string(
-    "model_dir",
-    None,
-    "A model's folder, or the name of a trained preset.",
-    required=True,
-)
+_flags.define_model_dir()
 flags.DEFINE_list(
     "splits",
     None,

@@ -4,17 +4,19 @@ r"""Exports a model as a SavedModel.
         --export_dir=saved_models/demo
 """
 
+import os
+
 from absl import flags
 
+from tpt_keras.errors import check_choice
 from tpt_keras.errors import require
 
 from . import _cli
+from . import _flags
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string(
-    "model_dir", None, "Folder of the trained model.", required=True
-)
+_flags.define_model_dir()
 flags.DEFINE_bool("best", False, "Export the best model instead of the last.")
 flags.DEFINE_string(
     "export_dir", None, "Folder of the model's versions.", required=True
@@ -40,6 +42,8 @@ flags.DEFINE_string(
 
 def check():
     require("tensorflow_serving", "serving")
+    # An export needs TensorFlow, and loads the models of any backend.
+    check_choice("KERAS_BACKEND", os.environ["KERAS_BACKEND"], ["tensorflow"])
 
 
 def main():

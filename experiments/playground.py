@@ -18,10 +18,11 @@ from absl import flags
 from tpt_keras.errors import require
 
 from . import _cli
+from . import _flags
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("model_dir", None, "A model's folder.", required=True)
+_flags.define_model_dir()
 flags.DEFINE_integer(
     "port", 8502, "Port of this machine.", lower_bound=1, upper_bound=65535
 )

@@ -27,7 +27,7 @@ def check():
 
 def main():
     model_flags = ModelFlags(**_flags.values(ModelFlags))
-    problems = Problems(**_flags.values(Problems))
+    problems = Problems.of(FLAGS.model_dir)
     texts = problems.read(FLAGS.count)
     model, _ = model_flags.load()
     num_right = num_asked = 0

@@ -54,15 +54,21 @@ _flags.define_devices(
 def main():
     strategy = _flags.strategy()
     from tpt_keras.data_generators import select_groups
+    from tpt_keras.models import PRESETS
+    from tpt_keras.training.questions import QuestionLearner
     from tpt_keras.tuning.tune import tune
 
     training = _flags.values(TrainingConfig, NOT_FLAGS)
     training["modules"] = select_groups(
         FLAGS.dataset, FLAGS.data_dir, FLAGS.modules
     )
+    space = SearchSpace(**_flags.values(SearchSpace))
+    training = TrainingConfig.from_flat(**training)
+    # It refuses too few problems before anything is written.
+    QuestionLearner(PRESETS[space.variants[0]], training)
     tune(
-        SearchSpace(**_flags.values(SearchSpace)),
-        TrainingConfig.from_flat(**training),
+        space,
+        training,
         FLAGS.tuning_dir,
         FLAGS.tuner,
         FLAGS.objective,

@@ -214,7 +214,7 @@ def test_a_missing_package_is_the_first_complaint(
     several = name in ("compare", "report")
     folder = "--model_dirs" if several else "--model_dir"
     extra = "playground" if name == "playground" else "analysis"
-    result = run(name, f"{folder}=/nothing", *arguments)
+    result = run(name, f"{folder}=/", *arguments)
     assert_refused(result, package, f"tpt_keras[{extra}]")
 
 

@@ -91,6 +91,7 @@ def test_a_search_and_its_winner_trained_again(
         (["--distribution=multi_worker_mirrored"], ["none"]),
         (["--dropouts=two"], ["dropouts", "two"]),
         (["--data_dir=nothing"], ["nothing", "prepare_data"]),
+        (["--validation_examples=600"], ["600", MODULE]),
     ],
 )
 def test_what_makes_no_sense(tune, tmp_path, flags, parts):

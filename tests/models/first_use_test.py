@@ -105,6 +105,10 @@ def test_fit_and_evaluate_take_strings():
         lambda model: model.fit(QUESTIONS, np.ones((2, 3))),
         lambda model: model.fit(["%"], ["1"]),
         lambda model: model.fit([], []),
+        lambda model: model.fit(QUESTIONS),
+        lambda model: model.fit(QUESTIONS, [2, 27]),
+        lambda model: model.fit(QUESTIONS, ["2", "1" * 99]),
+        lambda model: model(QUESTIONS),
     ],
 )
 def test_strings_in_place_of_token_ids_are_refused(use):

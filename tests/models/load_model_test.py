@@ -63,14 +63,6 @@ def test_folder_without_the_model(tmp_path, best, missing, other):
     assert error.value.remedy == ("train", {})
 
 
-def test_a_file_is_no_folder(tmp_path):
-    path = tmp_path / "x.keras"
-    path.touch()
-    with pytest.raises(UsageError) as error:
-        load_model(path)
-    assert "keras.saving.load_model" in str(error.value)
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """A small model, and the bytes of its file."""
@@ -84,6 +76,16 @@ def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / MODEL_FILE
     model.save(path)
     return model, path.read_bytes()
+
+
+def test_a_file_is_loaded_by_its_own_name(saved, tmp_path):
+    model, content = saved
+    path = tmp_path / "mine.keras"
+    path.write_bytes(content)
+    for ours, theirs in zip(load_model(path).weights, model.weights):
+        np.testing.assert_array_equal(
+            keras.ops.convert_to_numpy(ours), keras.ops.convert_to_numpy(theirs)
+        )
 
 
 def assert_unreadable(path, best=False):

@@ -283,6 +283,8 @@ class TPMultiHeadAttention(BaseLayer):
             )
             attention_mask = folded.fold_attention_mask(attention_mask)
         self._check_axes(axes, use_causal_mask)
+        if not self.attention.has_weights:
+            query_mask = None  # there are no rows of weights to mask
         filler, weights = self.attention(
             self.query_dense(query),
             *self._key_and_value_heads(value, key),

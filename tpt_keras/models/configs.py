@@ -69,7 +69,8 @@ class ModelConfig:
         Raises:
             UsageError: If a name is unknown, or a value is invalid.
         """
-        check_choices("hyperparameter", overrides, self.__dataclass_fields__)
+        fields = [field.name for field in dataclasses.fields(self)]
+        check_choices("hyperparameter", overrides, fields)
         if "vocabulary" in overrides:
             overrides = {"vocabulary_size": 0, **overrides}
         return dataclasses.replace(self, **overrides)

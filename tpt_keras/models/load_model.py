@@ -26,7 +26,8 @@ def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
 
     Args:
         model_dir: Folder of a finished training, of a converted checkpoint, or
-            of a compressed model; or the name of a trained preset.
+            of a compressed model; the name of a trained preset; or a file that
+            `model.save` wrote.
         best: Whether to load the model that was best in validation in place of
             the last one.
         classes: Classes of models that are accepted.
@@ -47,6 +48,8 @@ def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
     """
     folder = model_folder(model_dir)
     path = folder / (BEST_MODEL_FILE if best else MODEL_FILE)
+    if folder.is_file():
+        path = folder
     compressed_path = folder / COMPRESSED_FILE
     if not best and not path.exists() and compressed_path.is_file():
         return _load_compressed(compressed_path, classes)
@@ -87,8 +90,7 @@ def _missing(path):
     folder = path.parent
     if not folder.is_dir():
         return UsageError(
-            f"There is no model folder {str(folder)!r}. A single file is "
-            "loaded with keras.saving.load_model.",
+            f"There is no model folder {str(folder)!r}.",
             path=folder,
         )
     kind = "best" if path.name == BEST_MODEL_FILE else "finished"

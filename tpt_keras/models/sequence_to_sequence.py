@@ -171,6 +171,10 @@ class SequenceToSequence(keras.Model):
             compressed.assign_to(model)
         return model
 
+    def __call__(self, inputs, *args, **kwargs):
+        refuse_strings(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
     def padding_mask(self, token_ids):
         """Boolean tensor of the shape of `token_ids`, true at real tokens."""
         return ops.not_equal(token_ids, self.tokenizer.pad_id)
@@ -184,7 +188,8 @@ class SequenceToSequence(keras.Model):
         """Trains the model; see `keras.Model.fit`.
 
         It also takes lists or arrays of questions (`x`) and of answers (`y`),
-        which the tokenizer encodes. Padding has no weight in the loss.
+        which the tokenizer encodes. Padding has no weight in the loss and in
+        the `weighted_metrics` of `compile`; plain `metrics` count it.
 
         Example:
 
@@ -391,12 +396,25 @@ def encode_pairs(model, x, y):
     """
     if isinstance(x, (list, tuple)) and not x:
         raise UsageError("There are no questions.", field="x")
+    if not isinstance(x, dict) and _has_strings(x) and not _has_strings(y):
+        raise UsageError(
+            "`fit` and `evaluate` need an answer, a string, for each question."
+            f" Received: {y!r}"[:200],
+            field="y",
+        )
     if isinstance(x, dict) or not (_has_strings(x) and _has_strings(y)):
         refuse_strings((x, y))
         return x, y, {}
     tokenizer = model.tokenizer
     x, y = ([_text(string) for string in strings] for strings in (x, y))
     questions = tokenizer.encode_questions(x, model.config.max_question_length)
+    longest = max(map(len, y), default=0)
+    if longest > model.config.max_answer_length:
+        raise UsageError(
+            f"An answer has {longest} characters, and the model's "
+            f"`max_answer_length` is {model.config.max_answer_length}.",
+            field="max_answer_length",
+        )
     answers = _pad(tokenizer, tokenizer.encode_batch(y), more=1)
     inputs = {
         "encoder_token_ids": _pad(tokenizer, questions),

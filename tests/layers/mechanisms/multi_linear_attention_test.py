@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 from absl.testing import parameterized
 from keras import ops
@@ -105,6 +106,15 @@ class MultiLinearAttentionTest(LayerTestCase):
             self.assert_all_close(
                 cached, output[:, index : index + 1], 1e-4, 1e-4
             )
+
+    def test_sequences_with_a_keras_mask(self):
+        options = {"max_length": 8}
+        layer = TPMultiHeadAttention(
+            2, 3, attention="multi_linear", attention_options=options
+        )
+        embedding = keras.layers.Embedding(6, 8, mask_zero=True)
+        x = embedding(np.array([[1, 2, 3, 0, 0]]))
+        self.assert_all_close(layer(x, x)[:, :3], layer(x[:, :3], x[:, :3]))
 
     def test_invalid_shapes_and_masks_are_refused(self):
         mechanism = built()

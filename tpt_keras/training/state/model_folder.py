@@ -101,7 +101,7 @@ def check_config(model_dir, config):
         raise UsageError(
             f"The folder {str(model_dir)!r} belongs to a training with "
             f"another configuration or other data ({'; '.join(found)}). Take "
-            "the same, or another `model_dir`.",
+            "the same, or another folder.",
             field="model_dir",
             path=model_dir,
         )
