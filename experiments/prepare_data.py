@@ -69,6 +69,7 @@ def main():
     from tpt_keras.data_generators.mathematics.datasets import dataset_builder
     from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
     from tpt_keras.data_generators.mathematics.task import DATASETS
+    from tpt_keras.data_generators.mathematics.task import open_module
 
     check_choice("dataset", FLAGS.dataset, DATASETS)
     missing = []
@@ -86,6 +87,7 @@ def main():
         builder = prepare_dataset(
             module, FLAGS.data_dir, text_dir, FLAGS.dataset
         )
+        open_module(module, FLAGS.data_dir, FLAGS.dataset)  # its tokens
         counts = {
             name: split.num_examples
             for name, split in builder.info.splits.items()

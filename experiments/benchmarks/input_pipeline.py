@@ -25,6 +25,7 @@ flags.DEFINE_list("batch_sizes", ["64", "1024"], "Problems in a batch.")
 
 
 def main():
+    _cli.import_tensorflow()
     _measure.print_table(map(measure, map(int, FLAGS.batch_sizes)))
 
 
