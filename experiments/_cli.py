@@ -63,8 +63,6 @@ def run(main, check=None, resumes=False):
         absl_logging.set_verbosity(absl_logging.ERROR)
         if backend == "tensorflow":
             import_tensorflow()
-        else:
-            _hide_tensorflow_from_keras()
         with _interruptible(line), _log_on_stdout():
             main()
 
@@ -231,14 +229,6 @@ def import_tensorflow():
         os.dup2(stderr, 2)
         os.close(stderr)
         os.close(null)
-
-
-def _hide_tensorflow_from_keras():
-    """Keeps Keras from importing TensorFlow, which it does to save a model."""
-    with contextlib.suppress(ImportError):
-        from keras.src.utils import module_utils
-
-        module_utils.tensorflow._available = False
 
 
 def _print_help(name):

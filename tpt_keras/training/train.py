@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import logging
 import pathlib
-import random
 import tempfile
 
 import keras
@@ -108,7 +107,7 @@ def train(
     weights = _initial_weights(learner, config, model_dir)
     with _output_folder(model_dir, strategy) as output_dir:
         model_folder.write_config(output_dir, record)
-        _set_seeds(config.run.seed)
+        keras.utils.set_random_seed(config.run.seed)
         with scope(strategy):
             trainer = make_trainer(learner.model_config, config, make_learner)
             for variable, values in zip(
@@ -145,14 +144,6 @@ def make_trainer(model_config, config, make_learner=QuestionLearner):
     # A checkpoint is restored into its variables.
     trainer.optimizer.build(trainer.model.trainable_variables)
     return trainer
-
-
-def _set_seeds(seed):
-    """Sets the seeds that weights and dropouts are drawn from."""
-    if keras.backend.backend() != "jax":
-        keras.utils.set_random_seed(seed)
-    else:  # where Keras would import TensorFlow
-        random.seed(seed)
 
 
 def _fit(trainer, intervals, config, batches, callbacks):

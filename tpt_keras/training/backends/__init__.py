@@ -14,7 +14,9 @@ The devices, which a strategy stands for:
 - `is_chief`, `broadcast`: several processes; `broadcast` is their barrier
 """
 
+import contextlib
 import importlib
+import sys
 
 import keras
 
@@ -23,6 +25,13 @@ from tpt_keras.errors import check_choice
 check_choice(
     "KERAS_BACKEND", keras.backend.backend(), ("jax", "tensorflow", "torch")
 )
+if keras.backend.backend() != "tensorflow" and "tensorflow" not in sys.modules:
+    # Keras would import it to set a seed and to save a model.
+    with contextlib.suppress(ImportError):
+        from keras.src.utils import module_utils
+
+        module_utils.tensorflow._available = False
+
 _backend = importlib.import_module(f"{__name__}.{keras.backend.backend()}")
 
 compile_train_step = _backend.compile_train_step
