@@ -4,11 +4,69 @@ Keras is imported inside functions: a benchmark parses its flags first and then
 imports TensorFlow quietly.
 """
 
+import concurrent.futures
+import contextlib
+import functools
+import itertools
+import multiprocessing
+import os
+import pathlib
 import random
+import re
+import signal
 import statistics
 import time
 
+from .. import _cli
+
+# The paper's optimizer.
+ADAM = {"learning_rate": 1e-4, "beta_2": 0.995, "epsilon": 1e-8}
 CLIPNORM = 0.1
+
+
+@contextlib.contextmanager
+def in_processes(makers):
+    """Makes functions in a process of its own each, and keeps them there.
+
+    So frameworks share neither threads nor memory.
+
+    Args:
+        makers: Dict of name to a function that makes the function, and its
+            arguments. They are pickled, and no flags are parsed there.
+
+    Yields:
+        Dict of name to a function that calls it there.
+    """
+    # Of JAX on a GPU, where several processes share the memory.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    with contextlib.ExitStack() as stack:
+        functions = {}
+        for name, maker in makers.items():
+            process = stack.enter_context(
+                concurrent.futures.ProcessPoolExecutor(
+                    1, multiprocessing.get_context("spawn")
+                )
+            )
+            process.submit(_make, *maker).result()
+            functions[name] = functools.partial(_result, process)
+        yield functions
+
+
+def _make(maker, *args):
+    global _made
+    # The parent ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.environ["KERAS_BACKEND"] == "tensorflow":
+        _cli.import_tensorflow()
+    _made = maker(*args)
+
+
+def _call(*args):
+    return _made(*args)
+
+
+def _result(process, *args):
+    return process.submit(_call, *args).result()
 
 
 def interleaved_medians(functions, repeats, warmup=2, untimed=0):
@@ -97,19 +155,42 @@ def real_batch(batch_size):
     )
 
 
-def preset_trainer(preset, xla):
-    """Builds a preset with random weights, ready to be trained."""
-    from tpt_keras.models import SequenceToSequence
+def mixed_batches(num_batches, batch_size):
+    """Returns the `ProblemBatches` of an epoch of `mixed_problems`."""
+    from tpt_keras.data_generators.batches import ProblemBatches
+    from tpt_keras.data_generators.examples import ArrayExamples
+    from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+
+    tokenizer = CharacterTokenizer()
+    problems = zip(*mixed_problems(num_batches * batch_size))
+    examples = ArrayExamples.from_texts(problems, tokenizer.vocabulary)
+    return ProblemBatches(examples, tokenizer, batch_size)
+
+
+def fed(batches):
+    """Returns an epoch as a training feeds it: on JAX, padded to few shapes."""
+    from tpt_keras.models import Transformer
     from tpt_keras.training.trainer import Trainer
 
-    model = SequenceToSequence.from_preset(preset)
+    trainer = Trainer(Transformer.from_preset("tp_transformer_tiny"))
+    return list(
+        itertools.islice(trainer.feed(batches), batches.steps_per_epoch)
+    )
+
+
+def trainer_of(model):
+    """Returns a model ready for the paper's training."""
+    from tpt_keras.training.optimizers import PyTorchAdam
+    from tpt_keras.training.trainer import Trainer
+
     trainer = Trainer(model, global_clipnorm=CLIPNORM)
-    trainer.compile(adam(), jit_compile=xla)
+    trainer.compile(PyTorchAdam(**ADAM), jit_compile=False)
     return trainer
 
 
-def adam(**kwargs):
-    """Returns the paper's optimizer."""
-    import keras
-
-    return keras.optimizers.Adam(1e-4, beta_2=0.995, epsilon=1e-8, **kwargs)
+def processor():
+    """Names the processor and counts its cores."""
+    info = pathlib.Path("/proc/cpuinfo")
+    text = info.read_text() if info.exists() else ""
+    name = re.search(r"model name\s*: (.*)", text)
+    return f"{name[1] if name else 'unknown'}, {os.cpu_count()} cores"

