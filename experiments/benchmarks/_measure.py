@@ -37,14 +37,16 @@ def in_processes(makers):
     Yields:
         Dict of name to a function that calls it there.
     """
-    # Of JAX on a GPU, where several processes share the memory.
+    # All cores for PyTorch, as for the others; and of a GPU's memory, which JAX
+    # would take as a whole, what is needed.
+    os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     with contextlib.ExitStack() as stack:
         functions = {}
         for name, maker in makers.items():
             process = stack.enter_context(
                 concurrent.futures.ProcessPoolExecutor(
-                    1, multiprocessing.get_context("spawn")
+                    1, multiprocessing.get_context("spawn"), _start
                 )
             )
             process.submit(_make, *maker).result()
@@ -52,12 +54,15 @@ def in_processes(makers):
         yield functions
 
 
-def _make(maker, *args):
-    global _made
+def _start():
     # The parent ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.environ["KERAS_BACKEND"] == "tensorflow":
         _cli.import_tensorflow()
+
+
+def _make(maker, *args):
+    global _made
     _made = maker(*args)
 
 
@@ -107,52 +112,22 @@ def print_table(rows):
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def middling_problems(count):
-    """Draws questions and answers of all modules, of middling lengths."""
-    problems = _draw("train_medium", max(6, count // 20))
-    problems.sort(key=lambda problem: len(problem[0]))
-    middle = (len(problems) - count) // 2
-    questions, answers = zip(*problems[middle : middle + count])
-    return list(questions), list(answers)
-
-
 def mixed_problems(count):
     """Draws questions and answers of all modules and lengths, shuffled."""
-    from tpt_keras.data_generators.mathematics.task import MODULES
-
-    problems = _draw("interpolate", max(5, -(-count // len(MODULES))))
-    random.Random(0).shuffle(problems)
-    questions, answers = zip(*problems[:count])
-    return list(questions), list(answers)
-
-
-def _draw(split, per_module):
     from tpt_keras.data_generators.mathematics.shards import draw_shard
     from tpt_keras.data_generators.mathematics.task import MODULES
 
-    return [
+    per_module = max(5, -(-count // len(MODULES)))
+    problems = [
         problem
         for module in MODULES
         for problem in draw_shard(
-            module, split, 0, 0, count=per_module
+            module, "interpolate", 0, 0, count=per_module
         ).problems
     ]
-
-
-def real_batch(batch_size):
-    """Returns a training batch of `middling_problems`."""
-    from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
-
-    questions, answers = middling_problems(batch_size)
-    tokenizer = CharacterTokenizer()
-    target = tokenizer.encode_questions(answers)
-    return (
-        {
-            "encoder_token_ids": tokenizer.encode_questions(questions),
-            "decoder_token_ids": target[:, :-1],
-        },
-        target[:, 1:],
-    )
+    random.Random(0).shuffle(problems)
+    questions, answers = zip(*problems[:count])
+    return list(questions), list(answers)
 
 
 def mixed_batches(num_batches, batch_size):

@@ -106,7 +106,6 @@ def pytorch(model_dir, precision, max_length, cached):
 
     from . import _pytorch_twin
 
-    torch.set_num_threads(os.cpu_count())
     twin = _pytorch_twin.Twin(load(model_dir, "float32"))
     tokenizer = twin.tokenizer
 

@@ -59,15 +59,12 @@ def main():
 def product_rates():
     """Says how fast each framework multiplies large matrices."""
     size, backend = FLAGS.product_size, os.environ["KERAS_BACKEND"]
-    makers = {
-        "pytorch": (pytorch_product, size),
-        f"keras on {backend}": (keras_product, size),
-    }
+    makers = {name: (product, name, size) for name in ("pytorch", backend)}
     with _measure.in_processes(makers) as products:
         seconds = _measure.interleaved_medians(
             {
-                f"{name} {dtype}": functools.partial(product, dtype)
-                for name, product in products.items()
+                f"{name} {dtype}": functools.partial(multiply, dtype)
+                for name, multiply in products.items()
                 for dtype in ("float32", "bfloat16")
             },
             FLAGS.repeats,
@@ -79,27 +76,19 @@ def product_rates():
     return f"GFLOP/s in {size} x {size} products: {', '.join(rates)}."
 
 
-def pytorch_product(size):
+def product(framework, size):
     """Returns a function that multiplies square matrices of a dtype."""
-    import torch
+    if framework == "pytorch":
+        import torch
 
-    torch.set_num_threads(os.cpu_count())
-    matrix = torch.ones((size, size))
-    matrices = {"float32": matrix, "bfloat16": matrix.bfloat16()}
-    return lambda dtype: (matrices[dtype] @ matrices[dtype])[0, 0].item()
+        matrix = torch.ones((size, size))
+        matrices = {"float32": matrix, "bfloat16": matrix.bfloat16()}
+    else:
+        from keras import ops
 
-
-def keras_product(size):
-    """The same on Keras's backend."""
-    from keras import ops
-
-    matrices = {
-        dtype: ops.ones((size, size), dtype)
-        for dtype in ("float32", "bfloat16")
-    }
-    return lambda dtype: float(
-        ops.matmul(matrices[dtype], matrices[dtype])[0, 0]
-    )
+        matrix = ops.ones((size, size), "float32")
+        matrices = {"float32": matrix, "bfloat16": ops.cast(matrix, "bfloat16")}
+    return lambda dtype: float((matrices[dtype] @ matrices[dtype])[0, 0])
 
 
 def time_models(precision, config, batches):
@@ -134,7 +123,6 @@ def pytorch(precision, config, batches, compiled=False):
 
     from . import _pytorch_twin
 
-    torch.set_num_threads(os.cpu_count())
     twin = _pytorch_twin.Twin(new_model(config))
     step = _pytorch_twin.training_step(twin, precision, compiled)
     epoch = [

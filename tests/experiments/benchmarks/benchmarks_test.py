@@ -23,8 +23,7 @@ def measure(run, tiny_config, monkeypatch):
     """Runs a benchmark on tiny presets and returns the rows of its table."""
     for name in ("transformer", "tp_transformer"):
         monkeypatch.setitem(PRESETS, name, tiny_config)
-    for name in ("middling_problems", "mixed_problems"):
-        monkeypatch.setattr(_measure, name, few_problems)
+    monkeypatch.setattr(_measure, "mixed_problems", few_problems)
 
     def measure(name, *flags):
         result = run(f"benchmarks.{name}", *flags)
@@ -101,15 +100,19 @@ def test_input_pipeline_is_measured(measure, place_value_data):
 
 # The generator passes whole numbers as floats to Python's random.
 @pytest.mark.filterwarnings("ignore:non-integer arguments:DeprecationWarning")
-def test_real_batch_has_questions_of_like_lengths():
-    inputs, targets = _measure.real_batch(16)
-    questions = inputs["encoder_token_ids"]
-    assert len(questions) == len(targets) == 16
-    lengths = (questions != 0).sum(axis=1)
-    assert lengths.max() <= 1.5 * lengths.min()
-    np.testing.assert_array_equal(
-        inputs["decoder_token_ids"][:, 1:], targets[:, :-1]
-    )
+def test_mixed_batches_are_those_of_a_training():
+    batches = _measure.mixed_batches(5, 16)
+    epoch = list(batches.iterate(num_epochs=1))
+    assert [len(targets) for _, targets in epoch] == [16] * 5
+    lengths = [inputs["encoder_token_ids"].shape[1] for inputs, _ in epoch]
+    assert 2 * min(lengths) < max(lengths)
+    fed = _measure.fed(batches)
+    for (inputs, targets), (fed_inputs, fed_targets) in zip(epoch, fed):
+        np.testing.assert_array_equal(targets, fed_targets)
+        np.testing.assert_array_equal(
+            inputs["decoder_token_ids"][:, 1:], targets[:, :-1]
+        )
+        assert fed_inputs.keys() == inputs.keys()
 
 
 def test_medians_are_of_interleaved_calls(monkeypatch):
