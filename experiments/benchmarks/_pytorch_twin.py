@@ -25,9 +25,7 @@ class Attention(nn.Module):
         self.attention_output = nn.Linear(hidden_dim, hidden_dim)
 
     def forward(self, query, keys, values, **masks):
-        filler = functional.scaled_dot_product_attention(
-            self._heads(self.query(query)), keys, values, **masks
-        )
+        filler = attend(self._heads(self.query(query)), keys, values, **masks)
         filler = filler.transpose(1, 2).flatten(-2)
         return self.attention_output(filler * self.role(query))
 
@@ -36,6 +34,21 @@ class Attention(nn.Module):
 
     def _heads(self, x):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+
+def attend(queries, keys, values, attn_mask=None, is_causal=False):
+    """PyTorch's fused attention, or its faster equal.
+
+    On a CPU, the gradient of the fused one takes six times as long in bfloat16.
+    """
+    if not (torch.is_grad_enabled() and queries.dtype == torch.bfloat16):
+        return functional.scaled_dot_product_attention(
+            queries, keys, values, attn_mask, is_causal=is_causal
+        )
+    logits = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    if is_causal:
+        attn_mask = torch.ones(logits.shape[-2:], dtype=torch.bool).tril()
+    return logits.masked_fill(~attn_mask, -torch.inf).softmax(-1) @ values
 
 
 class FeedForward(nn.Module):

@@ -37,6 +37,8 @@ flags.DEFINE_list(
 flags.DEFINE_bool("compiled", False, "Whether to time torch.compile too.")
 flags.DEFINE_integer("product_size", 4096, "Size of the matrices multiplied.")
 
+COMPILED = "pytorch, compiled"
+
 
 def check():
     require("keras_hub", "benchmarks")
@@ -95,10 +97,12 @@ def time_models(precision, config, batches):
     """Yields a row for each model."""
     makers = {"pytorch": (pytorch, precision, config, batches)}
     if FLAGS.compiled:
-        makers["pytorch, compiled"] = (*makers["pytorch"], True)
+        makers[COMPILED] = (*makers["pytorch"], True)
     makers["keras_hub"] = (keras_hub, precision, config, batches)
     makers["tp_transformer"] = (ours, precision, config, batches)
     with _measure.in_processes(makers) as passes:
+        if FLAGS.compiled and not compiles(passes[COMPILED]):
+            del passes[COMPILED]
         # Also the warm-up: every shape is new once.
         losses = {name: train() for name, train in passes.items()}
         seconds = _measure.interleaved_medians(passes, FLAGS.repeats, 0)
@@ -115,6 +119,18 @@ def time_models(precision, config, batches):
             "real tokens/s": float(tokens / median),
             "times pytorch": seconds["pytorch"] / median,
         }
+
+
+def compiles(train):
+    """Tries `torch.compile`, which needs a C++ compiler among other things."""
+    try:
+        train()
+    except Exception as error:
+        print(
+            f"torch.compile does not work here: {str(error).splitlines()[0]}\n"
+        )
+        return False
+    return True
 
 
 def pytorch(precision, config, batches, compiled=False):
