@@ -1,4 +1,4 @@
-"""Times training steps beside PyTorch's and keras-hub's.
+"""Times a training step beside PyTorch's.
 
     pip install tpt_keras[benchmarks,torch]
     python -m experiments.benchmarks.train_step
