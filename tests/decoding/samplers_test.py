@@ -18,6 +18,8 @@ from tpt_keras.decoding import TopKSampler
 from tpt_keras.decoding.samplers import get_sampler
 from tpt_keras.errors import UsageError
 
+pytestmark = pytest.mark.slow_on_jax
+
 # Padding and 4 other tokens, at most 3 of them: 1 + 3 + 9 sequences that end,
 # and 27 that do not.
 SMALL = {"max_length": 3, "vocabulary_size": 5}

@@ -12,8 +12,11 @@ from tpt_keras.models import Transformer
 from tpt_keras.models.weights import copy_model
 from tpt_keras.training.trainer import Trainer
 
-# Of a PyTorch with CUDA, where there is no GPU.
-pytestmark = pytest.mark.filterwarnings("ignore:CUDA initialization")
+pytestmark = [
+    pytest.mark.slow,
+    # Of a PyTorch with CUDA, where there is no GPU.
+    pytest.mark.filterwarnings("ignore:CUDA initialization"),
+]
 
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 MAX_LENGTH = 6
