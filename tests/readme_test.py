@@ -34,6 +34,7 @@ def test_every_block_is_tested():
     assert len(BLOCKS) == README.read_text().count("```python")
 
 
+@pytest.mark.slow
 def test_the_trained_solver():
     title = "Ask the trained solver"
     beside = re.findall(r'", +# (.*)', BLOCKS[title])

@@ -17,6 +17,8 @@ torch = pytest.importorskip(
     "torch", reason="the released checkpoints need tpt_keras[torch]"
 )
 
+pytestmark = pytest.mark.slow_on_jax
+
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden"
 MODELS = ("tp_transformer", "transformer")
 PAD, END = 1, 3

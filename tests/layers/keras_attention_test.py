@@ -2,11 +2,14 @@
 
 import keras
 import numpy as np
+import pytest
 from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.layers import TPMultiHeadAttention
+
+pytestmark = pytest.mark.slow_on_jax
 
 RNG = np.random.default_rng(5)
 

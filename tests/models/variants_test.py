@@ -78,7 +78,7 @@ def test_cached_steps_give_the_models_logits(attention, binding):
 
 
 @every_variant
-@pytest.mark.slow_on_jax
+@pytest.mark.slow
 def test_padding_has_no_influence(attention, binding):
     model = make_model(attention, binding)
     alone = model.tokenizer.encode_questions(QUESTIONS[-1:])

@@ -94,6 +94,7 @@ def test_an_unavailable_server_is_retried(protocol):
     assert len(server.batch_sizes) == 3
 
 
+@pytest.mark.slow
 def test_retries_are_bounded(protocol):
     server = TFServing(failures=["UNAVAILABLE"] * 9)
     assert code_of(protocol, server) == "UNAVAILABLE"
@@ -116,6 +117,7 @@ def test_a_server_that_starts_late_is_reached(protocol):
     assert answers == [Answer("1", -0.5, "OK")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "server", ["localhost:1", "no-such-host.invalid:1", "ftp://localhost"]
 )
