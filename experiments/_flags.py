@@ -21,6 +21,7 @@ flags.disclaim_key_flags()
 
 # In a checkout and in an installed package.
 _TRAINED = pathlib.Path(__file__).parents[1] / "saved_models"
+_NO_MODEL = "no such folder; train a model into it, or name a trained preset"
 _KINDS = {
     bool: flags.DEFINE_bool,
     float: flags.DEFINE_float,
@@ -87,10 +88,14 @@ def define_model_dir():
     )
     flags.register_validator(
         "model_dir",
-        lambda name: not name or os.path.isdir(name) or name in trained(),
-        "there is no such folder; train a model into it, or name a trained "
-        f"preset: {', '.join(trained())}",
+        lambda name: not name or _has_model(name),
+        f"there is {_NO_MODEL}: {', '.join(trained())}",
     )
+
+
+def _has_model(name):
+    """Returns `True` for a folder or the name of a trained preset."""
+    return os.path.isdir(name) or name in trained()
 
 
 def trained():
@@ -217,6 +222,13 @@ class ModelFlags:
             raise UsageError(
                 "Exactly one of --saved_model, --model_dir, --preset and "
                 "--server is needed."
+            )
+        if self.model_dir and not _has_model(self.model_dir):
+            raise UsageError(
+                f"`model_dir` {self.model_dir!r}: there is {_NO_MODEL}: "
+                f"{', '.join(trained())}.",
+                field="model_dir",
+                path=self.model_dir,
             )
         if self.preset:
             check_choice("preset", self.preset, trained())

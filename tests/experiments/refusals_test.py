@@ -98,6 +98,7 @@ def arguments(place_value_data, trained_model_dir, saved_model, tmp_path):
         ("export", "--model_dir=nothing", ["nothing"]),
         ("solve", "--saved_model=nothing", ["nothing", "tpt_keras export"]),
         ("solve", "--preset=nothing", ["nothing"]),
+        ("solve", "--model_dir=nothing", ["--model_dir", "'nothing'"]),
         ("quiz", "--split=interpolat", ["'interpolat'"]),
         ("quiz", "--count=0", ["--count"]),
         ("quiz", "--data_dir=nothing", ["nothing", "tpt_keras prepare_data"]),

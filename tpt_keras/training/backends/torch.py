@@ -111,7 +111,8 @@ def fused_adam(optimizer, gradient, variable, learning_rate):
         amsgrad=False,
         beta1=optimizer.beta_1,
         beta2=optimizer.beta_2,
-        lr=float(learning_rate),
+        # A tensor: a number would be read from a GPU for every variable.
+        lr=ops.convert_to_tensor(learning_rate),
         weight_decay=0.0,  # Keras has applied it
         eps=optimizer.epsilon,
         maximize=False,
