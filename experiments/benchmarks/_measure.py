@@ -153,12 +153,16 @@ def fed(batches):
     )
 
 
-def trainer_of(model):
+def trainer_of(model, micro_batches=1):
     """Returns a model ready for the paper's training."""
     from tpt_keras.training.optimizers import PyTorchAdam
     from tpt_keras.training.trainer import Trainer
 
-    trainer = Trainer(model, global_clipnorm=CLIPNORM)
+    trainer = Trainer(
+        model,
+        global_clipnorm=CLIPNORM,
+        gradient_accumulation_steps=micro_batches,
+    )
     trainer.compile(PyTorchAdam(**ADAM), jit_compile=False)
     return trainer
 

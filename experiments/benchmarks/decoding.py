@@ -6,9 +6,10 @@ r"""Times answers beside PyTorch's.
 Answers to the same questions of all modules, sorted by length, in float32 and
 bfloat16, of
 
-- `pytorch`: a twin of the model in plain PyTorch, with autocast to bfloat16,
-  that decodes as the released code does: at each step the decoder reads the
-  whole prefix again, until all answers of the batch have ended,
+- `pytorch`: a twin of the model in plain PyTorch that decodes as the released
+  code does: at each step the decoder reads the whole prefix again, until all
+  answers of the batch have ended. Its weights are in bfloat16, which is faster
+  than autocast,
 - `pytorch, cached`: the same with a KV cache,
 - `ours`: the model's `Generator`,
 - `ours, exported`: its SavedModel with strings in and out, on TensorFlow.
@@ -26,6 +27,7 @@ from tpt_keras.errors import require
 
 from .. import _cli
 from . import _measure
+from . import _op_times
 
 FLAGS = flags.FLAGS
 
@@ -43,6 +45,12 @@ flags.DEFINE_integer("repeats", 3, "Timed passes of each way.")
 flags.DEFINE_integer(
     "max_length", 31, "Most tokens of an answer; the released code's are 50."
 )
+flags.DEFINE_bool(
+    "op_times",
+    False,
+    "Whether to list the ops of answering questions one at a time on one "
+    "thread.",
+)
 
 
 def check():
@@ -53,6 +61,10 @@ def main():
     print(f"{_measure.processor()}\n")
     questions, _ = _measure.mixed_problems(FLAGS.questions)
     questions.sort(key=len)
+    if FLAGS.op_times:
+        for precision in FLAGS.precisions:
+            _op_times.print_op_times(ways_of(precision), questions, 1)
+        return
     _measure.print_table(
         row
         for precision in FLAGS.precisions
@@ -60,8 +72,8 @@ def main():
     )
 
 
-def time_ways(precision, questions):
-    """Yields a row for every batch size and way of answering."""
+def ways_of(precision):
+    """Returns what makes each way of answering, with its arguments."""
     arguments = FLAGS.model_dir, precision, FLAGS.max_length
     makers = {
         "pytorch": (pytorch, *arguments, False),
@@ -70,7 +82,12 @@ def time_ways(precision, questions):
     }
     if os.environ["KERAS_BACKEND"] == "tensorflow":
         makers["ours, exported"] = (exported, *arguments)
-    with _measure.in_processes(makers) as ways:
+    return makers
+
+
+def time_ways(precision, questions):
+    """Yields a row for every batch size and way of answering."""
+    with _measure.in_processes(ways_of(precision)) as ways:
         for batch_size in map(int, FLAGS.batch_sizes):
             calls = {
                 name: functools.partial(way, questions, batch_size)
@@ -107,17 +124,17 @@ def pytorch(model_dir, precision, max_length, cached):
     from . import _pytorch_twin
 
     twin = _pytorch_twin.Twin(load(model_dir, "float32"))
+    if precision == "bfloat16":
+        twin.bfloat16()
     tokenizer = twin.tokenizer
 
     def answer(questions, batch_size):
         answers = []
-        # Around all batches, because it casts the weights once.
-        with _pytorch_twin.autocast(precision):
-            for start in range(0, len(questions), batch_size):
-                batch = questions[start : start + batch_size]
-                source_ids = torch.as_tensor(tokenizer.encode_batch(batch))
-                found = twin.generate(source_ids, max_length, cached)
-                answers += map(tokenizer.decode, found.tolist())
+        for start in range(0, len(questions), batch_size):
+            batch = questions[start : start + batch_size]
+            source_ids = torch.as_tensor(tokenizer.encode_batch(batch))
+            found = twin.generate(source_ids, max_length, cached)
+            answers += map(tokenizer.decode, found.tolist())
         return answers
 
     return answer

@@ -10,7 +10,7 @@ mixed_bfloat16, of
   bfloat16 and a fused Adam; with `--compiled` also after `torch.compile`,
 - `keras_hub`: a model of the same size without roles, made of keras-hub's
   TransformerEncoder and TransformerDecoder, with Keras's own step,
-- `tp_transformer`, ours.
+- `tp_transformer`, ours, also in micro-batches.
 
 Each has a process of its own, and they are timed in turn. KERAS_BACKEND=jax
 times the last two on JAX.
@@ -25,6 +25,7 @@ from tpt_keras.errors import require
 
 from .. import _cli
 from . import _measure
+from . import _op_times
 
 FLAGS = flags.FLAGS
 
@@ -35,6 +36,15 @@ flags.DEFINE_list(
     "precisions", ["float32", "mixed_bfloat16"], "Dtype policies."
 )
 flags.DEFINE_bool("compiled", False, "Whether to time torch.compile too.")
+flags.DEFINE_integer(
+    "micro_batches",
+    2,
+    "Parts of a batch that ours is timed with, too; 1 leaves this out.",
+    lower_bound=1,
+)
+flags.DEFINE_bool(
+    "op_times", False, "Whether to list the ops of one step on one thread."
+)
 flags.DEFINE_integer("product_size", 4096, "Size of the matrices multiplied.")
 
 COMPILED = "pytorch, compiled"
@@ -50,6 +60,12 @@ def main():
 
     print(f"{_measure.processor()}. {product_rates()}\n")
     config = PRESETS["tp_transformer"]
+    if FLAGS.op_times:
+        batches = _measure.mixed_batches(1, FLAGS.batch_size)
+        for precision in FLAGS.precisions:
+            makers = makers_of(precision, config, batches)
+            _op_times.print_op_times(makers)
+        return
     batches = _measure.mixed_batches(FLAGS.batches, FLAGS.batch_size)
     _measure.print_table(
         row
@@ -95,11 +111,7 @@ def product(framework, size):
 
 def time_models(precision, config, batches):
     """Yields a row for each model."""
-    makers = {"pytorch": (pytorch, precision, config, batches)}
-    if FLAGS.compiled:
-        makers[COMPILED] = (*makers["pytorch"], True)
-    makers["keras_hub"] = (keras_hub, precision, config, batches)
-    makers["tp_transformer"] = (ours, precision, config, batches)
+    makers = makers_of(precision, config, batches)
     with _measure.in_processes(makers) as passes:
         if FLAGS.compiled and not compiles(passes[COMPILED]):
             del passes[COMPILED]
@@ -119,6 +131,19 @@ def time_models(precision, config, batches):
             "real tokens/s": float(tokens / median),
             "times pytorch": seconds["pytorch"] / median,
         }
+
+
+def makers_of(*args):
+    """Returns what makes each model's pass, with its arguments."""
+    makers = {"pytorch": (pytorch, *args)}
+    if FLAGS.compiled:
+        makers[COMPILED] = (pytorch, *args, True)
+    makers["keras_hub"] = (keras_hub, *args)
+    makers["tp_transformer"] = (ours, *args)
+    if FLAGS.micro_batches > 1:
+        name = f"tp_transformer, {FLAGS.micro_batches} micro-batches"
+        makers[name] = (ours, *args, FLAGS.micro_batches)
+    return makers
 
 
 def compiles(train):
@@ -153,12 +178,13 @@ def pytorch(precision, config, batches, compiled=False):
     return train
 
 
-def ours(precision, config, batches):
+def ours(precision, config, batches, micro_batches=1):
     """The same for the Keras model."""
     import keras
 
     keras.config.set_dtype_policy(precision)
-    return keras_pass(_measure.trainer_of(new_model(config)), batches)
+    trainer = _measure.trainer_of(new_model(config), micro_batches)
+    return keras_pass(trainer, batches)
 
 
 def new_model(config):

@@ -9,6 +9,8 @@ import pytest
 from tpt_keras.training.step import clip_by_global_norm
 from tpt_keras.training.step import global_norm
 from tpt_keras.training.step import loss_and_metrics
+from tpt_keras.training.step import sort_by_length
+from tpt_keras.training.step import trim
 from tpt_keras.training.step import weighted_batch
 
 # 0 is padding, 2 the end symbol.
@@ -141,3 +143,34 @@ def test_gradient_is_clipped_by_its_global_norm():
         [np.ones(2, "float32")], 1.0, np.float32(np.nan)
     )
     assert np.isnan(keras.ops.convert_to_numpy(clipped)).all()
+
+
+def test_rows_are_sorted_by_the_tokens_of_question_and_answer():
+    questions = np.array([[7, 7, 7, 7], [7, 0, 0, 0], [7, 7, 7, 0], [7] * 4])
+    batch = weighted_batch(inputs_and_targets(questions, TARGETS), pad_id=0)
+    inputs, targets, weights = sort_by_length(batch, pad_id=0)
+    order = [1, 3, 0, 2]  # 1 + 2, 4 + 1, 4 + 3 and 3 + 4 tokens
+    for name, ids in (
+        ("encoder_token_ids", questions),
+        ("decoder_token_ids", TARGETS),
+    ):
+        np.testing.assert_array_equal(inputs[name], ids[order])
+    np.testing.assert_array_equal(targets, TARGETS[order])
+    np.testing.assert_array_equal(weights, TARGETS[order] != 0)
+
+
+def test_columns_of_padding_are_trimmed():
+    questions = np.array([[7, 0, 7, 0, 0], [7, 7, 0, 0, 0]])
+    batch = weighted_batch(inputs_and_targets(questions, TARGETS[1:3]), 0)
+    inputs, targets, weights = trim(batch, pad_id=0)
+    np.testing.assert_array_equal(inputs["encoder_token_ids"], questions[:, :3])
+    assert inputs["decoder_token_ids"].shape == targets.shape == (2, 4)
+    empty = weighted_batch(inputs_and_targets(0 * questions, TARGETS[:0]), 0)
+    inputs, targets, weights = trim(empty, pad_id=0)
+    assert inputs["encoder_token_ids"].shape == (2, 1)
+    assert targets.shape == weights.shape == (0, 1)
+
+
+def inputs_and_targets(questions, targets):
+    ids = {"encoder_token_ids": questions, "decoder_token_ids": targets}
+    return ids, targets

@@ -104,6 +104,40 @@ def map_batch(function, batch, pad_id):
     )
 
 
+def sort_by_length(batch, pad_id):
+    """Sorts the rows of a batch by length, so that micro-batches pad less."""
+    inputs, targets, _ = batch
+    lengths = sum(
+        ops.sum(ops.cast(ops.not_equal(ids, pad_id), "int32"), axis=-1)
+        for ids in (inputs["encoder_token_ids"], targets)
+    )
+    order = ops.argsort(lengths)
+    return map_batch(lambda rows, _: ops.take(rows, order, 0), batch, pad_id)
+
+
+def trim(batch, pad_id):
+    """Cuts the last columns of a batch that are padding in all its rows.
+
+    XLA has no such shapes.
+    """
+    inputs, targets, weights = batch
+    source_length, target_length = (
+        ops.max(
+            ops.where(
+                ops.any(ops.not_equal(ids, pad_id), axis=0),
+                ops.arange(1, ops.shape(ids)[1] + 1),
+                1,  # of a micro-batch without a problem
+            )
+        )
+        for ids in (inputs["encoder_token_ids"], targets)
+    )
+    inputs = {
+        "encoder_token_ids": inputs["encoder_token_ids"][:, :source_length],
+        "decoder_token_ids": inputs["decoder_token_ids"][:, :target_length],
+    }
+    return inputs, targets[:, :target_length], weights[:, :target_length]
+
+
 def global_norm(tensors):
     """Returns the norm of all elements of all tensors, in float32."""
     squares = [

@@ -11,6 +11,8 @@ from tpt_keras.training.config import DISTRIBUTIONS
 from tpt_keras.training.step import clip_by_global_norm
 from tpt_keras.training.step import global_norm
 from tpt_keras.training.step import map_batch
+from tpt_keras.training.step import sort_by_length
+from tpt_keras.training.step import trim
 from tpt_keras.training.step import weighted_batch
 
 
@@ -45,12 +47,11 @@ def train_step(trainer, data):
         gradients = clip_by_global_norm(
             gradients, trainer.global_clipnorm, norm
         )
-    # The optimizer sums over the replicas, too.
-    share = 1.0 / replicas.num_replicas_in_sync
-    trainer.optimizer.apply(
-        [gradient * share for gradient in gradients],
-        trainer.model.trainable_variables,
-    )
+    if replicas.num_replicas_in_sync > 1:
+        # The optimizer sums over the replicas, too.
+        share = 1.0 / replicas.num_replicas_in_sync
+        gradients = [gradient * share for gradient in gradients]
+    trainer.optimizer.apply(gradients, trainer.model.trainable_variables)
     return trainer.track(metrics, norm)
 
 
@@ -76,10 +77,13 @@ def _sum_of_micro_batches(function, batch, trainer):
         rows = tf.pad(rows, added, constant_values=padding)
         return tf.reshape(rows, (micro_batches, size, length))
 
+    batch = sort_by_length(batch, trainer.pad_id)
     parts = map_batch(split, batch, trainer.pad_id)
 
     def add(index, sums):
         part = tf.nest.map_structure(lambda rows: rows[index], parts)
+        if not trainer.jit_compile:
+            part = trim(part, trainer.pad_id)
         return index + 1, tf.nest.map_structure(tf.add, sums, function(part))
 
     zeros = [

@@ -10,6 +10,8 @@ from torch.optim.adam import adam
 from tpt_keras.data_generators.batches import prefetch
 from tpt_keras.errors import UsageError
 from tpt_keras.training.step import map_batch
+from tpt_keras.training.step import sort_by_length
+from tpt_keras.training.step import trim
 from tpt_keras.training.step import weighted_batch
 
 # Batches that a thread reads ahead.
@@ -60,16 +62,15 @@ def _micro_batches(batch, trainer):
         return [batch]
     inputs, targets, weights = map_batch(
         # A batch may have fewer rows.
-        lambda rows, padding: torch.tensor_split(
-            ops.convert_to_tensor(rows), min(count, len(rows))
-        ),
-        batch,
+        lambda rows, padding: torch.tensor_split(rows, min(count, len(rows))),
+        sort_by_length(batch, trainer.pad_id),
         trainer.pad_id,
     )
-    return [
+    parts = [
         ({name: parts[i] for name, parts in inputs.items()}, targets[i], w)
         for i, w in enumerate(weights)
     ]
+    return [trim(part, trainer.pad_id) for part in parts]
 
 
 def compile_train_step(trainer):
