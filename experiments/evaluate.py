@@ -2,6 +2,8 @@ r"""Evaluates a model on what it was not trained on.
 
     python -m experiments.evaluate --model_dir=models/demo \
         --splits=interpolate,extrapolate
+
+An accuracy has its 95% confidence interval beside it.
 """
 
 import pathlib
@@ -96,6 +98,8 @@ def evaluate_text(training):
 
 def evaluate_modules(training):
     """Answers the problems of modules."""
+    from tpt_keras.analysis.accuracies import counted_accuracy
+    from tpt_keras.analysis.accuracies import mean_accuracy
     from tpt_keras.data_generators import open_task
     from tpt_keras.models.load_model import load_model
     from tpt_keras.training.questions import evaluate
@@ -121,8 +125,14 @@ def evaluate_modules(training):
             f"`splits`: {', '.join(splits)}.",
             field="splits",
         )
+    accuracies = {}
     for result in results:
-        notes = []
+        count = result["examples"]
+        right = round(result["sequence_accuracy"] * count)
+        row = counted_accuracy(right, count, result["too_long"])
+        accuracies.setdefault(result["split"], {})[result["module"]] = row
+        result |= {"low": row["low"], "high": row["high"]}
+        notes = [interval(row)]
         if result["loss"] is not None:
             notes.append(f"loss {result['loss']:.4f}")
         if result["too_long"]:
@@ -130,9 +140,20 @@ def evaluate_modules(training):
         print(
             f"{result['module']:40} {result['split']:12} "
             f"{result['sequence_accuracy']:8.2%} of "
-            f"{result['examples']} answers right ({', '.join(notes)})"
+            f"{count} answers right ({', '.join(notes)})"
         )
+    for split, rows in accuracies.items():
+        if len(rows) > 1:
+            mean = mean_accuracy(rows)
+            print(
+                f"{f'mean of {len(rows)} modules':40} {split:12} "
+                f"{mean['accuracy']:8.2%} ({interval(mean)})"
+            )
     return [{"dataset": dataset, **result} for result in results]
+
+
+def interval(row):
+    return f"{row['low']:.1%} to {row['high']:.1%}"
 
 
 if __name__ == "__main__":

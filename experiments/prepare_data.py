@@ -8,6 +8,11 @@ or takes the released archive, downloaded or already there:
 
     python -m experiments.prepare_data --source=official --data_dir=data \
         --modules=all --archive=mathematics_dataset-v1.0.tar.gz
+
+or writes evaluation problems alone to one file, for models of any kind:
+
+    python -m experiments.prepare_data --modules=all --problems=problems.jsonl \
+        --evaluation_examples=100
 """
 
 import json
@@ -41,6 +46,12 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "archive", None, "The official archive or its folder, if already there."
 )
+flags.DEFINE_string(
+    "problems",
+    None,
+    "In place of datasets, a JSON-lines file to write: the generated problems "
+    "of the splits for evaluation.",
+)
 flags.DEFINE_integer("train_examples", 100_000, "Generated, per module.")
 flags.DEFINE_integer(
     "evaluation_examples", 10_000, "Generated, per module and split."
@@ -61,9 +72,16 @@ def check():
         check_positive_integer(name, FLAGS[name].value)
     if FLAGS.beam_pipeline_options is not None:
         require("apache_beam", "beam")
+    if FLAGS.problems and FLAGS.source == "official":
+        raise UsageError(
+            "`problems` are generated: leave `source` out.", field="source"
+        )
 
 
 def main():
+    if FLAGS.problems:
+        write_problems()
+        return
     _cli.import_tensorflow()
     from tpt_keras.data_generators import select_groups
     from tpt_keras.data_generators.mathematics.datasets import dataset_builder
@@ -95,7 +113,26 @@ def main():
         print(f"{builder.data_path}: {json.dumps(counts)}")
 
 
-def make_texts(modules):
+def write_problems():
+    """Writes the evaluation problems of generated modules to a file."""
+    from tpt_keras.data_generators.mathematics import archive
+    from tpt_keras.data_generators.mathematics.generator import (
+        evaluation_problems,
+    )
+    from tpt_keras.data_generators.mathematics.generator import problem_source
+    from tpt_keras.data_generators.mathematics.task import MathematicsTask
+    from tpt_keras.data_generators.problem_file import write_problem_file
+
+    modules = MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
+    root = make_texts(modules, train_examples=0) / archive.FOLDER
+    problems = list(evaluation_problems(root, modules))
+    write_problem_file(
+        FLAGS.problems, problems, source=problem_source(FLAGS.seed)
+    )
+    print(f"{FLAGS.problems}: {len(problems)} problems")
+
+
+def make_texts(modules, train_examples=None):
     """Makes text files in the official layout and returns their folder."""
     from tpt_keras.data_generators.mathematics import archive
     from tpt_keras.data_generators.mathematics.generator import generate_modules
@@ -104,7 +141,9 @@ def make_texts(modules):
         return archive.fetch_official_text(
             FLAGS.data_dir, modules, FLAGS.archive
         )
-    counts = (FLAGS.train_examples, FLAGS.evaluation_examples)
+    if train_examples is None:
+        train_examples = FLAGS.train_examples
+    counts = (train_examples, FLAGS.evaluation_examples)
     text_dir = pathlib.Path(FLAGS.data_dir) / (
         "generated-seed{}-train{}-evaluation{}".format(FLAGS.seed, *counts)
     )

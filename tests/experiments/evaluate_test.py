@@ -7,6 +7,8 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tpt_keras.data_generators.problem_file import Problem
+from tpt_keras.data_generators.problem_file import write_problem_file
 from tpt_keras.files import folder_lock
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.presets import model_folder
@@ -47,6 +49,30 @@ def test_a_row_for_each_model_and_split(run, model_dir):
             assert metrics[row["step"]]["val_sequence_accuracy"] == best
 
 
+def test_problems_of_a_file(run, model_dir, tmp_path):
+    problems = [
+        Problem(f"What is the tens digit of {n}?", str(n // 10 % 10), *place)
+        for place in ((MODULE, "new"), ("another", "new"))
+        for n in range(100, 140)
+    ]
+    write_problem_file(tmp_path / "problems.jsonl", problems)
+    result = run(
+        "evaluate",
+        f"--model_dir={model_dir}",
+        "--dataset=problem_file",
+        f"--data_dir={tmp_path / 'problems.jsonl'}",
+        "--modules=all",
+    )
+    assert (result.status, result.stderr) == (0, "")
+    *_, mean = result.stdout.splitlines()
+    rows = evaluations_of(model_dir)
+    assert mean.startswith("mean of 2 modules")
+    assert f" {rows[0]['sequence_accuracy']:.2%} (" in mean
+    for row in rows:
+        assert (row["examples"], row["split"]) == (40, "new")
+        assert row["low"] <= row["sequence_accuracy"] <= row["high"]
+
+
 @pytest.mark.slow
 def test_a_trained_preset(run, place_value_data):
     result = run(
@@ -66,8 +92,8 @@ def test_a_trained_preset(run, place_value_data):
 @pytest.mark.parametrize(
     ("limit", "notes"),
     [
-        (40, r"\(loss \d\.\d+, \d+ too long for the model\)"),
-        (9, r"\(60 too .*"),
+        (40, r"\(.*%, loss \d\.\d+, \d+ too long for the model\)"),
+        (9, r"\(0.0% to 6.0%, 60 too .*"),
     ],
 )
 def test_problems_that_are_too_long(run, model_dir, limit, notes):

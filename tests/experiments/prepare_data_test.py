@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics.archive import FOLDER
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
@@ -105,6 +106,26 @@ def test_official_archive_is_prepared(prepare, data_dir, official, dataset):
     assert "is there already" in prepare(*arguments).stdout
 
 
+@pytest.mark.slow
+def test_a_file_of_problems_has_always_the_same_bytes(prepare, tmp_path):
+    def written(name, *arguments):
+        path = tmp_path / f"{name}.jsonl"
+        folder = f"--data_dir={tmp_path / name}"
+        result = prepare(f"--problems={path}", folder, *arguments)
+        assert (result.status, result.stderr) == (0, "")
+        return path.read_bytes()
+
+    first = written("first", *COUNTS)
+    assert first == written("again", *COUNTS, "--num_workers=2")
+    assert first != written("other", *COUNTS, "--seed=1")
+    # The first problems of a larger file are the same.
+    larger = written("larger", *COUNTS, "--evaluation_examples=30")
+    assert larger.splitlines()[:20] == first.splitlines()[:20]
+    task = open_task("problem_file", tmp_path / "first.jsonl")
+    for split in ("interpolate", "extrapolate"):
+        assert len(task.examples(split)[MODULE]) == 20
+
+
 def test_damaged_text_is_refused(prepare, data_dir, texts, official):
     path = texts / "train-hard" / f"{MODULE}.txt"
     path.write_bytes(path.read_bytes()[:-1])
@@ -183,6 +204,7 @@ def test_full_disk_while_texts_are_written(prepare, data_dir, monkeypatch):
         (["--dataset=math"], ["'math'", "math_dataset"]),
         (["--source=official", "--archive=no.tar.gz"], ["'no.tar.gz'"]),
         (["--source=official", "--archive=tests"], ["'tests'"]),
+        (["--source=official", "--problems=a"], ["--problems", "--source"]),
     ],
 )
 def test_bad_flags_are_refused(prepare, data_dir, arguments, parts):

@@ -124,8 +124,15 @@ def module_accuracy(predictions):
     `low` and `high` are Wilson's 95% confidence interval. `unread` questions
     count as wrong.
     """
-    count = len(predictions)
-    right = sum(each.is_right for each in predictions)
+    return counted_accuracy(
+        sum(each.is_right for each in predictions),
+        len(predictions),
+        sum(each.unread is not None for each in predictions),
+    )
+
+
+def counted_accuracy(right, count, unread):
+    """Computes `module_accuracy` from numbers of answers."""
     low, high = _wilson_interval(right / count, count)
     return {
         "accuracy": right / count,
@@ -133,7 +140,7 @@ def module_accuracy(predictions):
         "high": high,
         "right": right,
         "examples": count,
-        "unread": sum(each.unread is not None for each in predictions),
+        "unread": unread,
     }
 
 

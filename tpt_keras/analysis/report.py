@@ -6,6 +6,7 @@ import pathlib
 import statistics
 
 from tpt_keras.analysis.accuracies import PUBLISHED
+from tpt_keras.analysis.accuracies import Prediction
 from tpt_keras.analysis.accuracies import kept_predictions
 from tpt_keras.analysis.accuracies import mean_over_seeds
 from tpt_keras.analysis.accuracies import model_fingerprint
@@ -14,6 +15,9 @@ from tpt_keras.analysis.accuracies import prediction_generator
 from tpt_keras.analysis.accuracies import split_accuracies
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
+from tpt_keras.data_generators.problem_file import Problem
+from tpt_keras.data_generators.problem_file import ProblemFileTask
+from tpt_keras.data_generators.problem_file import read_answers
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
@@ -27,6 +31,9 @@ from tpt_keras.training.state.model_folder import read_training
 
 _log = logging.getLogger(__name__)
 
+# All that is known of a model of others.
+_UNKNOWN = {"model": "answers", "step": None, "weights": None}
+
 
 def write_report(
     page,
@@ -35,6 +42,7 @@ def write_report(
     examples=100,
     best=False,
     batch_size=64,
+    answers=(),
     **data,
 ):
     """Writes a report's page, tables, figures and predictions.
@@ -46,6 +54,8 @@ def write_report(
         examples: Largest number of problems per module and split.
         best: `True` for the best models in place of the last.
         batch_size: Number of questions decoded together.
+        answers: Files of other models' answers to a `problem_file`; see
+            `read_answers`.
         **data: `dataset`, `data_dir`, `dataset_options` and `modules`. Each
             defaults to that of the trainings, which have to agree.
 
@@ -57,6 +67,7 @@ def write_report(
     data["modules"] = list(select_groups(*place, data["modules"]))
     task = open_task(*place, data["modules"], data["dataset_options"])
     splits = list(dict.fromkeys(splits or task.splits))
+    given = {str(path): _given_answers(path, task) for path in answers}
     samples = task.samples(splits, examples)
     if not samples:
         raise UsageError(
@@ -74,6 +85,10 @@ def write_report(
             generator = prediction_generator(loaded[name], batch_size)
             predictions[name] = _predict(name, generator, samples, task, folder)
             model["splits"] = split_accuracies(predictions[name])
+    for name, of_problems in given.items():
+        predictions[name] = _given_predictions(of_problems, samples, task)
+        splits_of_model = split_accuracies(predictions[name])
+        models.append({**_UNKNOWN, "name": name, "splits": splits_of_model})
     report = {
         "problems": {**data, "splits": splits, "examples": examples},
         "means": _means(models),
@@ -136,6 +151,30 @@ def _predict(name, generator, samples, task, folder):
             100 * module_accuracy(found)["accuracy"],
             len(found),
         )
+    return predictions
+
+
+def _given_answers(path, task):
+    """Reads a dict from `Problem`s to a model's answers."""
+    if not isinstance(task, ProblemFileTask):
+        raise UsageError(
+            "Files of `answers` belong to a file of problems: set `dataset` to "
+            f"{ProblemFileTask.name}.",
+            field="dataset",
+        )
+    return read_answers(path, task.problems)
+
+
+def _given_predictions(answers, samples, task):
+    predictions = {}
+    for (split, module), problems in samples.items():
+        found = predictions[split, module] = []
+        for question, target in problems:
+            answer = answers[Problem(question, target, module, split)]
+            is_right = task.is_right(answer, target)
+            found.append(
+                Prediction(question, target, answer, is_right=is_right)
+            )
     return predictions
 
 

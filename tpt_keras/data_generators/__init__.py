@@ -4,6 +4,7 @@ import inspect
 
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.mathematics.task import StockMathematicsTask
+from tpt_keras.data_generators.problem_file import ProblemFileTask
 from tpt_keras.data_generators.text_pairs import TextPairsTask
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
@@ -11,7 +12,12 @@ from tpt_keras.errors import check_choice
 # Each row is a task. Its `name` is the value of the field `dataset`.
 TASKS = {
     task.name: task
-    for task in (MathematicsTask, StockMathematicsTask, TextPairsTask)
+    for task in (
+        MathematicsTask,
+        StockMathematicsTask,
+        ProblemFileTask,
+        TextPairsTask,
+    )
 }
 
 

@@ -137,16 +137,20 @@ def _row(row, splits):
     name = row["name"]
     if "source" in row:
         name += f" (published: {row['source']})"
-    weights, step = row["weights"] / 1e6, row["step"]
+    step = row["step"]
     cells = [
         name,
-        f"{weights:.1f}M" if weights < 100 else f"{weights:.0f}M",
+        "-" if row["weights"] is None else _millions(row["weights"]),
         "-" if step is None else f"{step:,}",
     ]
     for split in splits:
         result = row["splits"].get(split)
         cells += ["-", "-"] if result is None else _accuracy_and_solved(result)
     return cells
+
+
+def _millions(count):
+    return f"{count / 1e6:.1f}M" if count < 1e8 else f"{count / 1e6:.0f}M"
 
 
 def _accuracy_and_solved(result):

@@ -7,6 +7,7 @@ of drawing, so that an interrupted run resumes.
 import contextlib
 import functools
 import hashlib
+import importlib.metadata
 import json
 import logging
 import math
@@ -20,6 +21,7 @@ from tpt_keras.data_generators.mathematics.shards import write_shard
 from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.task import SPLITS
 from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
+from tpt_keras.data_generators.problem_file import Problem
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
 from tpt_keras.files import write_text
@@ -89,6 +91,25 @@ def _generate_together(counts, root, seed, draw):
                     unfinished.remove(module)
             if drawings:
                 draw(drawings)
+
+
+def evaluation_problems(root, modules):
+    """Yields the evaluation problems of generated modules, split by split."""
+    for split in EVALUATION_SPLITS:
+        for module in modules:
+            path = archive.text_path(root, split, module)
+            if path:
+                for question, answer in archive.read_problems(path):
+                    yield Problem(question, answer, module, split)
+
+
+def problem_source(seed):
+    """Returns a text of all that generated problems depend on."""
+    packages = " ".join(
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("mathematics_dataset", "sympy")
+    )
+    return f"{packages} seed {seed}"
 
 
 def split_counts(module, train_examples, evaluation_examples):
