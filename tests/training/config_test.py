@@ -109,7 +109,7 @@ def test_another_optimizer_keeps_the_values_that_were_set():
         ("weight_decay", 1.0),
         ("adam_epsilon", -1e-8),
         ("seed", 2**32),
-        ("schedule", "linear"),
+        ("schedule", "quadratic"),
         ("optimizer", "sgd"),
         ("precision", "mixed_float16"),
         ("modules", ()),

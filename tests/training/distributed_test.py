@@ -39,11 +39,14 @@ MODEL = (SIMPLE_MODEL[0], SIMPLE_MODEL[1].replace("0.1", "0.0"))
 
 
 @pytest.fixture(scope="module")
-def on_one(tmp_path_factory, place_value_data, simple_config):
+def on_one(tmp_path_factory, place_value_data, simple_config, request):
     """The folder of the training on one device."""
     folder = tmp_path_factory.mktemp("on_one")
     config = TrainingConfig.from_flat(
-        modules=[MODULE], data_dir=str(place_value_data), **FIELDS
+        modules=[MODULE],
+        data_dir=str(place_value_data),
+        optimizer=getattr(request, "param", "adam"),
+        **FIELDS,
     )
     train(simple_config, config, folder)
     return folder
@@ -63,14 +66,20 @@ def assert_same_training(model_dir, expected_dir, tolerance=1e-5):
         assert error <= tolerance * np.max(np.abs(theirs))
 
 
+@pytest.mark.parametrize(
+    ("on_one", "optimizer"),
+    [("adam", "adam"), ("muon", "muon")],
+    indirect=["on_one"],
+)
 def test_two_replicas_learn_what_one_does_in_micro_batches(
-    tmp_path, place_value_data, on_one
+    tmp_path, place_value_data, on_one, optimizer
 ):
     model_dir = tmp_path / "model"
     flags = flags_of(
         place_value_data,
         model_dir,
         **FIELDS,
+        optimizer=optimizer,
         distribution="mirrored",
         logical_cpus=2,
         gradient_accumulation_steps=3,

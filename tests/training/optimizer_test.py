@@ -139,7 +139,7 @@ def test_lion_goes_by_the_sign():
     )
 
 
-@pytest.mark.parametrize("name", ["adam", "lion"])
+@pytest.mark.parametrize("name", ["adam", "lion", "muon"])
 def test_weight_decay_is_the_kernels_alone(tiny_config, name):
     """Without a gradient, it is all that a step does."""
     variables = Transformer(tiny_config).trainable_variables
@@ -208,6 +208,18 @@ def test_cosine_alone(step, expected):
     assert rate(config, step) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("warmup_steps", [0, 20])
+def test_linear_after_warm_up(warmup_steps):
+    config = training_config(
+        learning_rate=2.0, warmup_steps=warmup_steps, schedule="linear"
+    )
+    rates = [rate(config, step) for step in (warmup_steps, 60, 100, 150)]
+    middle = 2.0 * 40 / (100 - warmup_steps)
+    assert rates == pytest.approx([2.0, middle, 0.0, 0.0], abs=1e-6)
+    start = 0.0 if warmup_steps else 2.0
+    assert rate(config, 0) == pytest.approx(start, abs=1e-6)
+
+
 def test_adamw_is_adam_with_a_decay():
     optimizer = make_optimizer(
         training_config(optimizer="adamw", weight_decay=0.1)
@@ -218,16 +230,26 @@ def test_adamw_is_adam_with_a_decay():
 
 
 @pytest.mark.slow
-def test_muon_updates_every_map_as_its_matrix(tiny_config):
-    """As Keras's does the same kernels without axes of heads."""
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.04)]
+)
+def test_muon_updates_every_map_as_its_matrix(tiny_config, dtype, tolerance):
+    """As Keras's does the same kernels one by one, without axes of heads."""
     model = Transformer(tiny_config)
     variables = model.trainable_variables
     kernels = [v for v in variables if v.path.endswith("kernel")]
     rng = np.random.default_rng(0)
     gradients = [rng.normal(size=v.shape).astype("float32") for v in kernels]
     before = [np.array(keras.ops.convert_to_numpy(v)) for v in kernels]
-    values = {"optimizer": "muon", "learning_rate": 0.1}
-    optimizer = make_optimizer(training_config(**values))
+    optimizer = make_optimizer(
+        training_config(
+            optimizer="muon",
+            learning_rate=0.1,
+            weight_decay=0.0,
+            momentum_warmup_steps=0,
+            newton_schulz_dtype=dtype,
+        )
+    )
     for _ in range(2):
         optimizer.apply(gradients, kernels)
     assert {len(kernel.shape) for kernel in kernels} == {2, 3}
@@ -244,8 +266,24 @@ def test_muon_updates_every_map_as_its_matrix(tiny_config):
         np.testing.assert_allclose(
             keras.ops.convert_to_numpy(kernel).reshape(matrix.shape),
             keras.ops.convert_to_numpy(matrix),
-            atol=1e-5,
+            atol=tolerance,
         )
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"), [(0, 0.85), (75, 0.875), (300, 0.95), (400, 0.95)]
+)
+def test_momentum_of_muon_warms_up(step, expected):
+    """The average after one step is the gradient and the share kept."""
+    optimizer = make_optimizer(training_config(optimizer="muon"))
+    kernel = keras.Variable(np.eye(2), dtype="float32", name="kernel")
+    optimizer.build([kernel])
+    optimizer.iterations.assign(step)
+    optimizer.momentums[0].assign(np.ones((2, 2)))
+    optimizer.apply([keras.ops.zeros((2, 2))], [kernel])
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(optimizer.momentums[0]), expected, rtol=1e-6
+    )
 
 
 def test_muon_leaves_the_rest_to_adamw(tiny_config):
@@ -265,9 +303,10 @@ def test_muon_leaves_the_rest_to_adamw(tiny_config):
     assert (optimizer.adam_beta_1, optimizer.adam_beta_2) == (0.8, 0.9)
 
 
-def test_in_time_the_rate_warms_up_by_steps_and_decays_by_minutes():
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_in_time_the_rate_warms_up_by_steps_and_decays_by_minutes(schedule):
     config = training_config(
-        learning_rate=0.5, schedule="cosine", warmup_steps=10, train_minutes=8
+        learning_rate=0.5, schedule=schedule, warmup_steps=10, train_minutes=8
     )
     assert make_optimizer(config).get_config()["learning_rate"] == 0.5
     places = [(0, 0.0), (5, 0.0), (10, 0.0), (10, 4.0), (5, 4.0), (99, 8.1)]

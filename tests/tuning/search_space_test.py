@@ -118,7 +118,7 @@ def test_lstm_has_no_layers_and_heads():
     [
         ({"variants": ["tp_transformr"]}, "variant"),
         ({"optimizers": ["sgd"]}, "optimizers"),
-        ({"schedules": ["linear"]}, "schedules"),
+        ({"schedules": ["quadratic"]}, "schedules"),
         ({"num_layers": ["two"]}, "num_layers"),
         ({"num_layers": []}, "num_layers"),
         ({"num_layers": [0]}, "num_layers"),

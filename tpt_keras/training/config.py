@@ -16,7 +16,8 @@ from tpt_keras.settings import setting
 
 PRECISIONS = ("float32", "mixed_bfloat16")
 DISTRIBUTIONS = ("none", "mirrored", "multi_worker_mirrored")
-SCHEDULES = ("constant", "cosine")
+SCHEDULES = ("constant", "cosine", "linear")
+NEWTON_SCHULZ_DTYPES = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +90,8 @@ class OptimizerConfig:
         optimizer: `"adam"`, `"adamw"` (with weight decay), `"muon"` (matrices
             by Muon, other weights by AdamW) or `"lion"`.
         learning_rate: Peak learning rate.
-        schedule: `"constant"`, or `"cosine"`: decays to zero at the last step,
-            or when the `train_minutes` are over.
+        schedule: `"constant"`, or `"cosine"` or `"linear"`: decays to zero at
+            the last step, or when the `train_minutes` are over.
         warmup_steps: Steps over which the learning rate rises from zero.
         weight_decay: Decoupled weight decay: the share of a weight, times the
             learning rate, that a step subtracts.
@@ -148,9 +149,21 @@ class AdamW(Adam):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Muon(Adam):
-    """Muon for matrices, AdamW for all other weights."""
+    """Muon for matrices, AdamW for all other weights.
+
+    Args:
+        momentum: Momentum of the matrices.
+        momentum_warmup_steps: Steps over which the momentum rises from 0.85.
+        newton_schulz_dtype: Dtype of the products that make the steps of
+            matrices orthogonal: `"float32"`, or `"bfloat16"`, which is faster
+            where the device has it.
+    """
 
     optimizer: str = setting("muon")
+    weight_decay: float = setting(0.1, minimum=0, below=1)
+    momentum: float = setting(0.95, minimum=0, below=1)
+    momentum_warmup_steps: int = setting(300, minimum=0)
+    newton_schulz_dtype: str = setting("float32", choices=NEWTON_SCHULZ_DTYPES)
 
     def build(self, learning_rate):
         from tpt_keras.training import optimizers
@@ -158,10 +171,12 @@ class Muon(Adam):
         return optimizers.Muon(
             learning_rate,
             weight_decay=self.weight_decay or None,
-            adam_weight_decay=self.weight_decay or None,
             adam_beta_1=self.beta_1,
             adam_beta_2=self.beta_2,
             epsilon=self.adam_epsilon,
+            momentum=self.momentum,
+            momentum_warmup_steps=self.momentum_warmup_steps,
+            newton_schulz_dtype=self.newton_schulz_dtype,
         )
 
 

@@ -3,12 +3,16 @@
 The hyperparameters of an optimizer are a class in `config.py`.
 """
 
+import collections
 import math
 
 import keras
 from keras import ops
 
 from tpt_keras.training import backends
+
+# The momentum that Muon starts its warm-up with.
+FIRST_MOMENTUM = 0.85
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -50,7 +54,21 @@ class Muon(keras.optimizers.Muon):
     that its `Projection` multiplies by, and is updated like one. What is no
     kernel is AdamW's: embeddings, biases, norms, tables.
 
-    The arguments are those of `keras.optimizers.Muon`.
+    The step of a matrix is scaled by `0.2 * sqrt(max(fan_in, fan_out))` times
+    the learning rate, as in Moonlight (Liu et al., 2025), so that its elements
+    are as large as those of an AdamW step. Matrices of one shape, and their
+    transposes, are stacked and made orthogonal together.
+
+    The weight decay is the same for both, as `exclude_from_weight_decay` has
+    it: `adam_weight_decay` is not used.
+
+    Args:
+        *args: See `keras.optimizers.Muon`.
+        momentum_warmup_steps: Steps over which the momentum rises from 0.85.
+            Defaults to `0`, a constant momentum.
+        newton_schulz_dtype: Dtype of the products that make a step orthogonal.
+            Defaults to `"float32"`; `"bfloat16"` is faster on a GPU.
+        **kwargs: See `keras.optimizers.Muon`.
 
     Example:
 
@@ -60,6 +78,17 @@ class Muon(keras.optimizers.Muon):
     >>> sum(velocity is None for velocity in optimizer.adam_velocities)
     20
     """
+
+    def __init__(
+        self,
+        *args,
+        momentum_warmup_steps=0,
+        newton_schulz_dtype="float32",
+        **kwargs,
+    ):
+        super().__init__(*args, **kwargs)
+        self.momentum_warmup_steps = momentum_warmup_steps
+        self.newton_schulz_dtype = newton_schulz_dtype
 
     def build(self, variables):
         super().build(variables)
@@ -74,21 +103,130 @@ class Muon(keras.optimizers.Muon):
         is_kernel = variable.name.endswith("kernel")
         return not is_kernel or len(_matrix_shape(variable)) != 2
 
-    def _muon_update_step(self, gradient, variable, lr, m):
-        self.assign(m, ops.add(gradient, ops.multiply(self.momentum, m)))
-        step = m
-        if self.nesterov:
-            step = ops.add(gradient, ops.multiply(self.momentum, m))
-        shape = self._matrix_shapes[self._get_variable_index(variable)]
-        step = self.zeropower_via_newtonschulz5(
-            ops.reshape(step, shape), self.ns_steps
+    def _apply_weight_decay(self, variables):
+        # Keras's own assigns variables, which replicas must not.
+        super(keras.optimizers.Muon, self)._apply_weight_decay(variables)
+
+    def _backend_update_step(self, gradients, variables, learning_rate):
+        if keras.backend.backend() == "tensorflow":
+            # Sums over the replicas and calls `_distributed_tf_update_step`.
+            super()._backend_update_step(gradients, variables, learning_rate)
+        else:
+            self._update_together(gradients, variables, learning_rate)
+
+    def _distributed_tf_update_step(
+        self, strategy, gradients_and_variables, learning_rate
+    ):
+        gradients, variables = zip(*gradients_and_variables)
+        # On each device once, with its copies of all variables.
+        strategy.extended.update(
+            variables[0],
+            lambda _, *args: self._update_together(*args),
+            args=(gradients, variables, learning_rate),
+            group=False,
         )
-        step = self.lr_adjust(ops.multiply(lr, step))
-        self.assign_sub(variable, ops.reshape(step, variable.shape))
+
+    def _update_together(self, gradients, variables, learning_rate):
+        momentum = self._momentum_now()
+        stacks = collections.defaultdict(list)
+        for gradient, variable in zip(gradients, variables):
+            index = self._get_variable_index(variable)
+            if self.adam_velocities[index] is not None:
+                self.update_step(gradient, variable, learning_rate)
+                continue
+            average = self.momentums[index]
+            share = ops.cast(momentum, average.dtype)
+            step = ops.add(gradient, ops.multiply(share, average))
+            self.assign(average, step)
+            if self.nesterov:
+                step = ops.add(gradient, ops.multiply(share, step))
+            rows, columns = shape = self._matrix_shapes[index]
+            step = ops.reshape(step, shape)
+            if rows > columns:
+                step = ops.transpose(step)
+            stacks[tuple(step.shape)].append((step, variable, rows > columns))
+        for (_, columns), members in stacks.items():
+            steps, variables, is_transposed = zip(*members)
+            steps = self._orthogonal(ops.stack(steps))
+            rate = ops.cast(learning_rate, steps.dtype)
+            if self.rms_rate is not None:
+                rate = rate * self.rms_rate * math.sqrt(columns)
+            steps = ops.unstack(steps * rate)
+            for step, variable, turn in zip(steps, variables, is_transposed):
+                step = ops.transpose(step) if turn else step
+                self.assign_sub(variable, ops.reshape(step, variable.shape))
+
+    def _momentum_now(self):
+        if not self.momentum_warmup_steps:
+            return self.momentum
+        share = ops.minimum(
+            1.0,
+            ops.cast(self.iterations, "float32") / self.momentum_warmup_steps,
+        )
+        return FIRST_MOMENTUM + share * (self.momentum - FIRST_MOMENTUM)
+
+    def _orthogonal(self, matrices):
+        """Makes matrices with more columns than rows nearly orthogonal."""
+        # The norm in float32, because a sum in bfloat16 stops to grow.
+        norms = ops.sqrt(ops.sum(ops.square(matrices), (1, 2), keepdims=True))
+        x = ops.cast(matrices / (norms + 1e-7), self.newton_schulz_dtype)
+        a, b, c = self.muon_a, self.muon_b, self.muon_c
+        for _ in range(self.ns_steps):
+            gram = ops.matmul(x, ops.swapaxes(x, 1, 2))
+            gram = b * gram + c * ops.matmul(gram, gram)
+            x = a * x + ops.matmul(gram, x)
+        return ops.cast(x, matrices.dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "momentum_warmup_steps": self.momentum_warmup_steps,
+            "newton_schulz_dtype": self.newton_schulz_dtype,
+        }
 
 
 def _matrix_shape(variable):
     return getattr(variable, "matrix_shape", variable.shape)
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class LinearDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate that rises to its peak and falls to zero in two lines.
+
+    Args:
+        peak: Learning rate at the end of the warm-up.
+        warmup_steps: Steps over which it rises from zero. `0`: it starts at
+            the peak.
+        train_steps: Step at which it is zero again, and stays there.
+
+    Example:
+
+    >>> schedule = LinearDecay(1.0, warmup_steps=10, train_steps=30)
+    >>> [float(schedule(step)) for step in (0, 5, 10, 20, 30, 40)]
+    [0.0, 0.5, 1.0, 0.5, 0.0, 0.0]
+    """
+
+    def __init__(self, peak, warmup_steps, train_steps):
+        super().__init__()
+        self.peak = peak
+        self.warmup_steps = warmup_steps
+        self.train_steps = train_steps
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        share = (self.train_steps - step) / (
+            self.train_steps - self.warmup_steps
+        )
+        if self.warmup_steps:
+            share = ops.minimum(share, step / self.warmup_steps)
+        return self.peak * ops.maximum(share, 0.0)
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "warmup_steps": self.warmup_steps,
+            "train_steps": self.train_steps,
+        }
 
 
 def make_optimizer(config):
@@ -115,6 +253,8 @@ def learning_rate_schedule(config):
     is_constant = optimizer.schedule == "constant"
     if (is_constant and not warmup_steps) or config.run.train_minutes:
         return rate
+    if optimizer.schedule == "linear":
+        return LinearDecay(rate, warmup_steps, config.run.train_steps)
     return keras.optimizers.schedules.CosineDecay(
         initial_learning_rate=0.0 if warmup_steps else rate,
         warmup_target=rate if warmup_steps else None,
@@ -134,7 +274,9 @@ def learning_rate_in_time(config, step, minutes):
     rate = optimizer.learning_rate
     if step < optimizer.warmup_steps:
         rate *= step / optimizer.warmup_steps
+    share = min(1.0, minutes / config.run.train_minutes)
     if optimizer.schedule == "cosine":
-        share = min(1.0, minutes / config.run.train_minutes)
         rate *= (1.0 + math.cos(math.pi * share)) / 2.0
+    elif optimizer.schedule == "linear":
+        rate *= 1.0 - share
     return rate

@@ -35,9 +35,9 @@ class SearchSpace:
         optimizers: adam, adamw, muon, lion.
         learning_rates: Lowest and highest peak learning rate. Between them,
             each rate is twice the one before. Lion's are a tenth.
-        schedules: constant, cosine.
+        schedules: constant, cosine, linear.
         warmup_shares: Shares of the steps over which the learning rate rises,
-            for a cosine.
+            unless it is constant.
         min_weights: Fewest weights of a model.
         max_weights: Most weights of a model.
 
@@ -117,8 +117,9 @@ class SearchSpace:
         rate = hp.Float("learning_rate", low, high, step=2, sampling="log")
         schedule = _choice(hp, "schedule", self.schedules)
         share = None
-        if "cosine" in self.schedules:
-            with hp.conditional_scope("schedule", ["cosine"]):
+        decays = [name for name in self.schedules if name != "constant"]
+        if decays:
+            with hp.conditional_scope("schedule", decays):
                 share = _choice(hp, "warmup_share", self.warmup_shares)
         return model.replace(dropout=dropout), training.replace(
             optimizer=optimizer,
