@@ -1,13 +1,14 @@
-r"""Draws one metric of several trainings.
+r"""Draws one metric of several trainings over steps, examples or minutes.
 
     python -m experiments.compare --output=curves.png \
-        --model_dirs=models/paper-0,models/small-0
+        --model_dirs=models/paper-0,models/small-0 --over=examples,minutes
 
 Trainings that differ in their seed alone are averaged.
 """
 
 from absl import flags
 
+from tpt_keras.errors import check_choices
 from tpt_keras.errors import require
 
 from . import _cli
@@ -17,11 +18,16 @@ FLAGS = flags.FLAGS
 flags.DEFINE_list("model_dirs", [], "Folders of the trainings.")
 flags.register_validator("model_dirs", bool, "name one training or more")
 flags.DEFINE_string("metric", "val_sequence_accuracy", "Metric to draw.")
+flags.DEFINE_list(
+    "over", ["step"], "A panel for each: step, examples (seen), minutes."
+)
+flags.register_validator("over", bool, "name one or more")
 flags.DEFINE_string("output", "comparison.png", "PNG file to write.")
 
 
 def check():
     require("matplotlib", "analysis")
+    check_choices("over", FLAGS.over, ("step", "examples", "minutes"))
 
 
 def main():
@@ -31,7 +37,7 @@ def main():
 
     curves = training_curves(FLAGS.model_dirs, FLAGS.metric)
     with whole_file(FLAGS.output) as partial:
-        draw_comparison(curves, partial, FLAGS.metric)
+        draw_comparison(curves, partial, FLAGS.metric, FLAGS.over)
     print(FLAGS.output)
 
 

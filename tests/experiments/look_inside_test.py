@@ -7,6 +7,8 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tpt_keras.analysis.report import times_to
+from tpt_keras.analysis.report import training_curves
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.training.config import TrainingConfig
 
@@ -224,6 +226,7 @@ def test_a_missing_package_is_the_first_complaint(
         ("roles", [], "--model_dir"),
         ("roles", ["--model_dir=/"], "--modules"),
         ("compare", [], "--model_dirs"),
+        ("compare", ["--model_dirs=/", "--over=hours"], "over 'hours'"),
         ("playground", [], "--model_dir"),
         ("playground", ["--model_dir=/", "--port=65536"], "--port"),
         ("playground", ["--model_dir=/nothing"], "/nothing"),
@@ -238,16 +241,44 @@ def training(tmp_path):
     """Function that writes a training's configuration and metrics."""
 
     def write(name, module, rows):
-        folder = tmp_path / name
-        folder.mkdir()
-        stored = TrainingConfig.from_flat(modules=[module]).to_stored()
-        (folder / "config.json").write_text(json.dumps({"training": stored}))
-        (folder / "metrics.jsonl").write_text(
-            "".join(json.dumps(row) + "\n" for row in rows)
-        )
-        return str(folder)
+        return write_training(tmp_path / name, rows, modules=[module])
 
     return write
+
+
+def write_training(folder, rows, **fields):
+    folder.mkdir()
+    stored = TrainingConfig.from_flat(**fields).to_stored()
+    (folder / "config.json").write_text(json.dumps({"training": stored}))
+    (folder / "metrics.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows)
+    )
+    return str(folder)
+
+
+def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
+    metric = "interpolate_sequence_accuracy"
+    folders = []
+    for seed in range(2):
+        rows = [
+            {"step": 10, "minutes": 1.0 + seed, metric: 0.3, "loss": 1.0},
+            {"step": 20, "minutes": 3.0 + seed, metric: 0.5 + 0.2 * seed},
+            {"step": 21 + seed, "minutes": 5.0, metric: 0.9},
+            {"step": 30, "minutes": 5.0, "loss": 0.5},
+        ]
+        config = {"seed": seed, "modules": ["m"], "batch_size": 8}
+        folders.append(write_training(tmp_path / str(seed), rows, **config))
+    curves = training_curves(folders, metric)
+    [(name, rows)] = curves.items()
+    assert rows == [
+        {"step": 10, "examples": 80, "minutes": 1.5, metric: 0.3},
+        {"step": 20, "examples": 160, "minutes": 3.5, metric: 0.6},
+    ]
+    assert times_to((0.2, 0.6, 0.76), curves, metric) == [
+        {"name": name, "level": 0.2, "row": rows[0]},
+        {"name": name, "level": 0.6, "row": rows[1]},
+        {"name": name, "level": 0.76, "row": None},
+    ]
 
 
 def test_compare_draws_trainings(run, tmp_path, training):
@@ -255,7 +286,10 @@ def test_compare_draws_trainings(run, tmp_path, training):
     folders = [training("one", "m", [row]), training("two", "n", [row])]
     path = tmp_path / "curves.png"
     result = run(
-        "compare", f"--model_dirs={','.join(folders)}", f"--output={path}"
+        "compare",
+        f"--model_dirs={','.join(folders)}",
+        f"--output={path}",
+        "--over=step,examples",
     )
     assert (result.status, result.stdout) == (0, f"{path}\n")
     assert path.read_bytes().startswith(b"\x89PNG")

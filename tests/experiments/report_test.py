@@ -88,6 +88,11 @@ def test_the_report_has_the_evaluations_accuracies(
         picture = page.with_name(f"report_{split}.png").read_bytes()
         assert picture.startswith(b"\x89PNG")
     assert "shorten it to" in page.read_text()
+    # Of the one that was trained here.
+    levels = [each["level"] for each in content["reached"]]
+    assert levels == [0.4, 0.6, 0.76]
+    assert {each["name"] for each in content["reached"]} == {first["name"]}
+    assert page.with_name("report_trainings.png").exists()
 
     def computed(*_):
         raise AssertionError

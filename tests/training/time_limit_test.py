@@ -83,6 +83,7 @@ def test_ends_with_its_time(clock, tiny_config, training, tmp_path, logged):
         for row in rows.values()
     ]
     assert rates == pytest.approx([0.85, 0.37, 0.02], abs=0.02)
+    assert rows[12]["minutes"] == pytest.approx(2, abs=0.1)
     assert "val_sequence_accuracy" in rows[12]
     assert int(model.count_params()) == load_model(tmp_path).count_params()
     train_again(stop_after=1)

@@ -133,6 +133,7 @@ def test_rows_have_all_metrics(uninterrupted, training):
             "learning_rate",
             "examples_per_second",
             "tokens_per_second",
+            "minutes",
             *(f"{split}_sequence_accuracy" for split in splits),
             *(f"{split}/{MODULE}" for split in splits),
         }
@@ -152,6 +153,7 @@ def test_rows_have_all_metrics(uninterrupted, training):
         # A problem has some 45 tokens here.
         ratio = row["tokens_per_second"] / row["examples_per_second"]
         assert 35.0 < ratio < 55.0
+    assert 0.0 < rows[0]["minutes"] < rows[1]["minutes"]
     # An untrained model guesses; a few steps of this size help it at once.
     assert rows[1]["loss"] < rows[0]["loss"]
 

@@ -28,7 +28,11 @@ def flags_of(data_dir, model_dir, **fields):
 def timeless_metrics(model_dir):
     """The log without the values that depend on the machine."""
     return [
-        {k: v for k, v in row.items() if not k.endswith("_per_second")}
+        {
+            k: v
+            for k, v in row.items()
+            if k != "minutes" and not k.endswith("_per_second")
+        }
         for row in read_metrics(model_dir)
     ]
 

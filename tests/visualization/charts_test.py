@@ -44,6 +44,7 @@ REPORT = {
             "splits": {"extrapolate": {"accuracy": 0.5467, "solved": 3}},
         }
     ],
+    "reached": [],
 }
 
 
@@ -60,3 +61,21 @@ def test_the_table_has_a_row_for_each_model():
     ]
     # The unread questions are in a note.
     assert "12 of the 560" in " ".join(text.split())
+
+
+def test_the_second_table_has_the_time_to_an_accuracy():
+    row = {"step": 10, "examples": 1_250_000, "accuracy": 0.5}
+    reached = [
+        {"name": "mine", "level": 0.4, "row": {**row, "minutes": 7.25}},
+        {"name": "mine", "level": 0.76, "row": None},
+        {"name": "old", "level": 0.4, "row": row},
+        {"name": "old", "level": 0.76, "row": None},
+    ]
+    assert "not reached" not in markdown_report(REPORT)
+    text = markdown_report({**REPORT, "reached": reached})
+    assert text[text.index("| training") :].splitlines()[:4] == [
+        "| training | to 40% | to 76% |",
+        "| --- | ---: | ---: |",
+        "| mine | 1.2M examples, 7.2 minutes | not reached |",
+        "| old | 1.2M examples | not reached |",
+    ]

@@ -166,8 +166,11 @@ def test_accuracy_lists_wrong_answers(browser, tmp_path):
     draw_accuracy_bars(
         {"mine": split["of_modules"]}, "title", tmp_path / "bars.png"
     )
-    report = {**REPORT, "models": [model]}
-    write_accuracy_page(report, predictions, figures, path)
+    reached = [{"name": "mine", "level": 0.4, "row": None}]
+    report = {**REPORT, "models": [model], "reached": reached}
+    write_accuracy_page(
+        report, predictions, figures, path, tmp_path / "bars.png"
+    )
     browser.get(path.as_uri())
 
     def texts(selector):
@@ -177,6 +180,8 @@ def test_accuracy_lists_wrong_answers(browser, tmp_path):
     wait_until(browser, lambda: texts(published))
     assert texts(published) == ["theirs (published: a paper)"]
     assert find(browser, "#bars").get_property("naturalWidth") > 500
+    assert texts("#reached td") == ["mine", "not reached"]
+    assert find(browser, "#curves").get_property("naturalWidth") > 500
     summaries = "#wrong summary"
     assert texts(summaries) == ["numbers__gcd: 3 of 4 wrong"]
     find(browser, summaries).click()

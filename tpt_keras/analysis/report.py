@@ -31,6 +31,9 @@ from tpt_keras.training.state.model_folder import read_training
 
 _log = logging.getLogger(__name__)
 
+# Accuracies whose time a report tells. The last is that of the Transformer of
+# Saxton et al.
+LEVELS = (0.4, 0.6, 0.76)
 # All that is known of a model of others.
 _UNKNOWN = {"model": "answers", "step": None, "weights": None}
 
@@ -89,14 +92,17 @@ def write_report(
         predictions[name] = _given_predictions(of_problems, samples, task)
         splits_of_model = split_accuracies(predictions[name])
         models.append({**_UNKNOWN, "name": name, "splits": splits_of_model})
+    metric = f"{task.splits[0]}_sequence_accuracy"
+    curves = _known_curves(model_dirs, metric)
     report = {
         "problems": {**data, "splits": splits, "examples": examples},
         "means": _means(models),
         "models": models,
         "published": PUBLISHED,
+        "reached": times_to(LEVELS, curves, metric),
     }
     write_text(page.with_suffix(".json"), json.dumps(report, indent=2))
-    _draw(report, predictions, page)
+    _draw(report, predictions, curves, metric, page)
 
 
 def _with_defaults(data, trainings):
@@ -209,27 +215,42 @@ def by_seeds(model_dirs):
 
 
 def training_curves(model_dirs, metric):
-    """Returns a dict from names to rows with a `step` and the metric.
+    """Returns a dict from names to rows with the metric.
 
-    Trainings that differ in their seed alone are averaged, at the steps that
-    all of them have.
+    A row has its `step`, the number of `examples` seen and, unless an earlier
+    version trained, the `minutes`. Trainings that differ in their seed alone
+    are averaged, at the steps that all of them have.
     """
     curves = {}
     for name, folders in by_seeds(model_dirs).items():
         series = [_series(folder, metric) for folder in folders]
         curves[name] = [
-            {
-                "step": step,
-                metric: statistics.mean(each[step] for each in series),
-            }
+            _mean_row([each[step] for each in series])
             for step in sorted(set.intersection(*map(set, series)))
         ]
     return curves
 
 
+def _mean_row(rows):
+    names = [name for name in rows[0] if all(name in row for row in rows)]
+    return {name: statistics.mean(row[name] for row in rows) for name in names}
+
+
 def _series(model_dir, metric):
+    """Returns a dict from steps to rows."""
     rows = read_metrics(model_dir)
-    found = {row["step"]: row[metric] for row in rows if metric in row}
+    batch_size = read_training(model_dir).get("batch_size")
+    found = {}
+    for row in rows:
+        if metric in row:
+            kept = {
+                name: row[name]
+                for name in ("step", "minutes", metric)
+                if name in row
+            }
+            if batch_size:
+                kept["examples"] = row["step"] * batch_size
+            found[row["step"]] = kept
     if not found:
         known = sorted(set().union(*rows) - {"step"})
         raise UsageError(
@@ -244,8 +265,42 @@ def _series(model_dir, metric):
     return found
 
 
-def _draw(report, predictions, page):
+def _known_curves(model_dirs, metric):
+    """Returns `training_curves` of those trainings that have the metric."""
+    known = [
+        folder
+        for folder in model_dirs
+        if any(metric in row for row in read_metrics(folder))
+    ]
+    return training_curves(known, metric)
+
+
+def times_to(levels, curves, metric):
+    """Returns the rows in which trainings first reach levels of a metric.
+
+    Args:
+        levels: Values of the metric.
+        curves: Dict, see `training_curves`.
+        metric: Name of the metric.
+
+    Returns:
+        List of dicts of a training's `name`, a `level` and, unless it was not
+        reached, the `row` of the first evaluation that found it.
+    """
+    return [
+        {
+            "name": name,
+            "level": level,
+            "row": next((row for row in rows if row[metric] >= level), None),
+        }
+        for name, rows in curves.items()
+        for level in levels
+    ]
+
+
+def _draw(report, predictions, curves, metric, page):
     from tpt_keras.visualization.charts import draw_accuracy_bars
+    from tpt_keras.visualization.charts import draw_comparison
     from tpt_keras.visualization.charts import markdown_report
     from tpt_keras.visualization.charts import write_accuracy_page
 
@@ -259,4 +314,10 @@ def _draw(report, predictions, page):
         figures[split] = page.with_name(f"{page.stem}_{split}.png")
         with whole_file(figures[split]) as partial:
             draw_accuracy_bars(accuracies, f"Accuracy, {split}", partial)
-    write_accuracy_page(report, predictions, figures, page)
+    training = None
+    if curves:
+        training = page.with_name(f"{page.stem}_trainings.png")
+        over = "examples", "minutes"
+        with whole_file(training) as partial:
+            draw_comparison(curves, partial, metric, over, LEVELS)
+    write_accuracy_page(report, predictions, figures, page, training)

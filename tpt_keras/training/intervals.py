@@ -72,7 +72,7 @@ class Intervals(keras.callbacks.Callback):
         seconds = time.perf_counter() - self._interval_start
         self._check_finite(logs)
         self.state.step += self._steps
-        metrics = dict(logs)
+        metrics = {**logs, "minutes": self.seconds / 60}
         metrics["learning_rate"] = _learning_rate(self.model.optimizer)
         for name in ("examples", "tokens"):
             if name in metrics:

@@ -5,6 +5,7 @@ import pathlib
 import textwrap
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 from matplotlib.ticker import MultipleLocator
 from matplotlib.ticker import PercentFormatter
 
@@ -14,6 +15,24 @@ from tpt_keras.visualization.page import page
 
 # Inches of a bar and of the gap between two modules.
 _BAR, _GAP = 0.13, 0.1
+# Okabe and Ito's colors, which readers who see fewer of them tell apart.
+_COLORS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),
+    *("#E69F00", "#56B4E9", "#000000"),
+)
+_MARKERS = "os^Dv<P"
+REACHED_NOTE = (
+    "The examples seen and the time of a training, its evaluations included, "
+    "until an evaluation first found this mean accuracy of the modules of the "
+    "first split for evaluation (interpolate), on the training's "
+    "`evaluation_examples` of each."
+)
+# Axes of `draw_comparison`.
+OVER = {
+    "step": "optimizer steps",
+    "examples": "examples seen",
+    "minutes": "minutes of training",
+}
 # Wrong answers on the page per model, split and module, which limits its size.
 MAX_WRONG = 200
 
@@ -42,20 +61,73 @@ def draw_learning_curves(rows, path):
     figure.savefig(path, dpi=120)
 
 
-def draw_comparison(trainings, path, metric="val_sequence_accuracy"):
-    """Draws one metric of several trainings over their steps.
+def draw_comparison(
+    trainings, path, metric="val_sequence_accuracy", over=("step",), levels=()
+):
+    """Draws one metric of several trainings.
 
     Args:
-        trainings: Dict from names to metrics, as `read_metrics` returns them.
+        trainings: Dict from names to rows, see `training_curves`.
         path: PNG file to write.
         metric: Name of the metric.
+        over: Names in `OVER`, a panel each.
+        levels: Values of the metric to mark, with a ring where a training has
+            reached one.
     """
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.subplots()
-    for name, rows in trainings.items():
-        _draw_curve(axes, rows, metric, name)
-    _label(axes, metric, fontsize="small")
+    figure = Figure(figsize=(3 + 6 * len(over), 5), layout="constrained")
+    panels = figure.subplots(1, len(over), sharey=True, squeeze=False)[0]
+    for axes, name in zip(panels, over):
+        _draw_trainings(axes, trainings, metric, name, levels)
+        axes.set_xlabel(OVER[name])
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel(metric)
+    if "accuracy" in metric:
+        panels[0].yaxis.set_major_formatter(PercentFormatter(1.0))
+        panels[0].set_ylim(bottom=0)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside upper center",
+        frameon=False,
+    )
     figure.savefig(path, dpi=120)
+
+
+def _draw_trainings(axes, trainings, metric, over, levels):
+    for level in levels:
+        axes.axhline(level, color="gray", linestyle="--", linewidth=0.8)
+        axes.text(
+            1.01,
+            level,
+            f"{level:.0%}",
+            transform=axes.get_yaxis_transform(),
+            verticalalignment="center",
+            color="gray",
+            fontsize="small",
+        )
+    for index, (name, rows) in enumerate(trainings.items()):
+        color = _COLORS[index % len(_COLORS)]
+        marker = _MARKERS[index % len(_MARKERS)]
+        _draw_curve(axes, rows, metric, name, over, marker, color=color)
+        for level in levels:
+            reached = [r for r in rows if over in r and r[metric] >= level]
+            if reached:
+                _draw_ring(axes, reached[0], metric, over, color)
+    axes.set_xlim(left=0)
+    if over != "minutes":
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _draw_ring(axes, row, metric, over, color):
+    point = row[over], row[metric]
+    axes.plot(*point, "o", color=color, markersize=10, fillstyle="none")
+    axes.annotate(
+        _amount(row, over),
+        point,
+        (8, -10),
+        textcoords="offset points",
+        color=color,
+        fontsize="small",
+    )
 
 
 def draw_choices(trials, objective, path):
@@ -96,11 +168,12 @@ def draw_choices(trials, objective, path):
     figure.savefig(path, dpi=120)
 
 
-def _draw_curve(axes, rows, metric, label):
-    points = [(row["step"], row[metric]) for row in rows if metric in row]
-    steps = [step for step, _ in points]
-    values = [value for _, value in points]
-    axes.plot(steps, values, marker="o", markersize=3, label=label)
+def _draw_curve(axes, rows, metric, label, over="step", marker="o", **style):
+    rows = [row for row in rows if metric in row and over in row]
+    places = [row[over] for row in rows]
+    values = [row[metric] for row in rows]
+    style = {"marker": marker, "markersize": 3, "label": label, **style}
+    axes.plot(places, values, **style)
 
 
 def _label(axes, metric, **legend):
@@ -115,12 +188,41 @@ def markdown_report(report):
 
     Args:
         report: Dict of `models`, `published` and `means` (of seeds), lists of
-            rows with `name`, `weights`, `step` and `splits`; and `problems`
-            with the names of the `splits` and the number of `examples`.
+            rows with `name`, `weights`, `step` and `splits`; `problems` with
+            the names of the `splits` and the number of `examples`; and
+            `reached`, see `times_to`.
     """
     header, *rows = _cells(report)
-    notes = [textwrap.fill(note, 80) for note in _notes(report)]
-    return "\n\n".join([markdown_table(header, rows), *notes]) + "\n"
+    parts = [markdown_table(header, rows)]
+    parts += [textwrap.fill(note, 80) for note in _notes(report)]
+    if report["reached"]:
+        header, *rows = _reached_cells(report["reached"])
+        parts += [markdown_table(header, rows)]
+        parts += [textwrap.fill(REACHED_NOTE, 80)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _reached_cells(reached):
+    """Returns the texts of the table of times to accuracies."""
+    levels = dict.fromkeys(each["level"] for each in reached)
+    rows = {}
+    for each in reached:
+        text = _time(each["row"]) if each["row"] else "not reached"
+        rows.setdefault(each["name"], []).append(text)
+    header = ["training", *(f"to {level:.0%}" for level in levels)]
+    return [header, *([name, *cells] for name, cells in rows.items())]
+
+
+def _time(row):
+    names = [name for name in ("examples", "minutes") if name in row]
+    return ", ".join(f"{_amount(row, name)} {name}" for name in names)
+
+
+def _amount(row, name):
+    """Returns a short text of an amount: 15.4M, or minutes as 15.4."""
+    if name == "minutes":
+        return f"{row[name]:.1f}"
+    return EngFormatter(places=1, sep="")(row[name])
 
 
 def _cells(report):
@@ -246,8 +348,10 @@ def draw_accuracy_bars(accuracies, title, path):
     figure.savefig(path, dpi=100)
 
 
-def write_accuracy_page(report, predictions, figures, path):
-    """Writes a page with the table, the bars and the wrong answers.
+def write_accuracy_page(
+    report, predictions, figures, path, training_figure=None
+):
+    """Writes a page with the tables, the figures and the wrong answers.
 
     Args:
         report: Dict, see `markdown_report`.
@@ -255,24 +359,32 @@ def write_accuracy_page(report, predictions, figures, path):
             a module, to lists of `Prediction`s.
         figures: Dict from splits to PNG files, which the page embeds.
         path: HTML file to write.
+        training_figure: PNG file of the trainings, if there are any.
     """
     header, *rows = _cells(report)
-    images = {
-        split: base64.b64encode(pathlib.Path(figure).read_bytes()).decode()
-        for split, figure in figures.items()
-    }
     data = {
         "header": header,
         "rows": rows,
         "num_published": len(report["published"]),
         "notes": _notes(report),
-        "figures": images,
+        "figures": {split: _base64(path) for split, path in figures.items()},
+        "training": None,
         "wrong": {
             name: _wrong_by_split(of_model)
             for name, of_model in predictions.items()
         },
     }
+    if training_figure:
+        data["training"] = {
+            "table": _reached_cells(report["reached"]),
+            "note": REACHED_NOTE,
+            "figure": _base64(training_figure),
+        }
     write_text(path, page("accuracy", data))
+
+
+def _base64(path):
+    return base64.b64encode(pathlib.Path(path).read_bytes()).decode()
 
 
 def _wrong_by_split(predictions):

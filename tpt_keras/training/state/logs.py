@@ -25,9 +25,10 @@ class MetricsLog:
     steps so far, and the metrics since the row before: `loss` (nats per
     target token), `sequence_accuracy`, `token_accuracy`, `gradient_norm`
     (before clipping), `learning_rate`, `examples_per_second`,
-    `tokens_per_second` (of questions and answers, without padding). After an
-    evaluation it has `val_loss`, `val_sequence_accuracy`, `val_token_accuracy`
-    and the sequence accuracies `interpolate/<module>` and
+    `tokens_per_second` (of questions and answers, without padding), and
+    `minutes`, the duration of the training so far with its earlier evaluations.
+    After an evaluation it has `val_loss`, `val_sequence_accuracy`,
+    `val_token_accuracy` and the sequence accuracies `interpolate/<module>` and
     `extrapolate/<module>`. A language model has `bits_per_character`, its loss
     to base 2, in place of sequence accuracies.
     """
