@@ -1,5 +1,7 @@
 """TP-attention without binding against `keras.layers.MultiHeadAttention`."""
 
+from unittest import mock
+
 import keras
 import numpy as np
 import pytest
@@ -184,8 +186,35 @@ class KerasAttentionTest(LayerTestCase):
         layer.set_weights(keras_layer.get_weights())
         self.assert_all_close(layer(x, x), expected)
 
-    @parameterized.parameters("flash_attention", "use_gate")
-    def test_unsupported_arguments_are_refused(self, name):
+    def test_gate_is_refused(self):
         with self.assertRaises(ValueError):
-            TPMultiHeadAttention(2, 3, **{name: True})
-        TPMultiHeadAttention(2, 3, **{name: False})
+            TPMultiHeadAttention(2, 3, use_gate=True)
+        TPMultiHeadAttention(2, 3, use_gate=False)
+
+    @parameterized.parameters(
+        {"dropout": 0.1}, {"attention": "relative"}, {"attention": "none"}
+    )
+    def test_flash_attention_is_refused(self, **arguments):
+        with self.assertRaises(ValueError):
+            TPMultiHeadAttention(2, 3, flash_attention=True, **arguments)
+
+    def test_flash_attention_is_that_of_keras(self):
+        fused = ops.dot_product_attention
+
+        def on_a_cpu(*args, flash_attention, **kwargs):
+            self.assertTrue(flash_attention)  # Keras's own needs a GPU
+            return fused(*args, **kwargs)
+
+        x = shaped(6)
+        mask = np.arange(6) < [[6], [2], [4]]
+        call = {"value_mask": mask, "use_causal_mask": True}
+        plain = TPMultiHeadAttention(2, 3, flash_attention=False)
+        expected = plain(x, x, **call)
+        layer = TPMultiHeadAttention.from_config(
+            {**plain.get_config(), "attention_options": {}}
+            | {"flash_attention": True}
+        )
+        layer.build(x.shape, x.shape)
+        layer.set_weights(plain.get_weights())
+        with mock.patch.object(ops, "dot_product_attention", on_a_cpu):
+            self.assert_all_close(layer(x, x, **call), expected)

@@ -29,10 +29,9 @@ class TPMultiHeadAttention(BaseLayer):
     """TP-Attention: multi-head attention that binds fillers to roles.
 
     A drop-in for `keras.layers.MultiHeadAttention`. It takes all of its
-    arguments except `flash_attention` and `use_gate`. Every head also computes
-    a role `r` from the query and binds to it the filler that it retrieved,
-    before the output map (equations 1 to 4 of
-    [Schlag et al., 2019](https://arxiv.org/abs/1910.06611)):
+    arguments except `use_gate`. Every head also computes a role `r` from the
+    query and binds to it the filler that it retrieved, before the output map
+    (equations 1 to 4 of [Schlag et al., 2019](https://arxiv.org/abs/1910.06611)):
 
         filler = softmax(q k^T / sqrt(key_dim)) v
         output = W_o (filler * r) + b_o
@@ -68,6 +67,8 @@ class TPMultiHeadAttention(BaseLayer):
             between the batch and the features. Defaults to all of them.
         sliding_window: Limits attention to positions that are fewer steps away
             than this. Defaults to no limit.
+        flash_attention: Whether to use fused attention, see
+            `DotProductAttention`.
         attention: The attention mechanism: `"dot_product"` (default),
             `"relative"`, `"transformer_xl"`, `"multi_linear"`, the registered
             name of an `AttentionMechanism`, or an `AttentionMechanism`, which
@@ -139,14 +140,14 @@ class TPMultiHeadAttention(BaseLayer):
         seed=None,
         attention_axes=None,
         sliding_window=None,
+        flash_attention=None,
         attention="dot_product",
         attention_options=None,
         binding_options=None,
         **kwargs,
     ):
-        for name in ("flash_attention", "use_gate"):
-            if kwargs.pop(name, None):
-                raise ValueError(f"`{name}` is not supported. Leave it out.")
+        if kwargs.pop("use_gate", None):
+            raise ValueError("`use_gate` is not supported. Leave it out.")
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         value_dim = key_dim if value_dim is None else value_dim
         check_positive_integer("num_heads", num_heads)
@@ -170,6 +171,8 @@ class TPMultiHeadAttention(BaseLayer):
         self.attention_axes = _tuple_or_none(attention_axes)
         self.sliding_window = sliding_window
         self.attention_options = dict(attention_options or {})
+        if flash_attention is not None:
+            self.attention_options["flash_attention"] = flash_attention
         self.binding_options = dict(binding_options or {})
         self._make_parts(attention, binding)
 

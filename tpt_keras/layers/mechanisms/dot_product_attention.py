@@ -19,7 +19,19 @@ class DotProductAttention(AttentionMechanism):
 
     Subclasses override `logits` or `retrieve` to add terms to them.
 
-    The arguments are those of `AttentionMechanism`.
+    Args:
+        flash_attention: Whether to use fused attention, Keras's
+            `ops.dot_product_attention`, in calls that return no weights. It
+            never makes the matrix of weights. `True` is an error where the
+            backend, the device or the dtype has none: Keras's needs a GPU.
+            Defaults to where it was measured to be faster: on PyTorch, not in
+            half precision on a CPU. `keras.config.disable_flash_attention()`
+            turns this off.
+        **kwargs: The arguments of `AttentionMechanism`.
+
+    Raises:
+        ValueError: If `flash_attention` meets a dropout, or a mechanism that
+            has other logits than the products of queries and keys.
 
     Example:
 
@@ -29,6 +41,17 @@ class DotProductAttention(AttentionMechanism):
     >>> filler.shape, weights.shape
     ((3, 10, 2, 8), (3, 2, 10, 10))
     """
+
+    def __init__(self, flash_attention=None, **kwargs):
+        super().__init__(**kwargs)
+        if flash_attention and (
+            self.dropout or type(self) is not DotProductAttention
+        ):
+            raise ValueError(
+                "`flash_attention` needs plain dot products and no dropout. "
+                f"Received: {type(self).__name__}, dropout={self.dropout}"
+            )
+        self.flash_attention = flash_attention
 
     def make_cache(self, key_heads, value_heads, padding_mask=None):
         return tuple(
@@ -98,7 +121,10 @@ class DotProductAttention(AttentionMechanism):
         if not return_weights and self._is_fused(query_heads, training):
             heads_last = (ops.transpose(x, (0, 2, 1, 3)) for x in cache)
             return ops.dot_product_attention(
-                query_heads, *heads_last, mask=mask
+                query_heads,
+                *heads_last,
+                mask=mask,
+                flash_attention=self.flash_attention,
             ), None
         # The softmax is in float32 under every dtype policy.
         logits = ops.cast(
@@ -116,15 +142,15 @@ class DotProductAttention(AttentionMechanism):
         return filler, weights
 
     def _is_fused(self, query_heads, training):
-        """Returns `True` if fused attention computes the filler, on PyTorch.
-
-        On a CPU, its gradient takes six times as long in half precision.
-        """
+        if self.flash_attention is not None:
+            return self.flash_attention
         return (
             keras.backend.backend() == "torch"
+            and keras.config.is_flash_attention_enabled() is not False
             # A subclass may have other logits.
             and type(self) is DotProductAttention
             and not (training and self.dropout)
+            # On a CPU, its gradient takes six times as long in half precision.
             and (self.compute_dtype == "float32" or _is_on_gpu(query_heads))
         )
 
@@ -181,6 +207,12 @@ class DotProductAttention(AttentionMechanism):
             The filler `(batch, target_length, num_heads, value_dim)`.
         """
         return ops.einsum("bhts,bhsd->bthd", weights, values)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "flash_attention": self.flash_attention,
+        }
 
 
 def _is_on_gpu(tensor):
