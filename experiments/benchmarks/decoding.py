@@ -12,7 +12,8 @@ bfloat16, of
   than autocast,
 - `pytorch, cached`: the same with a KV cache,
 - `ours`: the model's `Generator`,
-- `ours, exported`: its SavedModel with strings in and out, on TensorFlow.
+- `ours, exported`: its SavedModel with strings in and out, on TensorFlow; also
+  with one thread for each op.
 
 Each has a process of its own, and they are timed in turn.
 """
@@ -82,6 +83,7 @@ def ways_of(precision):
     }
     if os.environ["KERAS_BACKEND"] == "tensorflow":
         makers["ours, exported"] = (exported, *arguments)
+        makers["ours, exported, 1 thread"] = (exported, *arguments, 1)
     return makers
 
 
@@ -150,8 +152,12 @@ def generator(model_dir, precision, max_length):
     ]
 
 
-def exported(model_dir, precision, max_length):
-    """The same of its SavedModel."""
+def exported(model_dir, precision, max_length, threads=None):
+    """The same of its SavedModel, with as many threads for each op."""
+    if threads:
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
     from tpt_keras.serving import SavedModel
     from tpt_keras.serving.export import export
 

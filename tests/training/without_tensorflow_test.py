@@ -24,7 +24,7 @@ from tpt_keras.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 
-TRAIN_STEPS = 12
+TRAIN_STEPS = 100
 HPARAMS = {
     "hidden_dim": 16,
     "intermediate_dim": 32,
@@ -55,7 +55,7 @@ def training(tmp_path_factory, tiny_config, place_value_data):
         # of its rounding error.
         adam_epsilon=1e-5,
         validation_examples=20,
-        steps_per_checkpoint=4,
+        steps_per_checkpoint=25,
         steps_per_evaluation=TRAIN_STEPS,
         init_from=str(folder),
         evaluation_examples=20,
@@ -114,10 +114,10 @@ def assert_same_rows(rows, expected):
 
 def test_the_same_is_learned(elsewhere, on_tensorflow):
     rows, expected = map(read_metrics, (elsewhere[0], on_tensorflow))
-    assert len(expected) == 3
+    assert len(expected) == 4
     assert_same_rows(rows, expected)
     # It has learned something, and far above the norm that it is clipped at.
-    assert expected[-1]["loss"] < 0.98 * expected[0]["loss"]
+    assert expected[-1]["loss"] < 0.9 * expected[0]["loss"]
     assert min(row["gradient_norm"] for row in expected) > 0.5
 
 
@@ -157,7 +157,7 @@ def test_tensorflow_resumes_it(
 ):
     copy = shutil.copytree(elsewhere[0], tmp_path / "copy")
     (copy / "model.keras").unlink()
-    (copy / "checkpoints/ckpt-3.npz").unlink()
+    (copy / "checkpoints/ckpt-4.npz").unlink()
     train(tiny_config, training, copy, "tp_transformer_tiny")
-    assert "ckpt-2.npz (step 8)" in logged()
+    assert "ckpt-3.npz (step 75)" in logged()
     assert_same_rows(*map(read_metrics, (copy, on_tensorflow)))

@@ -33,7 +33,8 @@ class Trainer(keras.Model):
         global_clipnorm: Norm that the whole gradient is clipped at. Defaults
             to no clipping.
         gradient_accumulation_steps: Micro-batches that a batch is split into,
-            to save memory.
+            by the length of its rows. They save memory, and on TensorFlow and
+            PyTorch the computing of some padding.
 
     Example:
 
