@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import importlib
 import logging
 import os
@@ -9,6 +10,7 @@ import pathlib
 import re
 import signal
 import sys
+import threading
 
 from absl import app
 from absl import flags
@@ -175,6 +177,10 @@ def _interruptible(line):
     received = []
 
     def interrupt(number, frame):
+        if any(frame.f_code is getattr(c, "__code__", 0) for c in gc.callbacks):
+            # Python ignores an exception there (JAX has such a callback).
+            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+            return
         received.append(number)
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_DFL)

@@ -11,6 +11,9 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
+from tests.training.trainings import SIMPLE_MODEL
+from tests.training.trainings import flags_of
+from tpt_keras.training.state.logs import read_metrics
 
 
 class Command:
@@ -107,6 +110,33 @@ def test_signal_ends_a_command_with_its_status(start, handling, number):
     assert errors.count("\n") == 1
 
 
+def test_signal_in_a_garbage_collection_is_not_lost(start):
+    command = start(
+        """
+import gc, os, signal, time
+from experiments import _cli
+
+def callback(phase, info):
+    if phase == "start" and not sent:
+        sent.append(phase)
+        os.kill(os.getpid(), signal.SIGTERM)
+        # Python handles it before the next line.
+        time.sleep(0.1)
+
+def main():
+    gc.callbacks.append(callback)
+    gc.collect()
+    time.sleep(100)
+
+sent = []
+_cli.run(main, resumes=True)
+""",
+        KERAS_BACKEND="jax",
+    )
+    assert command.popen.wait(60) == 143
+    assert command.printed[1].count("\n") == 1
+
+
 def test_signal_ends_the_import_of_tensorflow(start, tmp_path):
     (tmp_path / "tensorflow.py").write_text(
         "import time\nprint('importing')\ntime.sleep(100)"
@@ -122,12 +152,16 @@ def test_signal_ends_the_import_of_tensorflow(start, tmp_path):
     assert command.printed[1] == ""
 
 
+RUN = """
+import runpy
+runpy.run_module("experiments.{}", run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.mark.slow
 def test_signal_ends_all_processes_of_a_generation(start, tmp_path):
     command = start(
-        "import runpy\n"
-        "runpy.run_module('experiments.prepare_data', run_name='__main__', "
-        "alter_sys=True)",
+        RUN.format("prepare_data"),
         f"--modules={MODULE}",
         f"--data_dir={tmp_path / 'data'}",
         "--train_examples=1000000",
@@ -138,8 +172,51 @@ def test_signal_ends_all_processes_of_a_generation(start, tmp_path):
     assert children
     assert command.end(signal.SIGINT) == 130
     assert command.printed[1].count("\n") == 1
+    wait_for_end(children)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "number", "status"),
+    [
+        ("tensorflow", signal.SIGINT, 130),
+        ("tensorflow", signal.SIGKILL, -signal.SIGKILL),
+        ("jax", signal.SIGTERM, 143),
+    ],
+)
+def test_end_of_a_training_ends_its_drawing(
+    start, tmp_path, backend, number, status
+):
+    command = start(
+        RUN.format("train"),
+        *SIMPLE_MODEL,
+        *flags_of(
+            tmp_path / "data",
+            tmp_path / "model",
+            dataset="mathematics_stream",
+            dataset_options="evaluation_problems=8,validation_problems=60",
+            drawing_processes=2,
+            batch_size=64,
+            validation_examples=20,
+            steps_per_checkpoint=2,
+        ),
+        KERAS_BACKEND=backend,
+    )
+    command.wait_until(lambda: read_metrics(tmp_path / "model"))
+    children = command.children()
+    assert len(children) >= 2
+    # A terminal sends a signal to all processes, `kill` to one.
+    send = os.killpg if number == signal.SIGINT else os.kill
+    send(command.popen.pid, number)
+    assert command.popen.wait(60) == status
+    if status > 0:
+        assert command.printed[1].count("\n") == 1
+    wait_for_end(children)
+
+
+def wait_for_end(processes):
     deadline = time.monotonic() + 30
-    while any(map(is_alive, children)):
+    while any(map(is_alive, processes)):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 

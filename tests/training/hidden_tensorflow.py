@@ -1,10 +1,10 @@
-"""Hides TensorFlow, as if it were not installed."""
+"""Hides TensorFlow and its datasets, as if they were not installed."""
 
 import sys
 
 
 class _Hiding:
-    """A finder of modules that finds all but TensorFlow.
+    """A finder of modules that finds all but the hidden ones.
 
     Args:
         finder: The finder whose place it takes.
@@ -14,7 +14,7 @@ class _Hiding:
         self._finder = finder
 
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "tensorflow":
+        if name.partition(".")[0] in ("tensorflow", "tensorflow_datasets"):
             return None
         return self._finder.find_spec(name, path, target)
 
@@ -23,6 +23,6 @@ class _Hiding:
 
 
 def hide():
-    """Hides it. Called before anything has imported it."""
+    """Hides them. Called before anything has imported them."""
     assert "tensorflow" not in sys.modules
     sys.meta_path[:] = map(_Hiding, sys.meta_path)

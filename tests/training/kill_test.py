@@ -20,6 +20,7 @@ from tests.training.trainings import SIMPLE_MODEL
 from tests.training.trainings import checkpoints_of
 from tests.training.trainings import flags_of
 from tests.training.trainings import timeless_metrics
+from tpt_keras.data_generators import batches
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.state.logs import read_metrics
 
@@ -34,10 +35,21 @@ FIELDS = {
     "validation_examples": 20,
     "evaluation_examples": 16,
 }
+# Problems that are drawn beside the training.
+STREAM = {
+    "dataset": "mathematics_stream",
+    "dataset_options": "evaluation_problems=16,validation_problems=60",
+}
+
+
+def read_small_windows():
+    """Several windows of batches in this process's training."""
+    batches.WINDOW_BATCHES = 3
 
 
 def die_in_the_second_checkpoint():
     """Kills this process when half of its second checkpoint is written."""
+    read_small_windows()
     save, written = np.savez, []
 
     def save_or_die(path, **arrays):
@@ -60,30 +72,40 @@ def assert_whole(model_dir):
             assert dict(np.load(file))
 
 
-def test_killed_training_ends_as_if_it_never_was(tmp_path, place_value_data):
+@pytest.mark.parametrize("stream", [False, True], ids=["prepared", "stream"])
+def test_killed_training_ends_as_if_it_never_was(
+    tmp_path, place_value_data, stream
+):
+    data_dir = tmp_path / "data" if stream else place_value_data
+    fields = FIELDS | (STREAM if stream else {})
     started = []
     whole, killed = tmp_path / "whole", tmp_path / "killed"
 
-    def start(model_dir, **kwargs):
+    def start(model_dir, drawing_processes, prepare=read_small_windows):
         process = ForkedProcess(
             "experiments.train",
             *SIMPLE_MODEL,
-            *flags_of(place_value_data, model_dir, **FIELDS),
+            *flags_of(
+                data_dir,
+                model_dir,
+                drawing_processes=drawing_processes,
+                **fields,
+            ),
             output=tmp_path / f"output_{len(started)}",
-            **kwargs,
+            prepare=prepare,
         )
         started.append(process)
         return process
 
     with processes.killed_at_the_end(started):
-        undisturbed = start(whole)
+        undisturbed = start(whole, 1)
 
-        process = start(killed, prepare=die_in_the_second_checkpoint)
+        process = start(killed, 3, prepare=die_in_the_second_checkpoint)
         assert process.wait() == -signal.SIGKILL, process.output
         assert list((killed / "checkpoints").glob("partial-*"))
         assert [path.name for path in checkpoints_of(killed)] == ["ckpt-1.npz"]
 
-        process = start(killed)
+        process = start(killed, 1)
         process.wait_until(
             lambda: (
                 "Training from step" in process.output
@@ -96,7 +118,7 @@ def test_killed_training_ends_as_if_it_never_was(tmp_path, place_value_data):
         assert_whole(killed)
         assert not (killed / "model.keras").exists()
 
-        process = start(killed)
+        process = start(killed, 3)
         assert process.wait() == 0, process.output
         assert "Resuming from" in process.output
         assert undisturbed.wait() == 0, undisturbed.output

@@ -31,7 +31,8 @@ def timeless_metrics(model_dir):
         {
             k: v
             for k, v in row.items()
-            if k != "minutes" and not k.endswith("_per_second")
+            if k not in ("minutes", "waiting_for_data")
+            and not k.endswith("_per_second")
         }
         for row in read_metrics(model_dir)
     ]

@@ -2,6 +2,7 @@
 
 import inspect
 
+from tpt_keras.data_generators.mathematics.stream import MathematicsStreamTask
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.mathematics.task import StockMathematicsTask
 from tpt_keras.data_generators.problem_file import ProblemFileTask
@@ -14,6 +15,7 @@ TASKS = {
     task.name: task
     for task in (
         MathematicsTask,
+        MathematicsStreamTask,
         StockMathematicsTask,
         ProblemFileTask,
         TextPairsTask,

@@ -47,8 +47,13 @@ class NumberedBatches:
     an epoch), a `signature` (the structure of a batch as nested
     `tf.TensorSpec`s) and a method `_parts(shards, num_shards)` that returns a
     function from a number to a part of a batch.
+
+    Attributes:
+        seconds_waited: Seconds that reading has waited for data in all, `None`
+            if the data is there already.
     """
 
+    seconds_waited = None
     _error = None
 
     def iterate(
@@ -144,7 +149,7 @@ class ProblemBatches(NumberedBatches):
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.seed = seed
-        self._limits = limits or {}
+        self.limits = limits or {}
         self._token_ids = np.array(
             [tokenizer.token_ids.get(s, -1) for s in source.vocabulary], "int32"
         )
@@ -181,17 +186,18 @@ class ProblemBatches(NumberedBatches):
     @functools.cached_property
     def length_pairs(self):
         """The buckets, chosen for the first examples."""
-        positions = np.arange(min(SAMPLED_EXAMPLES, len(self)))
-        indices = permute(positions, len(self), (self.seed, 0))
+        count = len(self.source)
+        positions = np.arange(min(SAMPLED_EXAMPLES, count))
+        indices = permute(positions, count, (self.seed, 0))
         lengths = self.source.lengths(indices)
-        self._check(indices, lengths)
+        self._check(self.source, indices, lengths)
         return choose_length_pairs(_framed(lengths))
 
-    def _check(self, indices, lengths):
-        for column, (field, limit) in enumerate(self._limits.items()):
+    def _check(self, examples, indices, lengths):
+        for column, (field, limit) in enumerate(self.limits.items()):
             longest = lengths[:, column].argmax()
             if lengths[longest, column] > limit:
-                ((question, _),) = self.source.texts(indices[[longest]])
+                ((question, _),) = examples.texts(indices[[longest]])
                 raise UsageError(
                     f"The training example {question[:40]!r} has "
                     f"{lengths[longest, column]} characters, and the model's "
@@ -199,16 +205,20 @@ class ProblemBatches(NumberedBatches):
                     field=field,
                 )
 
-    def _window(self, epoch, first):
-        """The rows of a window's batches, and a function that encodes rows."""
+    def _examples_of_window(self, epoch, first):
+        """An `Examples` and the indices of a window's examples."""
         positions = np.arange(
             first * self.batch_size,
             min((first + WINDOW_BATCHES) * self.batch_size, len(self)),
         )
-        indices = permute(positions, len(self), (self.seed, epoch))
-        sources, targets = self.source.read(indices)
+        return self.source, permute(positions, len(self), (self.seed, epoch))
+
+    def _window(self, epoch, first):
+        """The rows of a window's batches, and a function that encodes rows."""
+        examples, indices = self._examples_of_window(epoch, first)
+        sources, targets = examples.read(indices)
         lengths = np.stack([sources.lengths, targets.lengths], axis=-1)
-        self._check(indices, lengths)
+        self._check(examples, indices, lengths)
         rng = np.random.default_rng((self.seed, epoch, first))
         batches = similar_length_batches(
             _framed(lengths), self.length_pairs, self.batch_size, rng

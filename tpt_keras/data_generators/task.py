@@ -74,6 +74,21 @@ class Task:
         """Returns `True` if an answer counts as right."""
         return answer == target
 
+    def training_batches(self, batches, weights, config):
+        """The batches of a training, by default those of the examples.
+
+        A task whose training never repeats an example has others.
+
+        Args:
+            batches: `ProblemBatches` of training examples.
+            weights: The groups' shares in them.
+            config: A `TrainingConfig`.
+
+        Returns:
+            A `NumberedBatches`.
+        """
+        return batches
+
     def adapted(self, model_config):
         """Returns a model's configuration, adapted to the task."""
         return model_config
@@ -127,7 +142,7 @@ def training_batches(task, model_config, config):
     """Cuts the training examples into training and validation batches.
 
     The seed of the `TrainingConfig` decides which examples are set apart. The
-    two `ProblemBatches` have no common example.
+    two have no common example.
     """
     groups = task.examples(TRAIN)
     apart = -(-config.data.validation_examples // len(task.groups))
@@ -142,13 +157,13 @@ def training_batches(task, model_config, config):
             )
     seed = config.run.seed
     weights = dict(zip(config.data.modules, config.data.module_weights))
+    weights = [weights.get(group, 1.0) for group in task.groups]
 
     def batches(weights, **part):
         parts = [
             random_part(groups[group], seed=seed, **part)
             for group in task.groups
         ]
-        weights = [weights.get(group, 1.0) for group in task.groups]
         return ProblemBatches(
             ExampleMixture(parts, weights),
             CharacterTokenizer(model_config.vocabulary),
@@ -161,6 +176,6 @@ def training_batches(task, model_config, config):
         )
 
     return (
-        batches(weights, start=apart),
-        batches({}, stop=apart),
+        task.training_batches(batches(weights, start=apart), weights, config),
+        batches(None, stop=apart),
     )

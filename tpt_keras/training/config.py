@@ -28,12 +28,16 @@ class DataConfig:
         modules: Names of the modules to train on; none with a `text_file`.
         data_dir: Folder that `prepare_data` filled, or the file or folder of
             text pairs.
-        dataset: `"mathematics_dataset"`, tfds's stock `"math_dataset"`, or
-            `"text_pairs"`, your own file of questions and answers.
+        dataset: `"mathematics_dataset"`, `"mathematics_stream"` (endless,
+            drawn by processes beside the training), tfds's stock
+            `"math_dataset"`, or `"text_pairs"`, your own file of questions and
+            answers.
         dataset_options: Options of the dataset: `test_share=0.2,split_seed=1`.
         module_weights: Shares of the modules by name:
             `numbers__gcd=2,numbers__place_value=0.5`. A module without a share
             has 1. In Python also one number each, in the order of `modules`.
+        drawing_processes: Processes that draw the problems of a stream. `0`:
+            one a core, less one.
         text_file: Text that a language model learns, of any bytes. Its last
             tenth is for validation and test.
         segment_length: Bytes in a segment of the text. A batch has a segment
@@ -48,6 +52,7 @@ class DataConfig:
     dataset: str = setting("mathematics_dataset")
     dataset_options: tuple = setting(())
     module_weights: tuple = setting(())
+    drawing_processes: int = setting(0, minimum=0, may_change=True)
     text_file: str = setting("", may_change=True)
     segment_length: int = setting(512, minimum=1)
     batch_size: int = setting(1024, minimum=1)

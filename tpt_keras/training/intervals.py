@@ -59,6 +59,7 @@ class Intervals(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._interval_start = self._last_line = time.perf_counter()
+        self._waited_before = self._learner.training.seconds_waited
 
     def on_train_batch_end(self, batch, logs=None):
         # Fewer than in the interval if a callback ends it.
@@ -77,6 +78,11 @@ class Intervals(keras.callbacks.Callback):
         for name in ("examples", "tokens"):
             if name in metrics:
                 metrics[f"{name}_per_second"] = metrics.pop(name) / seconds
+        waited = self._learner.training.seconds_waited
+        if waited is not None:
+            share = min((waited - self._waited_before) / seconds, 1.0)
+            metrics["waiting_for_data"] = share
+            _log.info("Waited for problems %.0f%% of the time.", 100 * share)
         if self._is_evaluation_due():
             metrics |= self._learner.evaluate(self.model)
             if self.state.improves(self._learner.score(metrics)):

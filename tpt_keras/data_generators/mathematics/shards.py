@@ -32,6 +32,7 @@ from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 PROBLEMS_PER_SHARD = 100
 # A module that raises so often without a problem between draws none at all.
 _MOST_RAISED_IN_A_ROW = 100
+_MOST_EXCLUDED_IN_A_ROW = 10_000
 _SECONDS_PER_LINE = 10
 
 logger = logging.getLogger(__name__)
@@ -47,12 +48,15 @@ class Shard(typing.NamedTuple):
     raised: int = 0
 
 
-def draw_shard(module, split, shard, seed, count=PROBLEMS_PER_SHARD):
+def draw_shard(
+    module, split, shard, seed, count=PROBLEMS_PER_SHARD, excluded=frozenset()
+):
     """Draws one shard of problems.
 
     A problem longer than the dataset allows is drawn again, as in DeepMind's
     own script. So is a problem for which the generator raises an error, which
-    most modules do about once in some million problems.
+    most modules do about once in some million problems, and one that is
+    excluded.
 
     Args:
         module: Name of a module of the split, such as
@@ -61,14 +65,19 @@ def draw_shard(module, split, shard, seed, count=PROBLEMS_PER_SHARD):
         shard: Number of the shard.
         seed: Seed of the dataset.
         count: Number of problems.
+        excluded: Set of the `question_key`s of problems that are not taken.
 
     Returns:
         A `Shard`.
+
+    Raises:
+        UsageError: If the module draws nothing but errors, or nothing but
+            excluded problems.
     """
     draw = problem_functions(split)[module]
     _seed_everything(f"{seed}/{module}/{split}/{shard}")
     problems = []
-    raised = in_a_row = 0
+    raised = in_a_row = excluded_in_a_row = 0
     while len(problems) < count:
         try:
             problem = draw()
@@ -88,11 +97,27 @@ def draw_shard(module, split, shard, seed, count=PROBLEMS_PER_SHARD):
             continue
         in_a_row = 0
         if (
-            len(question) <= MAX_QUESTION_LENGTH
-            and len(answer) <= MAX_ANSWER_LENGTH
+            len(question) > MAX_QUESTION_LENGTH
+            or len(answer) > MAX_ANSWER_LENGTH
         ):
-            problems.append((question, answer))
+            continue
+        if excluded and question_key(question) in excluded:
+            excluded_in_a_row += 1
+            if excluded_in_a_row == _MOST_EXCLUDED_IN_A_ROW:
+                raise UsageError(
+                    f"The generator of module {module} ({split}) drew "
+                    f"{excluded_in_a_row} problems in a row that are held out "
+                    "for evaluation. Leave the module out, or hold out fewer."
+                )
+            continue
+        excluded_in_a_row = 0
+        problems.append((question, answer))
     return Shard(problems, raised)
+
+
+def question_key(question):
+    """Hashes a question to eight bytes: millions have to fit in memory."""
+    return hashlib.blake2b(question.encode(), digest_size=8).digest()
 
 
 def _seed_everything(text):
@@ -128,21 +153,22 @@ def drawing_processes(num_workers):
     # Spawned, because TensorFlow does not survive a fork.
     context = multiprocessing.get_context("spawn")
     pool = concurrent.futures.ProcessPoolExecutor(
-        num_workers, mp_context=context, initializer=_end_with_parent
+        num_workers, mp_context=context, initializer=end_with_parent
     )
 
     def draw(drawings):
         logged = time.monotonic()
-        with _sigint_blocked():
+        with sigint_blocked():
             futures = [pool.submit(write_shard, *each) for each in drawings]
         finished = concurrent.futures.as_completed(futures)
         for count, future in enumerate(finished, 1):
             future.result()
             if time.monotonic() >= logged + _SECONDS_PER_LINE:
                 logged = time.monotonic()
+                modules = sorted({path.parent.name for path, *_ in drawings})
                 logger.info(
                     "%s: %s of %s problems drawn.",
-                    drawings[0][0].parent.name,
+                    ", ".join(modules[:1] + ["..."] * (len(modules) > 1)),
                     f"{count * PROBLEMS_PER_SHARD:,}",
                     f"{len(drawings) * PROBLEMS_PER_SHARD:,}",
                 )
@@ -153,7 +179,7 @@ def drawing_processes(num_workers):
 
 
 @contextlib.contextmanager
-def _sigint_blocked():
+def sigint_blocked():
     """Lets processes that start inherit a blocked SIGINT.
 
     A terminal sends it to all of them, and each would print a traceback.
@@ -165,7 +191,7 @@ def _sigint_blocked():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with_parent():
+def end_with_parent():
     """Ends this process when its parent is killed."""
 
     def watch():

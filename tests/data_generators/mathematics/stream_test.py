@@ -1,0 +1,236 @@
+import concurrent.futures
+import itertools
+import os
+import signal
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tests.conftest import MODULE
+from tests.data_generators.batches_test import assert_batches_equal
+from tests.data_generators.batches_test import decode
+from tests.data_generators.files import all_texts
+from tests.data_generators.files import examples_of
+from tpt_keras.data_generators import batches as batches_module
+from tpt_keras.data_generators import open_task
+from tpt_keras.data_generators.batches import ProblemBatches
+from tpt_keras.data_generators.mathematics import stream
+from tpt_keras.data_generators.mathematics.shards import question_key
+from tpt_keras.data_generators.mathematics.stream import StreamBatches
+from tpt_keras.data_generators.task import TRAIN
+from tpt_keras.data_generators.task import training_batches
+from tpt_keras.errors import UsageError
+from tpt_keras.models import PRESETS
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+from tpt_keras.training.config import TrainingConfig
+
+MODULES = (MODULE, "numbers__round_number", "numbers__gcd")
+
+
+class PoolOfThisProcess(concurrent.futures.Executor):
+    """Draws at once and here, because a process starts for seconds."""
+
+    def __init__(self, processes, mp_context, initializer, initargs=((),)):
+        (stream._excluded,) = initargs
+
+    def submit(self, function, *args):
+        future = concurrent.futures.Future()
+        try:
+            future.set_result(function(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch):
+    monkeypatch.setattr(batches_module, "WINDOW_BATCHES", 3)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    monkeypatch.setattr(
+        concurrent.futures, "ProcessPoolExecutor", PoolOfThisProcess
+    )
+
+
+def make_batches(
+    modules=MODULES, weights=(1, 1, 1), excluded=(), num_processes=1, **kwargs
+):
+    sample = examples_of(
+        ("1" * (10 + 5 * index), "1" * (1 + index % 9)) for index in range(30)
+    )
+    kwargs = {"batch_size": 16, "seed": 1, **kwargs}
+    sample = ProblemBatches(sample, CharacterTokenizer(), **kwargs)
+    return StreamBatches(
+        sample, modules, weights, frozenset(excluded), num_processes
+    )
+
+
+def read(batches, count, start_step=0):
+    with batches.own_errors():
+        return list(itertools.islice(batches.iterate(start_step), count))
+
+
+def questions_of(read_batches):
+    return [q for batch in read_batches for q, _ in decode(batch)]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_any_step_can_be_the_first():
+    batches = make_batches()
+    first = read(batches, 8)
+    assert [len(targets) for _, targets in first] == [16] * 8
+    for start in (1, 3, 5):
+        for batch, other in zip(first[start:], read(batches, 8 - start, start)):
+            assert_batches_equal(batch, other)
+    with batches.own_errors():
+        halves = list(itertools.islice(batches.iterate(2, None, [1], 2), 1))
+        dataset = next(iter(batches.dataset(2).as_numpy_iterator()))
+    assert decode(halves[0]) == decode(first[2])[1::2]
+    assert_batches_equal(dataset, first[2])
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_seeds_and_windows_differ():
+    windows = [
+        set(questions_of(read(make_batches(seed=seed), 3, start)))
+        for seed, start in ((1, 0), (1, 3), (2, 0))
+    ]
+    for one, other in itertools.combinations(windows, 2):
+        assert len(one & other) < 5
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_excluded_problems_never_appear():
+    drawn = questions_of(read(make_batches(), 6))
+    excluded = {question_key(question) for question in drawn}
+    others = questions_of(read(make_batches(excluded=excluded), 6))
+    assert len(others) == len(drawn)
+    assert not set(others) & set(drawn)
+
+
+@pytest.mark.parametrize("batch_size", [2, 7, 500])
+def test_problems_follow_the_weights(batch_size):
+    batches = make_batches(weights=(1, 2, 5), batch_size=batch_size)
+    shards, problems = [], Counter()
+    for window in range(20):
+        of_window = batches.drawings(window)
+        assert sum(each[-1] for each in of_window) == 3 * batch_size
+        for module, split, shard, _, count in of_window:
+            shards.append((module, split, shard))
+            problems[module] += count
+            assert 0 < count <= 100
+    assert len(set(shards)) == len(shards)
+    total = 20 * 3 * batch_size
+    for module, weight in zip(MODULES, (1, 2, 5)):
+        assert abs(problems[module] - total * weight / 8) < 20 + total / 100
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_few_windows_are_kept():
+    batches = make_batches()
+    with batches.own_errors():
+        for _ in itertools.islice(batches.iterate(), 30):
+            assert len(batches._drawn) == 1 + stream._WINDOWS_AHEAD
+    assert not batches._drawn
+    assert batches.seconds_waited > 0.0
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("feed", ["iterate", "dataset"])
+def test_error_of_the_drawing_is_raised(monkeypatch, feed):
+    def fail(*drawing, excluded):
+        raise UsageError("No.", field="modules")
+
+    monkeypatch.setattr(stream, "draw_shard", fail)
+    batches = make_batches()
+    with pytest.raises(UsageError) as error, batches.own_errors():
+        next(iter(getattr(batches, feed)()))
+    assert error.value.field == "modules"
+
+
+def test_nothing_is_drawn_outside():
+    with pytest.raises(RuntimeError):
+        next(make_batches().iterate())
+
+
+@pytest.mark.slow
+def test_batches_are_the_same_with_any_number_of_processes():
+    one, three = (
+        read(make_batches(num_processes=number), 7) for number in (1, 3)
+    )
+    for batch, other in zip(one, three, strict=True):
+        assert_batches_equal(batch, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("feed", ["iterate", "dataset"])
+def test_death_of_a_process_is_an_error(feed):
+    batches = make_batches()
+
+    def read_and_kill():
+        with batches.own_errors():
+            for _ in getattr(batches, feed)():
+                for process in list(batches._pool._processes or ()):
+                    os.kill(process, signal.SIGKILL)
+
+    with pytest.raises(UsageError) as error:
+        read_and_kill()
+    assert error.value.field == "drawing_processes"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process")
+def test_held_out_problems_are_apart(tmp_path):
+    options = ["evaluation_problems=30", "validation_problems=90"]
+    task, again = (
+        open_task("mathematics_stream", tmp_path, [MODULE, MODULES[1]], options)
+        for _ in range(2)
+    )
+    held_out = {}
+    for split, count in (
+        (TRAIN, 45),
+        ("interpolate", 30),
+        ("extrapolate", 30),
+    ):
+        for group, examples in task.examples(split).items():
+            held_out[split, group] = all_texts(examples)
+            assert len(examples) == count
+            assert all_texts(again.examples(split)[group]) == all_texts(
+                examples
+            )
+    assert len(held_out) == 6
+    assert task.fingerprints == again.fingerprints
+    with pytest.raises(UsageError):
+        task.examples("test")
+
+    config = TrainingConfig.from_flat(
+        modules=task.groups,
+        dataset="mathematics_stream",
+        module_weights=(3.0, 1.0),
+        batch_size=64,
+        validation_examples=20,
+        drawing_processes=2,
+    )
+    training, validation = training_batches(
+        task, PRESETS["tp_transformer_tiny"], config
+    )
+    assert len(validation) == 20
+    every = {q for pairs in held_out.values() for q, _ in pairs}
+    assert set(questions_of(validation.iterate(num_epochs=1))) < every
+    drawn = questions_of(read(training, 12))
+    assert len(drawn) == 12 * 64
+    assert not every & set(drawn)
+    share = np.mean(["round" in question.lower() for question in drawn])
+    assert 0.2 < share < 0.3
+
+
+@pytest.mark.parametrize(
+    "option", ["evaluation_problems", "validation_problems"]
+)
+def test_numbers_are_positive(tmp_path, option):
+    with pytest.raises(UsageError) as error:
+        open_task("mathematics_stream", tmp_path, [MODULE], [f"{option}=0"])
+    assert error.value.field == option

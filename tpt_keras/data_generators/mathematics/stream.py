@@ -1,0 +1,275 @@
+"""An endless stream of problems, drawn while a model learns from them."""
+
+import concurrent.futures
+import contextlib
+import itertools
+import multiprocessing
+import os
+import pathlib
+import time
+from concurrent.futures.process import BrokenProcessPool
+
+import filelock
+import numpy as np
+
+from tpt_keras.data_generators import batches
+from tpt_keras.data_generators.examples import ArrayExamples
+from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
+from tpt_keras.data_generators.mathematics.shards import draw_shard
+from tpt_keras.data_generators.mathematics.shards import end_with_parent
+from tpt_keras.data_generators.mathematics.shards import question_key
+from tpt_keras.data_generators.mathematics.shards import sigint_blocked
+from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
+from tpt_keras.data_generators.mathematics.task import MathematicsTask
+from tpt_keras.data_generators.task import TRAIN
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_positive_integer
+from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
+
+# Windows of batches that are drawn ahead, which bounds the memory.
+_WINDOWS_AHEAD = 2
+
+
+class MathematicsStreamTask(MathematicsTask):
+    """DeepMind's Mathematics Dataset without end; its groups are modules.
+
+    The training's problems are drawn when they are needed; see
+    `StreamBatches`. The problems of evaluation and validation are drawn once
+    into `data_dir`, and the training never has them.
+
+    Args:
+        data_dir: Folder for the held-out problems.
+        groups: Names of modules, or patterns.
+        evaluation_problems: Problems of each module and split for evaluation.
+        validation_problems: Problems of the training splits, of all modules
+            together, that are held out for validation and for reports.
+        problems_seed: Seed of the held-out problems.
+
+    Example:
+
+    ```python
+    task = MathematicsStreamTask("data", ["numbers__gcd"])
+    examples = task.examples("interpolate")["numbers__gcd"]
+    print(examples.texts([0, 1]))
+    ```
+    """
+
+    name = "mathematics_stream"
+
+    def __init__(
+        self,
+        data_dir,
+        groups,
+        evaluation_problems=200,
+        validation_problems=8192,
+        problems_seed=0,
+    ):
+        check_positive_integer("evaluation_problems", evaluation_problems)
+        check_positive_integer("validation_problems", validation_problems)
+        self.groups = self.select_groups(data_dir, groups)
+        self._examples = _held_out(
+            pathlib.Path(data_dir) / self.name,
+            self.groups,
+            -(-validation_problems // len(self.groups)),
+            evaluation_problems,
+            problems_seed,
+        )
+
+    def training_batches(self, batches, weights, config):
+        return StreamBatches(
+            batches,
+            self.groups,
+            weights,
+            self._held_out_keys(),
+            config.data.drawing_processes,
+        )
+
+    def _held_out_keys(self):
+        return frozenset(
+            question_key(question)
+            for split in (TRAIN, *self.splits)
+            for examples in self.examples(split).values()
+            for question, _ in examples.texts(np.arange(len(examples)))
+        )
+
+
+def _held_out(folder, modules, train_examples, evaluation_examples, seed):
+    """Reads the held-out problems of modules, which are drawn at first use."""
+    # Imported late, because the drawing processes need no Keras.
+    from tpt_keras.data_generators.mathematics import archive
+    from tpt_keras.data_generators.mathematics import generator
+
+    root = folder / (
+        f"seed{seed}-train{train_examples}-evaluation{evaluation_examples}"
+    )
+    if not all(generator.report_path(root, m).exists() for m in modules):
+        root.mkdir(parents=True, exist_ok=True)
+        # Several processes of one training may start at the same time.
+        with filelock.FileLock(root / ".lock"):
+            generator.generate_modules(
+                modules,
+                root,
+                train_examples,
+                evaluation_examples,
+                seed,
+                os.cpu_count(),
+                together=True,
+            )
+
+    def read(module, splits):
+        counts = generator.split_counts(
+            module, train_examples, evaluation_examples
+        )
+        problems = [
+            archive.read_problems(archive.text_path(root, split, module))
+            for split in splits
+            if counts.get(split)
+        ]
+        return ArrayExamples.from_texts(
+            itertools.chain.from_iterable(problems), MATHEMATICS_VOCABULARY
+        )
+
+    return {
+        module: {
+            TRAIN: read(module, TRAIN_SPLITS),
+            **{split: read(module, [split]) for split in EVALUATION_SPLITS},
+        }
+        for module in modules
+    }
+
+
+class StreamBatches(batches.ProblemBatches):
+    """Token batches of problems that processes draw, without end.
+
+    The batch of a step depends on the seed, the batch size, the modules, their
+    weights and the problems that are held out. The number of processes and the
+    step that a training starts at have no influence on it.
+
+    A window of `WINDOW_BATCHES` batches is drawn in shards of a module and a
+    difficulty each, whose numbers follow from the window's. The next windows
+    are drawn while one is read.
+
+    The processes run, and batches can be read, within `own_errors`.
+
+    Args:
+        sample: A `ProblemBatches` of problems that are like those of the
+            stream. Their lengths choose the buckets.
+        modules: Names of modules.
+        weights: Their shares in the stream, positive numbers.
+        excluded: Set of the `question_key`s of problems that are never drawn.
+        num_processes: Number of processes. `0`: one a core, less one.
+    """
+
+    # The end is never reached.
+    steps_per_epoch = 2**40
+
+    def __init__(self, sample, modules, weights, excluded, num_processes=0):
+        super().__init__(
+            sample.source,
+            sample.tokenizer,
+            sample.batch_size,
+            sample.seed,
+            sample.limits,
+        )
+        self.seconds_waited = 0.0
+        self._kinds = [*itertools.product(modules, TRAIN_SPLITS)]
+        shares = np.repeat(np.asarray(weights, float), len(TRAIN_SPLITS))
+        # Where a kind ends and the next one starts, all of them from 0 to 1.
+        self._ends = np.cumsum(shares / shares.sum())[:-1]
+        self._excluded = excluded
+        self._num_processes = num_processes or max(os.cpu_count() - 1, 1)
+        self._pool = None
+        # The futures of the shards of each window.
+        self._drawn = {}
+
+    def __len__(self):
+        return self.steps_per_epoch * self.batch_size
+
+    @contextlib.contextmanager
+    def own_errors(self):
+        self._pool = concurrent.futures.ProcessPoolExecutor(
+            self._num_processes,
+            # Spawned, because TensorFlow does not survive a fork.
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start,
+            initargs=(self._excluded,),
+        )
+        try:
+            with super().own_errors():
+                yield
+        finally:
+            pool, self._pool = self._pool, None
+            pool.shutdown(cancel_futures=True)
+            self._drawn.clear()
+
+    def drawings(self, window):
+        """The arguments of `draw_shard` for each shard of a window."""
+        count = batches.WINDOW_BATCHES * self.batch_size
+        # Systematic sampling: a kind's number is its share, rounded up or down
+        # at random.
+        offset = np.random.default_rng((self.seed, window)).random()
+        kinds = np.searchsorted(
+            self._ends, (np.arange(count) + offset) / count, "right"
+        )
+        first_shard = window * -(-count // PROBLEMS_PER_SHARD)
+        return [
+            (
+                *self._kinds[kind],
+                first_shard + start // PROBLEMS_PER_SHARD,
+                # Other problems than those of a dataset of the same seed.
+                f"stream{self.seed}",
+                min(PROBLEMS_PER_SHARD, of_kind - start),
+            )
+            for kind, of_kind in enumerate(np.bincount(kinds).tolist())
+            for start in range(0, of_kind, PROBLEMS_PER_SHARD)
+        ]
+
+    def _examples_of_window(self, epoch, first):
+        start = time.perf_counter()
+        try:
+            problems = self._problems(first // batches.WINDOW_BATCHES)
+        except BrokenProcessPool as error:
+            raise UsageError(
+                "A process that draws problems was killed, perhaps for lack "
+                "of memory. Start again with fewer `drawing_processes`.",
+                field="drawing_processes",
+            ) from error
+        self.seconds_waited += time.perf_counter() - start
+        examples = ArrayExamples.from_texts(problems, MATHEMATICS_VOCABULARY)
+        return examples, np.arange(len(examples))
+
+    def _problems(self, window):
+        """A window's problems; those of the next windows are ordered."""
+        pool, drawn = self._pool, self._drawn
+        if pool is None:
+            raise RuntimeError("A stream is read within `own_errors`.")
+        wanted = range(window, window + 1 + _WINDOWS_AHEAD)
+        with sigint_blocked():
+            for number in wanted:
+                if number not in drawn:
+                    drawn[number] = [
+                        pool.submit(_draw, *drawing)
+                        for drawing in self.drawings(number)
+                    ]
+        problems = []
+        for future in drawn[window]:
+            problems += future.result().problems
+        for number in drawn.keys() - wanted:
+            for future in drawn.pop(number):
+                future.cancel()
+        return problems
+
+
+_excluded = frozenset()
+
+
+def _start(excluded):
+    """Prepares a drawing process."""
+    global _excluded
+    _excluded = excluded
+    end_with_parent()
+
+
+def _draw(*drawing):
+    return draw_shard(*drawing, excluded=_excluded)
