@@ -82,7 +82,12 @@ def elsewhere(request, tmp_path_factory, training):
     }
     for name in ("dataset_options", "module_weights"):
         del flags[name]
-    output = subprocess.run(
+    return folder, train_without_tensorflow(request.param, flags)
+
+
+def train_without_tensorflow(backend, flags):
+    """What the command prints."""
+    return subprocess.run(
         [
             sys.executable,
             "-m",
@@ -91,14 +96,13 @@ def elsewhere(request, tmp_path_factory, training):
         ],
         env={
             **os.environ,
-            "KERAS_BACKEND": request.param,
+            "KERAS_BACKEND": backend,
             "XLA_FLAGS": JAX_XLA_FLAGS,
         },
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     ).stdout
-    return folder, output
 
 
 def assert_same_rows(rows, expected):
@@ -161,3 +165,28 @@ def test_tensorflow_resumes_it(
     train(tiny_config, training, copy, "tp_transformer_tiny")
     assert "ckpt-3.npz (step 75)" in logged()
     assert_same_rows(*map(read_metrics, (copy, on_tensorflow)))
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_stream_is_learned(tmp_path, backend):
+    train_without_tensorflow(
+        backend,
+        {
+            "preset": "lstm",
+            "hparams": "hidden_dim=16,thinking_steps=1",
+            "modules": MODULE,
+            "dataset": "mathematics_stream",
+            "dataset_options": "evaluation_problems=8,validation_problems=60",
+            "drawing_processes": 1,
+            "data_dir": tmp_path / "data",
+            "model_dir": tmp_path / "model",
+            "train_steps": 2,
+            "batch_size": 16,
+            "validation_examples": 20,
+            "evaluation_examples": 8,
+        },
+    )
+    (row,) = read_metrics(tmp_path / "model")
+    assert row["step"] == 2
+    assert 0.0 <= row["waiting_for_data"] <= 1.0
+    assert f"interpolate/{MODULE}" in row
