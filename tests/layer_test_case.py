@@ -197,7 +197,8 @@ class LayerTestCase(parameterized.TestCase):
         with warnings.catch_warnings():
             # Keras warns of layers of its own that have nothing to quantize.
             warnings.filterwarnings(
-                "ignore", "Layer (InputLayer|Dropout|LayerNorm.*) does not"
+                "ignore",
+                "Layer (InputLayer|Dropout|(Layer|RMS)Norm.*) does not",
             )
             model.quantize("int8")
         for layer in _with_sublayers(model):

@@ -1,4 +1,5 @@
 import math
+import re
 
 import keras
 import numpy as np
@@ -8,6 +9,7 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tests.layer_test_case import MaskProbe
+from tpt_keras.layers import DigitPlaceEmbedding
 from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.layers import position_sinusoids
 
@@ -267,3 +269,36 @@ def tensorflow_gradients(layer, ids):
         return gradient, outer.gradient(gradient, matrix)
 
     return gradients(ids)
+
+
+class DigitPlaceEmbeddingTest(LayerTestCase):
+    def test_layer(self):
+        self.run_layer_test(
+            DigitPlaceEmbedding,
+            {"digit_ids": (3, 4, 5), "hidden_dim": 6, "max_places": 5},
+            inputs=[np.full((2, 4), 3, "int32")],
+            expected_output_shape=(2, 4, 6),
+            expected_weight_count=5 * 6,
+            takes_keras_masks=False,
+        )
+
+    @parameterized.parameters(1, 5, 8, 32)
+    def test_places_count_from_the_right(self, max_places):
+        layer = DigitPlaceEmbedding((3, 4), 6, max_places)
+        text = "".join(np.random.default_rng(0).choice(list("1111 "), 200))
+        text += "1" * 50
+        expected = [
+            min(len(re.match("1*", text[start:])[0]), max_places)
+            for start in range(len(text))
+        ]
+        is_digit = np.array(list(text)) == "1"
+        ids = np.where(is_digit, 4, 7)[None].astype("int32")
+        self.assert_all_equal(layer.places(ids), np.array([expected], "int32"))
+        # Other tokens get zeros, and each place its own row.
+        layer.build()
+        rows = np.arange(6 * max_places, dtype="float32") + 1.0
+        layer.embeddings.assign(rows.reshape(max_places, 6))
+        padded = np.pad(rows.reshape(max_places, 6), ((1, 0), (0, 0)))
+        self.assert_all_close(
+            layer(ids), (padded[expected] * 6**0.5)[None].astype("float32")
+        )

@@ -10,8 +10,8 @@ from keras import ops
 
 from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import MECHANISMS
+from tpt_keras.models import PRESETS
 from tpt_keras.models import Transformer
-from tpt_keras.models import TransformerConfig
 
 QUESTIONS = ["1 + 1?", "r(7).", "7"]
 # Together every mechanism and every binding; the other pairs take minutes.
@@ -22,19 +22,24 @@ ALWAYS = (
     ("multi_linear", "tensor"),
 )
 every_variant = pytest.mark.parametrize(
-    ("attention", "binding"),
+    ("attention", "binding", "preset"),
     [
-        pytest.param(
-            *pair, marks=() if pair in ALWAYS else pytest.mark.exhaustive
-        )
-        for pair in itertools.product(MECHANISMS, BINDINGS)
+        *(
+            pytest.param(
+                *pair,
+                "tp_transformer",
+                marks=() if pair in ALWAYS else pytest.mark.exhaustive,
+            )
+            for pair in itertools.product(MECHANISMS, BINDINGS)
+        ),
+        ("dot_product", "hadamard", "tp_transformer_modern"),
     ],
 )
 
 
-def make_model(attention, binding, dtype=None):
+def make_model(attention, binding, preset="tp_transformer", dtype=None):
     keras.utils.set_random_seed(3)
-    config = TransformerConfig(
+    config = PRESETS[preset].replace(
         hidden_dim=16,
         intermediate_dim=16,
         num_heads=2,
@@ -59,8 +64,8 @@ def inputs_of(model):
 
 @every_variant
 @pytest.mark.slow_on_jax
-def test_cached_steps_give_the_models_logits(attention, binding):
-    model = make_model(attention, binding)
+def test_cached_steps_give_the_models_logits(attention, binding, preset):
+    model = make_model(attention, binding, preset)
     inputs = inputs_of(model)
     ids = inputs["decoder_token_ids"]
     expected = ops.convert_to_numpy(model(inputs))
@@ -79,8 +84,8 @@ def test_cached_steps_give_the_models_logits(attention, binding):
 
 @every_variant
 @pytest.mark.slow
-def test_padding_has_no_influence(attention, binding):
-    model = make_model(attention, binding)
+def test_padding_has_no_influence(attention, binding, preset):
+    model = make_model(attention, binding, preset)
     alone = model.tokenizer.encode_questions(QUESTIONS[-1:])
     beside = model.tokenizer.encode_questions(QUESTIONS)[-1:]
     assert beside.shape[1] > alone.shape[1]
@@ -94,8 +99,8 @@ def test_padding_has_no_influence(attention, binding):
 
 @every_variant
 @pytest.mark.slow
-def test_trains_in_mixed_precision_and_is_saved(attention, binding):
-    model = make_model(attention, binding, dtype="mixed_bfloat16")
+def test_trains_in_mixed_precision_and_is_saved(attention, binding, preset):
+    model = make_model(attention, binding, preset, dtype="mixed_bfloat16")
     inputs = inputs_of(model)
     model.compile(
         "sgd",
@@ -118,21 +123,22 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding):
 
 
 @pytest.mark.parametrize(
-    ("attention", "binding"),
+    ("attention", "binding", "preset"),
     [
-        ("relative", "discrete"),
-        ("transformer_xl", "none"),
-        ("multi_linear", "tensor"),
+        ("relative", "discrete", "tp_transformer"),
+        ("transformer_xl", "none", "tp_transformer"),
+        ("multi_linear", "tensor", "tp_transformer"),
+        ("dot_product", "hadamard", "tp_transformer_modern"),
     ],
 )
 @pytest.mark.slow
 @pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="needs SavedModel"
 )
-def test_is_exported(attention, binding, tmp_path):
+def test_is_exported(attention, binding, preset, tmp_path):
     from tpt_keras.serving import SavedModel
     from tpt_keras.serving.export import export
 
-    model = make_model(attention, binding)
+    model = make_model(attention, binding, preset)
     answers = SavedModel(export(model, tmp_path)).answer(QUESTIONS)
     assert [answer.text for answer in answers] == model.solve(QUESTIONS)

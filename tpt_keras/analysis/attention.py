@@ -64,8 +64,8 @@ class AttentionActivations:
         """Returns the fillers, `(batch, targets, num_heads, value_dim)`."""
         query, value = self.inputs["query"], self.inputs["value"]
         filler, _ = self.layer.attention(
-            self.layer.query_dense(query),
-            self.layer.key_dense(value),
+            self.layer.query_heads(query),
+            self.layer.key_heads(value),
             self.layer.value_dense(value),
             attention_mask=ops.expand_dims(self.inputs["attention_mask"], 1),
             use_causal_mask=self.inputs.get("use_causal_mask", False),
@@ -106,7 +106,7 @@ def attention_activations(
     encoder_mask = model.padding_mask(questions)
     cells = model.encoder_cells
     encoder_output, inputs = _run_cells(
-        cells, model.embedding(questions), padding_mask=encoder_mask
+        cells, model.embed_questions(questions), padding_mask=encoder_mask
     )
     if attention != "encoder":
         cells = model.decoder_cells
@@ -126,9 +126,11 @@ def attention_activations(
 
 def _run_cells(cells, x, **kwargs):
     """Returns the last cell's output, and all cells' attention inputs."""
-    inputs = []
+    inputs, embedded = [], x
     for cell in cells:
-        x, of_cell = cell(x, **kwargs, return_attention_inputs=True)
+        x, of_cell = cell(
+            x, **kwargs, embedded=embedded, return_attention_inputs=True
+        )
         inputs.append(of_cell)
     return x, inputs
 

@@ -95,6 +95,10 @@ _FIXED = {
     "attention": ("dot_product",),
     "binding": tuple(MAPS),
     "positions": ("sinusoidal",),
+    "activation": ("relu",),
+    "query_key_norm": (False,),
+    "embedding_skip": (False,),
+    "digit_places": (False,),
     # The default of `torch.nn.LayerNorm`.
     "layer_norm_epsilon": (1e-5,),
 }

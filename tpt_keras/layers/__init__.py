@@ -19,6 +19,7 @@ from tpt_keras.layers.projection import FanInUniform
 from tpt_keras.layers.projection import FeedForward
 from tpt_keras.layers.projection import Projection
 from tpt_keras.layers.token_and_position_embedding import POSITIONS
+from tpt_keras.layers.token_and_position_embedding import DigitPlaceEmbedding
 from tpt_keras.layers.token_and_position_embedding import (
     TokenAndPositionEmbedding,
 )

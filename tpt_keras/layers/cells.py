@@ -10,7 +10,48 @@ from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import serialize_choice
 from tpt_keras.layers.base_layer import serialize_fields
 from tpt_keras.layers.projection import FeedForward
+from tpt_keras.layers.projection import get_activation
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class EmbeddingSkip(BaseLayer):
+    """Adds the embedding to a cell's inputs: `a x + b embedded`.
+
+    The numbers `a` and `b` are learned and 1 and 0 at first.
+
+    Args:
+        **kwargs: Keras's base layer arguments.
+
+    Call arguments:
+        inputs: Tensor `(batch, length, hidden_dim)`.
+        embedded: Tensor of the same shape.
+
+    Returns:
+        Tensor of the same shape.
+    """
+
+    def build(self, inputs_shape, embedded_shape=None):
+        self.input_scale, self.embedding_scale = (
+            self.add_weight(name=name, shape=(), initializer=initializer)
+            for name, initializer in (
+                ("input_scale", "ones"),
+                ("embedding_scale", "zeros"),
+            )
+        )
+        self.built = True
+
+    def call(self, inputs, embedded):
+        return ops.add(
+            ops.multiply(self.input_scale, inputs),
+            ops.multiply(self.embedding_scale, embedded),
+        )
+
+    def compute_output_shape(self, inputs_shape, embedded_shape=None):
+        return inputs_shape
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Does nothing: numbers are not quantized."""
 
 
 class TransformerCell(BaseLayer):
@@ -34,6 +75,9 @@ class TransformerCell(BaseLayer):
         attention_options=None,
         binding_options=None,
         key_dim=None,
+        query_key_norm=False,
+        embedding_skip=False,
+        output_kernel_initializer=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -44,7 +88,7 @@ class TransformerCell(BaseLayer):
         self.attention = attention
         self.attention_options = dict(attention_options or {})
         self.binding_options = dict(binding_options or {})
-        self.activation = keras.activations.get(activation)
+        self.activation = get_activation(activation)
         self.dropout = dropout
         self.layer_norm_epsilon = layer_norm_epsilon
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -53,6 +97,11 @@ class TransformerCell(BaseLayer):
         )
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.seed = seed
+        self.query_key_norm = query_key_norm
+        self.embedding_skip = embedding_skip
+        self.output_kernel_initializer = keras.initializers.get(
+            output_kernel_initializer
+        )
 
     def _layer_norm(self, name):
         layer = keras.layers.LayerNormalization(
@@ -78,6 +127,8 @@ class TransformerCell(BaseLayer):
             "attention_options": self.attention_options,
             "kernel_initializer": self.attention_kernel_initializer,
             "bias_initializer": self.bias_initializer,
+            "query_key_norm": self.query_key_norm,
+            "output_kernel_initializer": self.output_kernel_initializer,
             "seed": self._sublayer_seed(name),
             "dtype": self.dtype_policy,
             "name": name,
@@ -96,6 +147,7 @@ class TransformerCell(BaseLayer):
             dropout=self.dropout,
             kernel_initializer=self.kernel_initializer,
             bias_initializer=self.bias_initializer,
+            output_kernel_initializer=self.output_kernel_initializer,
             seed=self._sublayer_seed("feed_forward"),
             dtype=self.dtype_policy,
             name="feed_forward",
@@ -107,6 +159,19 @@ class TransformerCell(BaseLayer):
             seed=self._sublayer_seed("dropout"),
             dtype=self.dtype_policy,
         )
+
+    def _build_skip(self):
+        self.skip = None
+        if self.embedding_skip:
+            self.skip = EmbeddingSkip(
+                dtype=self.dtype_policy, name="embedding_skip"
+            )
+            self.skip.build((None, None, self.hidden_dim))
+
+    def _skip(self, inputs, embedded):
+        if self.skip is None:
+            return inputs
+        return self.skip(inputs, inputs if embedded is None else embedded)
 
     def _sublayer_seed(self, name):
         # Sublayers with the same seed would drop the same elements.
@@ -135,12 +200,15 @@ class TransformerCell(BaseLayer):
             "dropout": self.dropout,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "seed": self.seed,
+            "query_key_norm": self.query_key_norm,
+            "embedding_skip": self.embedding_skip,
             **serialize_fields(
                 self,
                 "activation",
                 "kernel_initializer",
                 "attention_kernel_initializer",
                 "bias_initializer",
+                "output_kernel_initializer",
             ),
         }
 
@@ -162,7 +230,8 @@ class EncoderCell(TransformerCell):
         num_heads: Number of attention heads. It must divide the hidden size
             unless `key_dim` is given.
         binding: The binding, see `TPMultiHeadAttention`.
-        activation: Activation of the feed-forward. Defaults to `"relu"`.
+        activation: Activation of the feed-forward, see `FeedForward`. Defaults
+            to `"relu"`.
         dropout: Dropout rate of the attention weights, the feed-forward's
             hidden layer and the outputs of attention and feed-forward.
             Defaults to `0.0`.
@@ -176,11 +245,19 @@ class EncoderCell(TransformerCell):
         binding_options: See `TPMultiHeadAttention`.
         key_dim: Size of each head's query, key and value. Defaults to the
             hidden size divided by `num_heads`.
+        query_key_norm: See `TPMultiHeadAttention`.
+        embedding_skip: Whether the cell starts with `x = a x + b embedded`, of
+            two learned numbers that are 1 and 0 at first. Defaults to `False`.
+        output_kernel_initializer: Initializer of the kernels of the output
+            maps of attention and feed-forward. With `"zeros"`, they add nothing
+            at first. Defaults to the initializers of the other kernels.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
         inputs: Tensor `(batch, length, hidden_dim)`.
         padding_mask: Boolean `(batch, length)`, true at real tokens.
+        embedded: With `embedding_skip`, the first cell's inputs. Defaults to
+            `inputs`.
         training: Whether to apply dropout.
         return_attention_inputs: Whether to also return the inputs of the
             attention.
@@ -199,6 +276,7 @@ class EncoderCell(TransformerCell):
 
     def build(self, input_shape):
         self.hidden_dim = input_shape[-1]
+        self._build_skip()
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
         self.self_attention = self._attention("self_attention")
         self._build_feed_forward()
@@ -208,9 +286,11 @@ class EncoderCell(TransformerCell):
         self,
         inputs,
         padding_mask=None,
+        embedded=None,
         training=None,
         return_attention_inputs=False,
     ):
+        inputs = self._skip(inputs, embedded)
         query = self.self_attention_layer_norm(inputs)
         masks = {"attention_mask": _source_mask(padding_mask)}
         z = self.self_attention(query, query, training=training, **masks)
@@ -254,6 +334,8 @@ class DecoderCell(TransformerCell):
         cross_attention_cache: KV cache of the encoder's output.
         cache_update_index: Position of the only token in `decoder_sequence`,
             a scalar. Required with `self_attention_cache`.
+        embedded: With `embedding_skip`, the first cell's `decoder_sequence`.
+            Defaults to this one's.
         training: Whether to apply dropout.
         return_attention_inputs: Whether to also return the inputs of the
             attentions. Not supported with caches.
@@ -275,6 +357,7 @@ class DecoderCell(TransformerCell):
 
     def build(self, decoder_sequence_shape, encoder_sequence_shape=None):
         self.hidden_dim = decoder_sequence_shape[-1]
+        self._build_skip()
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
         self.self_attention = self._attention("self_attention")
         self.cross_attention_layer_norm = self._layer_norm(
@@ -298,10 +381,12 @@ class DecoderCell(TransformerCell):
         self_attention_cache=None,
         cross_attention_cache=None,
         cache_update_index=None,
+        embedded=None,
         training=None,
         return_attention_inputs=False,
     ):
         attention_inputs = {}
+        decoder_sequence = self._skip(decoder_sequence, embedded)
         query = self.self_attention_layer_norm(decoder_sequence)
         if self_attention_cache is None:
             inputs = {

@@ -48,6 +48,8 @@ class TokenAndPositionEmbedding(BaseLayer):
             with `reverse=True` hidden states `(batch, length, hidden_dim)`.
         start_index: Position of the first token, an integer or a scalar
             tensor. Defaults to `0`.
+        added: Tensor `(batch, length, hidden_dim)` to add to the sum, such as
+            that of a `DigitPlaceEmbedding`. Defaults to none.
         reverse: Whether to map hidden states to logits.
         training: Whether to apply dropout.
 
@@ -124,7 +126,9 @@ class TokenAndPositionEmbedding(BaseLayer):
         )
         self.built = True
 
-    def call(self, inputs, start_index=0, reverse=False, training=None):
+    def call(
+        self, inputs, start_index=0, added=None, reverse=False, training=None
+    ):
         if reverse:
             return self._logits(inputs)
         # TensorFlow's custom gradient takes tensors, but not variables. The
@@ -137,6 +141,8 @@ class TokenAndPositionEmbedding(BaseLayer):
             positions = ops.arange(ops.shape(inputs)[-1]) + start_index
             sinusoids = position_sinusoids(positions, self.hidden_dim)
             x = ops.add(x, ops.cast(sinusoids, self.compute_dtype))
+        if added is not None:
+            x = ops.add(x, ops.cast(added, self.compute_dtype))
         if self.role_dense is not None:
             x = ops.multiply(x, ops.add(self.role_dense(x), 1.0))
         return self.dropout_layer(x, training=training)
@@ -176,6 +182,91 @@ class TokenAndPositionEmbedding(BaseLayer):
             "seed": self.seed,
             "mask_zero": self.mask_zero,
         }
+
+
+@keras.saving.register_keras_serializable("tpt_keras")
+class DigitPlaceEmbedding(BaseLayer):
+    """Embeds the place of a digit in its number: units, tens, hundreds.
+
+    A place counts the digits from this one to the last of its run, this one
+    included, up to `max_places`. A token that is no digit gets zeros. The table
+    is zero at first, so that a place that was never seen changes nothing.
+
+    Args:
+        digit_ids: Token ids of the digits.
+        hidden_dim: Size of the embedding.
+        max_places: Number of places; places beyond share the last one's
+            vector. Defaults to `32`.
+        **kwargs: Keras's base layer arguments.
+
+    Call arguments:
+        inputs: Token ids `(batch, length)` of an integer or float dtype.
+
+    Returns:
+        Tensor `(batch, length, hidden_dim)`.
+
+    Example:
+
+    >>> layer = DigitPlaceEmbedding(digit_ids=[4, 5], hidden_dim=8)
+    >>> ids = keras.ops.array([[9, 4, 5, 5, 9, 4]])
+    >>> keras.ops.convert_to_numpy(layer.places(ids)).tolist()
+    [[0, 3, 2, 1, 0, 1]]
+    >>> layer(ids).shape
+    (1, 6, 8)
+    """
+
+    def __init__(self, digit_ids, hidden_dim, max_places=32, **kwargs):
+        super().__init__(**kwargs)
+        self.digit_ids = tuple(digit_ids)
+        self.hidden_dim = hidden_dim
+        self.max_places = max_places
+        # `keras.Input` makes float ids, which bfloat16 would round.
+        self.autocast = False
+
+    def build(self, input_shape=None):
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.max_places, self.hidden_dim),
+            initializer="zeros",
+            autocast=False,
+        )
+        self.built = True
+
+    def places(self, token_ids):
+        """Returns the places `(batch, length)`: 1 for units, 0 for no digit."""
+        ids = ops.expand_dims(ops.cast(token_ids, "int32"), -1)
+        is_digit = ops.any(
+            ops.equal(ids, ops.convert_to_tensor(self.digit_ids, "int32")), -1
+        )
+        places = ops.cast(is_digit, "int32")
+        # Counts up to `width` digits, and doubles it.
+        width = 1
+        while width < self.max_places:
+            behind = ops.pad(places, ((0, 0), (0, width)))[:, width:]
+            places = places + ops.where(ops.equal(places, width), behind, 0)
+            width *= 2
+        return ops.minimum(places, self.max_places)
+
+    def call(self, inputs):
+        places = self.places(inputs)
+        x = _look_up(ops.copy(self.embeddings), ops.maximum(places - 1, 0))
+        is_digit = ops.expand_dims(ops.greater(places, 0), -1)
+        x = ops.where(is_digit, x, 0.0) * math.sqrt(self.hidden_dim)
+        return ops.cast(x, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape, self.hidden_dim)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "digit_ids": self.digit_ids,
+            "hidden_dim": self.hidden_dim,
+            "max_places": self.max_places,
+        }
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Does nothing: the table is not quantized."""
 
 
 def _take_rows(matrix, token_ids):

@@ -75,6 +75,11 @@ class TPMultiHeadAttention(BaseLayer):
             has a `dropout`, `sliding_window` and `seed` of its own.
         attention_options: Dict of further arguments of the named mechanism.
         binding_options: Dict of further arguments of the named binding.
+        query_key_norm: Whether to normalize the queries and the keys of each
+            head by their root mean square (Henry et al., 2020), with a learned
+            scale. Defaults to `False`.
+        output_kernel_initializer: Initializer of the output map's matrix.
+            Defaults to the `kernel_initializer`.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
@@ -144,6 +149,8 @@ class TPMultiHeadAttention(BaseLayer):
         attention="dot_product",
         attention_options=None,
         binding_options=None,
+        query_key_norm=False,
+        output_kernel_initializer=None,
         **kwargs,
     ):
         if kwargs.pop("use_gate", None):
@@ -174,6 +181,10 @@ class TPMultiHeadAttention(BaseLayer):
         if flash_attention is not None:
             self.attention_options["flash_attention"] = flash_attention
         self.binding_options = dict(binding_options or {})
+        self.query_key_norm = query_key_norm
+        self.output_kernel_initializer = keras.initializers.get(
+            output_kernel_initializer
+        )
         self._make_parts(attention, binding)
 
     def _make_parts(self, attention, binding):
@@ -226,7 +237,20 @@ class TPMultiHeadAttention(BaseLayer):
                 (None, None, *heads) for heads in (key_heads, value_heads)
             ]
             self.attention.build(shapes[0], *shapes)
+        self.query_norm = self.key_norm = None
+        if self.query_key_norm:
+            self.query_norm, self.key_norm = (
+                self._head_norm(name) for name in ("query_norm", "key_norm")
+            )
         self.built = True
+
+    def _head_norm(self, name):
+        layer = keras.layers.RMSNormalization(
+            dtype=self.dtype_policy, name=name
+        )
+        layer.supports_masking = True  # Keras forgot it, and would warn.
+        layer.build((None, None, self.num_heads, self.key_dim))
+        return layer
 
     def _output_map(self, query_shape):
         output_shape = self._output_shape or (query_shape[-1],)
@@ -237,6 +261,8 @@ class TPMultiHeadAttention(BaseLayer):
                 "attention_output",
                 (*query_shape[:-1], self.num_heads, self.binding.bound_dim),
                 num_input_axes=2,
+                kernel_initializer=self.output_kernel_initializer
+                or self.kernel_initializer,
             )
         if (output_dim,) != output_shape:
             raise ValueError(
@@ -245,14 +271,14 @@ class TPMultiHeadAttention(BaseLayer):
             )
         return None
 
-    def _projection(self, output_shape, name, input_shape, num_input_axes=1):
+    def _projection(self, output_shape, name, input_shape, **kwargs):
+        arguments = {name: getattr(self, name) for name in _MAP_ARGUMENTS}
         layer = Projection(
             output_shape,
-            num_input_axes=num_input_axes,
             use_bias=self.use_bias,
             dtype=self.dtype_policy,
             name=name,
-            **{name: getattr(self, name) for name in _MAP_ARGUMENTS},
+            **{**arguments, **kwargs},
         )
         layer.build(input_shape)
         return layer
@@ -289,7 +315,7 @@ class TPMultiHeadAttention(BaseLayer):
         if not self.attention.has_weights:
             query_mask = None  # there are no rows of weights to mask
         filler, weights = self.attention(
-            self.query_dense(query),
+            self.query_heads(query),
             *self._key_and_value_heads(value, key),
             attention_mask=merge_masks(
                 query_mask, value_mask, key_mask, attention_mask
@@ -366,7 +392,17 @@ class TPMultiHeadAttention(BaseLayer):
 
     def _key_and_value_heads(self, value, key=None):
         key = value if key is None else key
-        return self.key_dense(key), self.value_dense(value)
+        return self.key_heads(key), self.value_dense(value)
+
+    def query_heads(self, query):
+        """Maps `(batch, target_length, hidden_dim)` to queries of heads."""
+        heads = self.query_dense(query)
+        return heads if self.query_norm is None else self.query_norm(heads)
+
+    def key_heads(self, key):
+        """Maps `(batch, source_length, hidden_dim)` to keys of heads."""
+        heads = self.key_dense(key)
+        return heads if self.key_norm is None else self.key_norm(heads)
 
     def attend(
         self,
@@ -394,7 +430,7 @@ class TPMultiHeadAttention(BaseLayer):
             weights, or `None` if there are none or none are needed.
         """
         filler, weights = self.attention.attend(
-            self.query_dense(query),
+            self.query_heads(query),
             cache,
             attention_mask=mask,
             index=index,
@@ -435,7 +471,13 @@ class TPMultiHeadAttention(BaseLayer):
                 self._attention_name or self.attention
             ),
             "attention_options": self.attention_options,
-            **serialize_fields(self, *_MAP_ARGUMENTS, "activity_regularizer"),
+            "query_key_norm": self.query_key_norm,
+            **serialize_fields(
+                self,
+                *_MAP_ARGUMENTS,
+                "activity_regularizer",
+                "output_kernel_initializer",
+            ),
             "seed": self.seed,
             "attention_axes": self.attention_axes,
             "sliding_window": self.sliding_window,

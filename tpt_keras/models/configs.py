@@ -16,6 +16,9 @@ from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.character_tokenizer import MAX_ANSWER_LENGTH
 from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 
+INITIALIZATIONS = ("paper", "released", "zero_outputs")
+ACTIVATIONS = ("relu", "relu_squared")
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
@@ -206,14 +209,27 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
         initialization: `"paper"`: embeddings normal, everything else Xavier
             uniform, biases zero. `"released"`: that of the authors' code, whose
             TP-Attention keeps PyTorch's default, uniform within `1 /
-            sqrt(fan_in)`, biases included.
+            sqrt(fan_in)`, biases included. `"zero_outputs"`: as in the paper,
+            but the output maps of attention and feed-forward are zero.
+        activation: Activation of the feed-forward: `"relu"` or
+            `"relu_squared"`.
+        query_key_norm: Whether each head's queries and keys are normalized by
+            their root mean square.
+        embedding_skip: Whether each cell adds a learned share of the embedding
+            to its inputs.
+        digit_places: Whether the embedding of a question's digit has its place
+            in its number, counted from the right.
         **kwargs: See `AttentionConfig` and `SequenceToSequenceConfig`.
     """
 
     KIND: typing.ClassVar = "transformer"
 
     bind_embeddings: bool = setting(True)
-    initialization: str = setting("paper", choices=("paper", "released"))
+    initialization: str = setting("paper", choices=INITIALIZATIONS)
+    activation: str = setting("relu", choices=ACTIVATIONS)
+    query_key_norm: bool = setting(False)
+    embedding_skip: bool = setting(False)
+    digit_places: bool = setting(False)
 
     def resized(self, width, more, num_layers, num_heads, filter_ratio=None):
         """Returns this variant at another size, for the tuner.

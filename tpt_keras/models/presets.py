@@ -44,6 +44,15 @@ PRESETS = {
     ),
     # Multi-linear attention (the Tensorized Transformer; Ma et al., 2019).
     "tp_transformer_multi_linear": TransformerConfig(attention="multi_linear"),
+    # Parts that others train small language models with, and the places of
+    # digits; docs/variants.md.
+    "tp_transformer_modern": TransformerConfig(
+        initialization="zero_outputs",
+        activation="relu_squared",
+        query_key_norm=True,
+        embedding_skip=True,
+        digit_places=True,
+    ),
     # The baselines of Saxton et al. (2019), who made the data.
     "lstm": LSTMConfig(),
     "lstm_attention": LSTMConfig(attention="additive", thinking_steps=0),

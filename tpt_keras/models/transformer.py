@@ -2,11 +2,14 @@ import keras
 from keras import ops
 
 from tpt_keras.layers import DecoderCell
+from tpt_keras.layers import DigitPlaceEmbedding
 from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import FanInUniform
 from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.models.configs import TransformerConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
+
+DIGITS = tuple("0123456789")
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -46,6 +49,18 @@ class Transformer(SequenceToSequence):
             dtype=self.dtype_policy,
             name="embedding",
         )
+        self.digit_places = None
+        if config.digit_places:
+            self.digit_places = DigitPlaceEmbedding(
+                [
+                    token_id
+                    for symbol, token_id in self.tokenizer.token_ids.items()
+                    if symbol in DIGITS
+                ],
+                config.hidden_dim,
+                dtype=self.dtype_policy,
+                name="digit_places",
+            )
         self.encoder_cells = [
             self._cell(EncoderCell, f"encoder_cell_{index}")
             for index in range(config.num_layers)
@@ -69,6 +84,12 @@ class Transformer(SequenceToSequence):
             layer_norm_epsilon=config.layer_norm_epsilon,
             attention_kernel_initializer=self._attention_initializer(),
             bias_initializer=self._bias_initializer(),
+            activation=config.activation,
+            query_key_norm=config.query_key_norm,
+            embedding_skip=config.embedding_skip,
+            output_kernel_initializer=(
+                "zeros" if config.initialization == "zero_outputs" else None
+            ),
             dtype=self.dtype_policy,
             name=name,
         )
@@ -92,6 +113,8 @@ class Transformer(SequenceToSequence):
         # built and can load weights at once.
         shape = (None, None, self.config.hidden_dim)
         self.embedding.build()
+        if self.digit_places is not None:
+            self.digit_places.build()
         for cell in self.encoder_cells:
             cell.build(shape)
         for cell in self.decoder_cells:
@@ -103,11 +126,12 @@ class Transformer(SequenceToSequence):
         decoder_token_ids = inputs["decoder_token_ids"]
         encoder_padding_mask = self.padding_mask(encoder_token_ids)
         encoder_output = self.encode(encoder_token_ids, training=training)
-        x = self.embedding(decoder_token_ids, training=training)
+        x = embedded = self.embedding(decoder_token_ids, training=training)
         for cell in self.decoder_cells:
             x = cell(
                 x,
                 encoder_output,
+                embedded=embedded,
                 decoder_padding_mask=self.padding_mask(decoder_token_ids),
                 encoder_padding_mask=encoder_padding_mask,
                 training=training,
@@ -116,10 +140,28 @@ class Transformer(SequenceToSequence):
 
     def encode(self, encoder_token_ids, training=None):
         padding_mask = self.padding_mask(encoder_token_ids)
-        x = self.embedding(encoder_token_ids, training=training)
+        x = embedded = self.embed_questions(encoder_token_ids, training)
         for cell in self.encoder_cells:
-            x = cell(x, padding_mask=padding_mask, training=training)
+            x = cell(
+                x,
+                padding_mask=padding_mask,
+                embedded=embedded,
+                training=training,
+            )
         return x
+
+    def embed_questions(self, encoder_token_ids, training=None):
+        """Embeds questions, and the places of their digits if there are any.
+
+        The decoder does not know how many digits follow, so that the digits of
+        answers have no places.
+        """
+        places = None
+        if self.digit_places is not None:
+            places = self.digit_places(encoder_token_ids)
+        return self.embedding(
+            encoder_token_ids, added=places, training=training
+        )
 
     def init_cache(self, encoder_token_ids, max_length):
         encoder_output = self.encode(encoder_token_ids)
@@ -149,7 +191,7 @@ class Transformer(SequenceToSequence):
         return {**cache, "self_attention": self_attention}
 
     def decode_step(self, token_ids, cache, cache_update_index):
-        x = self.embedding(
+        x = embedded = self.embedding(
             ops.expand_dims(token_ids, -1), start_index=cache_update_index
         )  # (batch, 1, hidden_dim)
         self_attention = []
@@ -164,6 +206,7 @@ class Transformer(SequenceToSequence):
                 self_attention_cache=self_cache,
                 cross_attention_cache=cross_cache,
                 cache_update_index=cache_update_index,
+                embedded=embedded,
             )
             self_attention.append(self_cache)
         logits = self.embedding(x, reverse=True)

@@ -233,11 +233,12 @@ def make_optimizer(config):
     """Builds the optimizer of a `TrainingConfig`.
 
     It does not clip: the training step clips, which has the gradient of the
-    whole batch. Weight decay spares biases, layer norms and the embedding.
+    whole batch. Weight decay spares biases, norms, the scales of skips, and
+    embeddings.
     """
     optimizer = config.optimizer.build(learning_rate_schedule(config))
     optimizer.exclude_from_weight_decay(
-        var_names=["bias", "gamma", "beta", "embeddings"]
+        var_names=["bias", "gamma", "beta", "scale", "embeddings"]
     )
     return optimizer
 
