@@ -1,4 +1,4 @@
-r"""Draws one metric of several trainings over steps, examples or minutes.
+r"""Draws a metric of several trainings.
 
     python -m experiments.compare --output=curves.png \
         --model_dirs=models/paper-0,models/small-0 --over=examples,minutes

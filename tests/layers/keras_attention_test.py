@@ -211,8 +211,7 @@ class KerasAttentionTest(LayerTestCase):
         plain = TPMultiHeadAttention(2, 3, flash_attention=False)
         expected = plain(x, x, **call)
         layer = TPMultiHeadAttention.from_config(
-            {**plain.get_config(), "attention_options": {}}
-            | {"flash_attention": True}
+            {**plain.get_config(), "flash_attention": True}
         )
         layer.build(x.shape, x.shape)
         layer.set_weights(plain.get_weights())

@@ -269,6 +269,46 @@ class DigitPlaceEmbedding(BaseLayer):
         """Does nothing: the table is not quantized."""
 
 
+@keras.saving.register_keras_serializable("tpt_keras")
+class EmbeddingSkip(BaseLayer):
+    """Adds the embedding to a cell's inputs: `a x + b embedded`.
+
+    The numbers `a` and `b` are learned and 1 and 0 at first.
+
+    Args:
+        **kwargs: Keras's base layer arguments.
+
+    Call arguments:
+        inputs: Tensor `(batch, length, hidden_dim)`.
+        embedded: Tensor of the same shape.
+
+    Returns:
+        Tensor of the same shape.
+    """
+
+    def build(self, inputs_shape, embedded_shape=None):
+        self.input_scale, self.embedding_scale = (
+            self.add_weight(name=name, shape=(), initializer=initializer)
+            for name, initializer in (
+                ("input_scale", "ones"),
+                ("embedding_scale", "zeros"),
+            )
+        )
+        self.built = True
+
+    def call(self, inputs, embedded):
+        return ops.add(
+            ops.multiply(self.input_scale, inputs),
+            ops.multiply(self.embedding_scale, embedded),
+        )
+
+    def compute_output_shape(self, inputs_shape, embedded_shape=None):
+        return inputs_shape
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Does nothing: numbers are not quantized."""
+
+
 def _take_rows(matrix, token_ids):
     return ops.take(matrix, token_ids, axis=0)
 

@@ -177,9 +177,8 @@ class TPMultiHeadAttention(BaseLayer):
         self.seed = seed
         self.attention_axes = _tuple_or_none(attention_axes)
         self.sliding_window = sliding_window
+        self.flash_attention = flash_attention
         self.attention_options = dict(attention_options or {})
-        if flash_attention is not None:
-            self.attention_options["flash_attention"] = flash_attention
         self.binding_options = dict(binding_options or {})
         self.query_key_norm = query_key_norm
         self.output_kernel_initializer = keras.initializers.get(
@@ -190,9 +189,12 @@ class TPMultiHeadAttention(BaseLayer):
     def _make_parts(self, attention, binding):
         self._attention_name = attention if isinstance(attention, str) else None
         self._binding_name = binding if isinstance(binding, str) else None
+        options = self.attention_options
+        if self.flash_attention is not None:
+            options = {**options, "flash_attention": self.flash_attention}
         self.attention = make_mechanism(
             attention,
-            self.attention_options,
+            options,
             dropout=self.dropout,
             sliding_window=self.sliding_window,
             seed=self.seed,
@@ -481,6 +483,7 @@ class TPMultiHeadAttention(BaseLayer):
             "seed": self.seed,
             "attention_axes": self.attention_axes,
             "sliding_window": self.sliding_window,
+            "flash_attention": self.flash_attention,
         }
 
 
