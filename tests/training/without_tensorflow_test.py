@@ -72,7 +72,7 @@ def on_tensorflow(tmp_path_factory, tiny_config, training):
 
 @pytest.fixture(scope="module", params=["jax", "torch"])
 def elsewhere(request, tmp_path_factory, training):
-    """The folder of the training, and what the command printed."""
+    """The folder of the training, and the output of the command."""
     folder = tmp_path_factory.mktemp(request.param)
     flags = training.flat() | {
         "modules": MODULE,
