@@ -86,7 +86,7 @@ def elsewhere(request, tmp_path_factory, training):
 
 
 def train_without_tensorflow(backend, flags):
-    """What the command prints."""
+    """Trains in a process of its own, and returns what it prints."""
     return subprocess.run(
         [
             sys.executable,
