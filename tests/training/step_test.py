@@ -171,6 +171,13 @@ def test_columns_of_padding_are_trimmed():
     assert targets.shape == weights.shape == (0, 1)
 
 
+@pytest.mark.parametrize("function", [sort_by_length, trim])
+def test_batch_without_padding_stays_as_it_is(function):
+    # Of any model, whatever its inputs are.
+    batch = weighted_batch((TARGETS, TARGETS), pad_id=None)
+    assert function(batch, pad_id=None) is batch
+
+
 def inputs_and_targets(questions, targets):
     ids = {"encoder_token_ids": questions, "decoder_token_ids": targets}
     return ids, targets

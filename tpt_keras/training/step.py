@@ -106,6 +106,8 @@ def map_batch(function, batch, pad_id):
 
 def sort_by_length(batch, pad_id):
     """Sorts the rows of a batch by length, so that micro-batches pad less."""
+    if pad_id is None:
+        return batch
     inputs, targets, _ = batch
     lengths = sum(
         ops.sum(ops.cast(ops.not_equal(ids, pad_id), "int32"), axis=-1)
@@ -120,6 +122,8 @@ def trim(batch, pad_id):
 
     XLA has no such shapes.
     """
+    if pad_id is None:
+        return batch
     inputs, targets, weights = batch
     source_length, target_length = (
         ops.max(
