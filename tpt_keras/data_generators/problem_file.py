@@ -53,8 +53,8 @@ class ProblemFileTask(Task):
     vocabulary = MATHEMATICS_VOCABULARY
 
     def __init__(self, data_dir, groups=()):
-        self.groups = self.select_groups(data_dir, groups)
         self.problems = read_problem_file(data_dir)
+        self.groups = _groups(self.problems, groups)
         pairs = {}
         for question, answer, module, split in self.problems:
             if module in self.groups:
@@ -71,13 +71,16 @@ class ProblemFileTask(Task):
 
     @staticmethod
     def select_groups(data_dir, patterns):
-        problems = read_problem_file(data_dir)
-        modules = dict.fromkeys(problem.module for problem in problems)
-        return matching_groups(patterns or ["all"], list(modules))
+        return _groups(read_problem_file(data_dir), patterns)
 
     def examples(self, split):
         check_choice("split", split, self.splits)
         return self._examples[split]
+
+
+def _groups(problems, patterns):
+    modules = dict.fromkeys(problem.module for problem in problems)
+    return matching_groups(patterns or ["all"], list(modules))
 
 
 def write_problem_file(path, problems, **fields):

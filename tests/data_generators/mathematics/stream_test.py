@@ -31,8 +31,8 @@ MODULES = (MODULE, "numbers__round_number", "numbers__gcd")
 class PoolOfThisProcess(concurrent.futures.Executor):
     """Draws at once and here, because a process starts for seconds."""
 
-    def __init__(self, processes, mp_context, initializer, initargs=((),)):
-        (stream._excluded,) = initargs
+    def __init__(self, processes, mp_context, initializer, initargs):
+        (stream._excluded,) = initargs or ((),)
 
     def submit(self, function, *args):
         future = concurrent.futures.Future()

@@ -150,11 +150,7 @@ def read_shard(path):
 @contextlib.contextmanager
 def drawing_processes(num_workers):
     """Starts processes and yields a function that draws shards with them."""
-    # Spawned, because TensorFlow does not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    pool = concurrent.futures.ProcessPoolExecutor(
-        num_workers, mp_context=context, initializer=end_with_parent
-    )
+    pool = spawned_pool(num_workers, end_with_parent)
 
     def draw(drawings):
         logged = time.monotonic()
@@ -176,6 +172,16 @@ def drawing_processes(num_workers):
     with pool, contextlib.ExitStack() as stack:
         stack.callback(pool.shutdown, cancel_futures=True)
         yield draw
+
+
+def spawned_pool(num_processes, initializer, *args):
+    """Makes a pool of processes; TensorFlow does not survive a fork."""
+    return concurrent.futures.ProcessPoolExecutor(
+        num_processes,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=initializer,
+        initargs=args,
+    )
 
 
 @contextlib.contextmanager

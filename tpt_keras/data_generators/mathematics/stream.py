@@ -1,9 +1,7 @@
 """An endless stream of problems, drawn while a model learns from them."""
 
-import concurrent.futures
 import contextlib
 import itertools
-import multiprocessing
 import os
 import pathlib
 import time
@@ -19,6 +17,7 @@ from tpt_keras.data_generators.mathematics.shards import draw_shard
 from tpt_keras.data_generators.mathematics.shards import end_with_parent
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.shards import sigint_blocked
+from tpt_keras.data_generators.mathematics.shards import spawned_pool
 from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
@@ -188,13 +187,7 @@ class StreamBatches(batches.ProblemBatches):
 
     @contextlib.contextmanager
     def own_errors(self):
-        self._pool = concurrent.futures.ProcessPoolExecutor(
-            self._num_processes,
-            # Spawned, because TensorFlow does not survive a fork.
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start,
-            initargs=(self._excluded,),
-        )
+        self._pool = spawned_pool(self._num_processes, _start, self._excluded)
         try:
             with super().own_errors():
                 yield
