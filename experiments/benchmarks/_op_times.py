@@ -6,10 +6,22 @@ import glob
 import os
 import tempfile
 
+from tpt_keras.errors import UsageError
+
 from . import _measure
 
 # Ops of less than this share of the time are not listed.
 SMALLEST_SHARE = 0.005
+
+
+def check():
+    """Refuses JAX, before anything is made."""
+    if os.environ["KERAS_BACKEND"] == "jax":
+        raise UsageError(
+            "XLA fuses ops, so that there are no times of single ones. Set "
+            "KERAS_BACKEND to tensorflow or torch, or leave `op_times` out.",
+            field="op_times",
+        )
 
 
 def print_op_times(makers, *args):
@@ -46,9 +58,11 @@ def rows(name, times):
 
 def profiled(name, maker, *maker_args):
     """Returns a function to a dict of op to calls and milliseconds."""
-    profile = _pytorch if name.startswith("pytorch") else _keras()
-    os.environ["OMP_NUM_THREADS"] = "1"
-    if profile is _tensorflow:
+    profile = _pytorch
+    if os.environ["KERAS_BACKEND"] == "tensorflow" and not name.startswith(
+        "pytorch"
+    ):
+        profile = _tensorflow
         import tensorflow as tf
 
         tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -61,16 +75,6 @@ def profiled(name, maker, *maker_args):
         return profile(functools.partial(function, *args))
 
     return call
-
-
-def _keras():
-    backend = os.environ["KERAS_BACKEND"]
-    if backend == "jax":
-        raise SystemExit(
-            "XLA fuses ops, so that there are no times of single ones. Set "
-            "KERAS_BACKEND to tensorflow or torch."
-        )
-    return {"tensorflow": _tensorflow, "torch": _pytorch}[backend]
 
 
 def _pytorch(function):

@@ -56,6 +56,8 @@ flags.DEFINE_bool(
 
 def check():
     require("torch", "torch")
+    if FLAGS.op_times:
+        _op_times.check()
 
 
 def main():

@@ -13,7 +13,7 @@ mixed_bfloat16, of
 - `tp_transformer`, ours, also in micro-batches.
 
 Each has a process of its own, and they are timed in turn. KERAS_BACKEND=jax
-times the last two on JAX.
+times all but the twin on JAX.
 """
 
 import functools
@@ -53,6 +53,8 @@ COMPILED = "pytorch, compiled"
 def check():
     require("keras_hub", "benchmarks")
     require("torch", "torch")
+    if FLAGS.op_times:
+        _op_times.check()
 
 
 def main():
