@@ -20,7 +20,8 @@ _COLORS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),
     *("#E69F00", "#56B4E9", "#000000"),
 )
-_MARKERS = "os^Dv<P"
+# One fewer, so that a color comes back with another marker.
+_MARKERS = "os^Dv<"
 REACHED_NOTE = (
     "The examples seen and the time of a training, its evaluations included, "
     "until an evaluation first found this mean accuracy of the modules of the "
