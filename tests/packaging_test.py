@@ -10,6 +10,7 @@ import sys
 
 import pytest
 import setuptools
+import yaml
 
 import tpt_keras
 
@@ -117,6 +118,11 @@ def test_all_versions_are_tested_ones(declared):
     pinned = {canonical(line) for line in lines if "==" in line}
     # pip and setuptools come with Python.
     assert set().union(*declared.values()) <= pinned | {"setuptools"}
+
+
+def test_the_citation_has_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == tpt_keras.__version__
 
 
 def test_the_folders_that_are_tested_on_jax_exist():
