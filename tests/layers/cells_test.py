@@ -115,6 +115,17 @@ class EncoderCellTest(LayerTestCase):
             + 2,
         )
 
+    def test_value_embedding_is_in_the_values_alone(self):
+        cell = EncoderCell(12, 2)
+        _, inputs = cell(
+            X, value_embedding=X[::-1], return_attention_inputs=True
+        )
+        inputs = inputs["self_attention"]
+        norm = cell.self_attention_layer_norm(X)
+        self.assert_all_close(inputs["query"], norm)
+        self.assert_all_close(inputs["key"], norm)
+        self.assert_all_close(inputs["value"], norm + X[::-1])
+
     @parameterized.parameters(EncoderCell, DecoderCell)
     def test_zero_outputs_leave_the_skip_alone(self, cell_class):
         cell = cell_class(

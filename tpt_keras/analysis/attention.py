@@ -106,13 +106,17 @@ def attention_activations(
     encoder_mask = model.padding_mask(questions)
     cells = model.encoder_cells
     encoder_output, inputs = _run_cells(
-        cells, model.embed_questions(questions), padding_mask=encoder_mask
+        cells,
+        model.embed_questions(questions),
+        model.embed_values("encoder", questions),
+        padding_mask=encoder_mask,
     )
     if attention != "encoder":
         cells = model.decoder_cells
         _, inputs = _run_cells(
             cells,
             model.embedding(answers),
+            model.embed_values("decoder", answers),
             encoder_sequence=encoder_output,
             decoder_padding_mask=model.padding_mask(answers),
             encoder_padding_mask=encoder_mask,
@@ -124,12 +128,16 @@ def attention_activations(
     ]
 
 
-def _run_cells(cells, x, **kwargs):
+def _run_cells(cells, x, values, **kwargs):
     """Returns the last cell's output, and all cells' attention inputs."""
     inputs, embedded = [], x
-    for cell in cells:
+    for cell, value_embedding in zip(cells, values):
         x, of_cell = cell(
-            x, **kwargs, embedded=embedded, return_attention_inputs=True
+            x,
+            **kwargs,
+            embedded=embedded,
+            value_embedding=value_embedding,
+            return_attention_inputs=True,
         )
         inputs.append(of_cell)
     return x, inputs

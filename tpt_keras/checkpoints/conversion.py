@@ -98,6 +98,7 @@ _FIXED = {
     "activation": ("relu",),
     "query_key_norm": (False,),
     "embedding_skip": (False,),
+    "value_embeddings": (False,),
     "digit_places": (False,),
     # The default of `torch.nn.LayerNorm`.
     "layer_norm_epsilon": (1e-5,),

@@ -134,6 +134,12 @@ class TransformerCell(BaseLayer):
             return inputs
         return self.skip(inputs, inputs if embedded is None else embedded)
 
+    def _self_attention_inputs(self, inputs, value_embedding):
+        query = value = self.self_attention_layer_norm(inputs)
+        if value_embedding is not None:
+            value = ops.add(value, value_embedding)
+        return {"query": query, "value": value, "key": query}
+
     def _sublayer_seed(self, name):
         # Sublayers with the same seed would drop the same elements.
         if self.seed is None:
@@ -219,6 +225,8 @@ class EncoderCell(TransformerCell):
         padding_mask: Boolean `(batch, length)`, true at real tokens.
         embedded: With `embedding_skip`, the first cell's inputs. Defaults to
             `inputs`.
+        value_embedding: Tensor `(batch, length, hidden_dim)` to add to what
+            the attention's values, not its keys, are made of. Defaults to none.
         training: Whether to apply dropout.
         return_attention_inputs: Whether to also return the inputs of the
             attention.
@@ -248,17 +256,20 @@ class EncoderCell(TransformerCell):
         inputs,
         padding_mask=None,
         embedded=None,
+        value_embedding=None,
         training=None,
         return_attention_inputs=False,
     ):
         inputs = self._skip(inputs, embedded)
-        query = self.self_attention_layer_norm(inputs)
-        masks = {"attention_mask": _source_mask(padding_mask)}
-        z = self.self_attention(query, query, training=training, **masks)
+        attention_inputs = {
+            **self._self_attention_inputs(inputs, value_embedding),
+            "attention_mask": _source_mask(padding_mask),
+        }
+        z = self.self_attention(**attention_inputs, training=training)
         x = self._apply_feed_forward(self._add(inputs, z, training), training)
         if not return_attention_inputs:
             return x
-        return x, {"self_attention": {"query": query, "value": query, **masks}}
+        return x, {"self_attention": attention_inputs}
 
     def compute_output_shape(self, input_shape):
         return input_shape
@@ -297,6 +308,7 @@ class DecoderCell(TransformerCell):
             a scalar. Required with `self_attention_cache`.
         embedded: With `embedding_skip`, the first cell's `decoder_sequence`.
             Defaults to this one's.
+        value_embedding: See `EncoderCell`; for the self-attention.
         training: Whether to apply dropout.
         return_attention_inputs: Whether to also return the inputs of the
             attentions. Not supported with caches.
@@ -343,24 +355,25 @@ class DecoderCell(TransformerCell):
         cross_attention_cache=None,
         cache_update_index=None,
         embedded=None,
+        value_embedding=None,
         training=None,
         return_attention_inputs=False,
     ):
         attention_inputs = {}
         decoder_sequence = self._skip(decoder_sequence, embedded)
-        query = self.self_attention_layer_norm(decoder_sequence)
+        inputs = self._self_attention_inputs(decoder_sequence, value_embedding)
         if self_attention_cache is None:
             inputs = {
-                "query": query,
-                "value": query,
+                **inputs,
                 "attention_mask": _source_mask(decoder_padding_mask),
                 "use_causal_mask": True,
             }
             attention_inputs["self_attention"] = inputs
             z = self.self_attention(**inputs, training=training)
         else:
+            query = inputs.pop("query")
             self_attention_cache = self.self_attention.update_cache(
-                self_attention_cache, query, cache_update_index
+                self_attention_cache, index=cache_update_index, **inputs
             )
             z, _ = self.self_attention.attend(
                 query,

@@ -381,15 +381,16 @@ class TPMultiHeadAttention(BaseLayer):
         heads = self._key_and_value_heads(value, key)
         return self.attention.make_cache(*heads, padding_mask)
 
-    def update_cache(self, cache, value, index):
+    def update_cache(self, cache, value, index, key=None):
         """Writes one position to a KV cache.
 
         Args:
             cache: Cache from `attention.init_cache` or `update_cache`.
             value: Tensor `(batch, 1, hidden_dim)`.
             index: The position, an integer or a scalar tensor.
+            key: Tensor of the same shape. Defaults to `value`.
         """
-        heads = self._key_and_value_heads(value)
+        heads = self._key_and_value_heads(value, key)
         return self.attention.update_cache(cache, *heads, index)
 
     def _key_and_value_heads(self, value, key=None):

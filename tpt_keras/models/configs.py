@@ -217,6 +217,8 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
             their root mean square.
         embedding_skip: Whether each cell adds a learned share of the embedding
             to its inputs.
+        value_embeddings: Whether each cell's self-attention has an embedding of
+            the token, without its position, in its values.
         digit_places: Whether the embedding of a question's digit has its place
             in its number, counted from the right.
         **kwargs: See `AttentionConfig` and `SequenceToSequenceConfig`.
@@ -229,6 +231,7 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
     activation: str = setting("relu", choices=ACTIVATIONS)
     query_key_norm: bool = setting(False)
     embedding_skip: bool = setting(False)
+    value_embeddings: bool = setting(False)
     digit_places: bool = setting(False)
 
     def resized(self, width, more, num_layers, num_heads, filter_ratio=None):

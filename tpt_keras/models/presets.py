@@ -51,6 +51,7 @@ PRESETS = {
         activation="relu_squared",
         query_key_norm=True,
         embedding_skip=True,
+        value_embeddings=True,
         digit_places=True,
     ),
     # The baselines of Saxton et al. (2019), who made the data.

@@ -69,7 +69,29 @@ class Transformer(SequenceToSequence):
             self._cell(DecoderCell, f"decoder_cell_{index}")
             for index in range(config.num_layers)
         ]
+        self.value_embeddings = {
+            stack: [
+                self._value_embedding(f"{stack}_value_embedding_{index}")
+                for index in range(config.num_layers)
+            ]
+            for stack in ("encoder", "decoder")
+        }
         self.build()
+
+    def _value_embedding(self, name):
+        if not self.config.value_embeddings:
+            return None
+        layer = TokenAndPositionEmbedding(
+            self.config.vocabulary_size,
+            self.config.hidden_dim,
+            bind_embeddings=False,
+            embeddings_initializer="zeros",
+            positions="none",
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        layer.build()
+        return layer
 
     def _cell(self, cell_class, name):
         config = self.config
@@ -127,11 +149,13 @@ class Transformer(SequenceToSequence):
         encoder_padding_mask = self.padding_mask(encoder_token_ids)
         encoder_output = self.encode(encoder_token_ids, training=training)
         x = embedded = self.embedding(decoder_token_ids, training=training)
-        for cell in self.decoder_cells:
+        values = self.embed_values("decoder", decoder_token_ids)
+        for cell, value_embedding in zip(self.decoder_cells, values):
             x = cell(
                 x,
                 encoder_output,
                 embedded=embedded,
+                value_embedding=value_embedding,
                 decoder_padding_mask=self.padding_mask(decoder_token_ids),
                 encoder_padding_mask=encoder_padding_mask,
                 training=training,
@@ -141,11 +165,13 @@ class Transformer(SequenceToSequence):
     def encode(self, encoder_token_ids, training=None):
         padding_mask = self.padding_mask(encoder_token_ids)
         x = embedded = self.embed_questions(encoder_token_ids, training)
-        for cell in self.encoder_cells:
+        values = self.embed_values("encoder", encoder_token_ids)
+        for cell, value_embedding in zip(self.encoder_cells, values):
             x = cell(
                 x,
                 padding_mask=padding_mask,
                 embedded=embedded,
+                value_embedding=value_embedding,
                 training=training,
             )
         return x
@@ -162,6 +188,18 @@ class Transformer(SequenceToSequence):
         return self.embedding(
             encoder_token_ids, added=places, training=training
         )
+
+    def embed_values(self, stack, token_ids):
+        """Returns what each cell adds to its values, or `None` for each.
+
+        Args:
+            stack: `"encoder"` or `"decoder"`.
+            token_ids: Integer tensor `(batch, length)`.
+        """
+        return [
+            None if layer is None else layer(token_ids)
+            for layer in self.value_embeddings[stack]
+        ]
 
     def init_cache(self, encoder_token_ids, max_length):
         encoder_output = self.encode(encoder_token_ids)
@@ -191,12 +229,14 @@ class Transformer(SequenceToSequence):
         return {**cache, "self_attention": self_attention}
 
     def decode_step(self, token_ids, cache, cache_update_index):
+        token_ids = ops.expand_dims(token_ids, -1)
         x = embedded = self.embedding(
-            ops.expand_dims(token_ids, -1), start_index=cache_update_index
+            token_ids, start_index=cache_update_index
         )  # (batch, 1, hidden_dim)
         self_attention = []
-        for cell, self_cache, cross_cache in zip(
+        for cell, value_embedding, self_cache, cross_cache in zip(
             self.decoder_cells,
+            self.embed_values("decoder", token_ids),
             cache["self_attention"],
             cache["cross_attention"],
         ):
@@ -207,6 +247,7 @@ class Transformer(SequenceToSequence):
                 cross_attention_cache=cross_cache,
                 cache_update_index=cache_update_index,
                 embedded=embedded,
+                value_embedding=value_embedding,
             )
             self_attention.append(self_cache)
         logits = self.embedding(x, reverse=True)
