@@ -242,6 +242,11 @@ def test_a_loaded_checkpoint_is_saved_unchanged(tmp_path, name):
         ("layer_norm_epsilon", 1e-3),
         ("positions", "none"),
         ("attention", "tpt_keras>DotProductAttention"),
+        ("activation", "relu_squared"),
+        ("query_key_norm", True),
+        ("embedding_skip", True),
+        ("value_embeddings", True),
+        ("digit_places", True),
     ],
 )
 def test_models_that_the_released_code_lacks_are_refused(name, value):

@@ -330,6 +330,10 @@ class TransformerXLCellTest(LayerTestCase):
         self.assert_all_close(output[:1], cell(X[:1], memory=SOURCE[:1, 1:]))
         self.assert_all_close(output[1:], cell(X[1:]))
 
+    def test_skip_from_the_embedding_is_refused(self):
+        with self.assertRaises(ValueError):
+            TransformerXLCell(12, 2, embedding_skip=True)
+
 
 class DropoutTest(LayerTestCase):
     @parameterized.parameters(

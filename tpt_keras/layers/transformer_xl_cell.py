@@ -24,7 +24,8 @@ class TransformerXLCell(TransformerCell):
         binding: The binding. Defaults to `"none"`.
         attention: The attention mechanism. Defaults to `"transformer_xl"`. To
             share `QueryBiases` among cells, give `TransformerXLAttention`s.
-        **kwargs: The other arguments of an `EncoderCell`.
+        **kwargs: The other arguments of an `EncoderCell`, except
+            `embedding_skip`.
 
     Call arguments:
         inputs: Tensor `(batch, length, hidden_dim)`.
@@ -53,6 +54,8 @@ class TransformerXLCell(TransformerCell):
         attention="transformer_xl",
         **kwargs,
     ):
+        if kwargs.get("embedding_skip"):
+            raise ValueError("`embedding_skip` needs an `EncoderCell`.")
         super().__init__(
             intermediate_dim, num_heads, binding, attention=attention, **kwargs
         )
