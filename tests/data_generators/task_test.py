@@ -178,6 +178,13 @@ def test_missing_data_is_refused(data_dir, changes, field):
         assert options["data_dir"] == arguments["data_dir"]
 
 
+def test_all_modules_are_missing_by_one_word(data_dir):
+    with pytest.raises(UsageError) as error:
+        open_task("mathematics_dataset", data_dir, ["all"])
+    assert error.value.remedy[1]["modules"] == ["all"]
+    assert len(str(error.value)) < 300
+
+
 @pytest.mark.parametrize(
     ("patterns", "names"),
     [

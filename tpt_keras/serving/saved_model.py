@@ -108,9 +108,10 @@ def find_saved_model(path):
     versions = version_paths(path)
     newest = versions[max(versions)] if versions else path
     if not (newest / "saved_model.pb").is_file():
+        is_trained = any(path.glob("*.keras"))
         raise UsageError(
             f"There is no SavedModel in {str(path)!r}. Export a model first.",
             path=path,
-            remedy=("export", {}),
+            remedy=("export", {"model_dir": path} if is_trained else {}),
         )
     return newest

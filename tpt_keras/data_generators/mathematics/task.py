@@ -140,12 +140,17 @@ class MathematicsTask(Task):
             if prepared_folder(group, data_dir, self.name) is None
         ]
         if missing:
+            # The names of nearly all modules would fill the screen.
+            names = ", ".join(missing[:3])
+            if len(missing) > 3:
+                names += f" and {len(missing) - 3} others"
+            modules = ["all"] if set(self.groups) == set(MODULES) else missing
             raise UsageError(
                 f"The data folder {str(data_dir)!r} lacks the {self.name} of "
-                f"{', '.join(missing)}. Prepare them first.",
+                f"{names}. Prepare them first.",
                 field="data_dir",
                 path=data_dir,
-                remedy=making(missing, data_dir, self.name),
+                remedy=making(modules, data_dir, self.name),
             )
         self._examples = {
             group: open_module(group, data_dir, self.name)
