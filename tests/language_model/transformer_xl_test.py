@@ -55,9 +55,14 @@ def by_segments(model, length, memory):
 
 
 class TransformerXLTest(LayerTestCase):
-    @parameterized.parameters("none", "hadamard")
-    def test_segments_with_full_memory_equal_one_pass(self, binding):
-        model = make_model(binding=binding)
+    @parameterized.parameters(
+        {},
+        {"binding": "hadamard"},
+        {"attention": "dot_product", "positions": "rotary"},
+        {"attention": "dot_product", "positions": "alibi"},
+    )
+    def test_segments_with_full_memory_equal_one_pass(self, **overrides):
+        model = make_model(**overrides)
         expected = model(TOKEN_IDS)
         actual = by_segments(model, 4, model.init_memory(2))
         self.assert_all_close(actual, expected, 1e-5, 1e-5)
@@ -203,6 +208,7 @@ class TransformerXLTest(LayerTestCase):
         ({"memory_length": -1}, "memory_length"),
         ({"memory_length": 0, "same_length": True}, "same_length"),
         ({"positions": "sinusoidal"}, "memory_length"),
+        ({"positions": "rotary"}, "positions"),
         ({**MULTI_LINEAR, "memory_length": 4}, "memory_length"),
         ({**MULTI_LINEAR, "hidden_dim": 6}, "output_dim"),
     )

@@ -33,6 +33,24 @@ SHORT = {"attention": "multi_linear", "attention_options": {"max_length": 40}}
         (TransformerConfig, {"binding": "tpr"}, None),
         (TransformerConfig, {"initialization": "x"}, "initialization"),
         (TransformerConfig, {"positions": "learned"}, "positions"),
+        (
+            TransformerConfig,
+            {"positions": "rotary", "attention": "relative"},
+            "positions",
+        ),
+        (
+            TransformerConfig,
+            {"positions": "alibi", "attention": "multi_linear"},
+            "positions",
+        ),
+        (
+            TransformerConfig,
+            {
+                "positions": "alibi",
+                "attention_options": {"flash_attention": True},
+            },
+            "attention_options",
+        ),
         (TransformerConfig, {"num_heads": 7}, "num_heads"),
         (TransformerConfig, {"num_layers": 0}, "num_layers"),
         (TransformerConfig, {"max_answer_length": 0}, "max_answer_length"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import MECHANISMS
 from tpt_keras.models import PRESETS
@@ -33,12 +34,18 @@ every_variant = pytest.mark.parametrize(
             for pair in itertools.product(MECHANISMS, BINDINGS)
         ),
         ("dot_product", "hadamard", "tp_transformer_modern"),
+        # Dot products with these positions.
+        ("rotary", "hadamard", "tp_transformer"),
+        ("alibi", "hadamard", "tp_transformer"),
     ],
 )
 
 
 def make_model(attention, binding, preset="tp_transformer", dtype=None):
     keras.utils.set_random_seed(3)
+    positions = "sinusoidal" if attention == "dot_product" else "none"
+    if attention in ATTENTION_POSITIONS:
+        attention, positions = "dot_product", attention
     config = PRESETS[preset].replace(
         hidden_dim=16,
         intermediate_dim=16,
@@ -46,7 +53,7 @@ def make_model(attention, binding, preset="tp_transformer", dtype=None):
         num_layers=1,
         attention=attention,
         binding=binding,
-        positions="sinusoidal" if attention == "dot_product" else "none",
+        positions=positions,
         max_question_length=24,
     )
     model = Transformer(config, dtype=dtype)
@@ -129,6 +136,8 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding, preset):
         ("transformer_xl", "none", "tp_transformer"),
         ("multi_linear", "tensor", "tp_transformer"),
         ("dot_product", "hadamard", "tp_transformer_modern"),
+        ("rotary", "hadamard", "tp_transformer"),
+        ("alibi", "hadamard", "tp_transformer"),
     ],
 )
 @pytest.mark.slow

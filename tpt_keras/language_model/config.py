@@ -25,8 +25,9 @@ class TransformerXLConfig(AttentionConfig):
             the memory and all earlier positions of its segment.
         key_dim: Size of each head's query, key and value. Defaults to its
             share of `hidden_dim`.
-        positions: Position encoding of the embedding. Defaults to `"none"`:
-            with a memory, the mechanism has to encode relative positions.
+        positions: See `AttentionConfig`. Defaults to `"none"`: with a memory,
+            the mechanism has to encode relative positions, and no sinusoids
+            are added.
         **kwargs: See `AttentionConfig`.
 
     Raises:
@@ -52,7 +53,7 @@ class TransformerXLConfig(AttentionConfig):
         super().__post_init__()
         mechanism = self.make_mechanism(self.key_dim)
         if self.memory_length and (
-            mechanism.max_length is not None or self.positions != "none"
+            mechanism.max_length is not None or self.positions == "sinusoidal"
         ):
             raise UsageError(
                 f"A memory needs relative positions. With attention="

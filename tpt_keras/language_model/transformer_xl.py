@@ -154,7 +154,7 @@ class TransformerXL(keras.Model):
         """
         config = self.config
         window = config.memory_length if config.same_length else None
-        options = {"sliding_window": window, **config.attention_options}
+        options = {"sliding_window": window, **config.mechanism_options}
         if config.attention != "transformer_xl":
             return {
                 "attention": config.attention,

@@ -18,6 +18,7 @@ from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import FanInUniform
 from tpt_keras.layers.projection import FeedForward
 from tpt_keras.layers.projection import Projection
+from tpt_keras.layers.token_and_position_embedding import ATTENTION_POSITIONS
 from tpt_keras.layers.token_and_position_embedding import POSITIONS
 from tpt_keras.layers.token_and_position_embedding import DigitPlaceEmbedding
 from tpt_keras.layers.token_and_position_embedding import (

@@ -9,7 +9,9 @@ from tpt_keras.layers.base_layer import serialize_fields
 from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.projection import Projection
 
-POSITIONS = ("sinusoidal", "none")
+# Positions that an attention mechanism uses.
+ATTENTION_POSITIONS = ("rotary", "alibi")
+POSITIONS = ("sinusoidal", "none", *ATTENTION_POSITIONS)
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -39,8 +41,8 @@ class TokenAndPositionEmbedding(BaseLayer):
         mask_zero: Whether id 0 is padding. The output then carries a Keras
             mask, as that of `keras.layers.Embedding` does, and logits carry
             the mask of their hidden states. Defaults to `False`.
-        positions: `"sinusoidal"` (default), or `"none"` for attention
-            mechanisms that use distances themselves.
+        positions: `"sinusoidal"` (default). `"none"`, `"rotary"` and `"alibi"`
+            add nothing: the attention mechanism uses positions itself.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:

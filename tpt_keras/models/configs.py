@@ -8,8 +8,10 @@ import typing
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_choices
+from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import POSITIONS
 from tpt_keras.layers import TPMultiHeadAttention
+from tpt_keras.layers import make_mechanism
 from tpt_keras.settings import check_settings
 from tpt_keras.settings import setting
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
@@ -131,8 +133,9 @@ class AttentionConfig(ModelConfig):
             which an `AttentionMechanism` is registered with Keras.
         attention_options: Dict of the mechanism's options, for instance
             `{"max_distance": 8}`.
-        positions: How the embedding encodes positions: `"sinusoidal"` or
-            `"none"`.
+        positions: How positions are encoded: `"sinusoidal"` (added to the
+            embedding), `"rotary"` or `"alibi"` (by the self-attention, see
+            `DotProductAttention`) or `"none"`.
         layer_norm_epsilon: Epsilon of every layer norm.
         **kwargs: See `ModelConfig`.
     """
@@ -150,6 +153,13 @@ class AttentionConfig(ModelConfig):
     )
     positions: str = setting("sinusoidal", choices=POSITIONS)
     layer_norm_epsilon: float = setting(1e-5, above=0)
+
+    @property
+    def mechanism_options(self):
+        """The mechanism's options, with the positions that it encodes."""
+        if self.positions not in ATTENTION_POSITIONS:
+            return self.attention_options
+        return {**self.attention_options, "positions": self.positions}
 
     def make_mechanism(self, key_dim=None):
         """Makes the attention's mechanism, not built, and checks its options.
@@ -174,6 +184,8 @@ class AttentionConfig(ModelConfig):
             kernel_initializer="zeros",
         )
         mechanism = layer.attention
+        if self.positions in ATTENTION_POSITIONS:
+            self._check_positions(mechanism)
         if mechanism.output_dim not in (None, self.hidden_dim):
             raise UsageError(
                 "attention_options.output_dim must be `hidden_dim`, "
@@ -181,6 +193,17 @@ class AttentionConfig(ModelConfig):
                 field="attention_options",
             )
         return mechanism
+
+    def _check_positions(self, mechanism):
+        if not mechanism.takes_positions:
+            raise UsageError(
+                f"attention={self.attention} does not take positions="
+                f"{self.positions}: it has positions of its own, or no logits. "
+                "Use positions=none, or attention=dot_product.",
+                field="positions",
+            )
+        # They may not fit the other options.
+        make_mechanism(self.attention, self.mechanism_options)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Transformer(SequenceToSequence):
             binding=config.binding,
             binding_options=config.binding_options,
             attention=config.attention,
-            attention_options=config.attention_options,
+            attention_options=config.mechanism_options,
             dropout=config.dropout,
             layer_norm_epsilon=config.layer_norm_epsilon,
             attention_kernel_initializer=self._attention_initializer(),

@@ -8,6 +8,7 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.errors import UsageError
+from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import MECHANISMS
 from tpt_keras.layers import DotProductAttention
 from tpt_keras.layers import TPMultiHeadAttention
@@ -19,6 +20,11 @@ OPTIONS = {
     "relative": {"max_distance": 2},
     "transformer_xl": {},
     "multi_linear": {"max_length": 8, "num_cores": 2},
+}
+# Every mechanism, and dot products with every kind of positions.
+CASES = {name: (name, OPTIONS[name]) for name in MECHANISMS} | {
+    positions: ("dot_product", {"positions": positions})
+    for positions in ATTENTION_POSITIONS
 }
 # In an attention of 2 heads of size 3.
 WEIGHTS = {
@@ -36,7 +42,7 @@ def heads(length):
 
 
 def built(name, **kwargs):
-    mechanism = make_mechanism(name, OPTIONS[name], **kwargs)
+    mechanism = make_mechanism(*CASES[name], **kwargs)
     mechanism.build(*3 * [(None, None, 3, 4)])
     mechanism.set_weights([RNG.normal(size=w.shape) for w in mechanism.weights])
     return mechanism
@@ -62,7 +68,7 @@ class MechanismsTest(LayerTestCase):
             takes_keras_masks=name != "multi_linear",
         )
 
-    @parameterized.parameters(*MECHANISMS)
+    @parameterized.parameters(*CASES)
     def test_cached_equals_uncached(self, name):
         mechanism = built(name)
         queries, keys, values = map(ops.convert_to_tensor, heads(5))
@@ -84,7 +90,7 @@ class MechanismsTest(LayerTestCase):
                 filler, expected[:, step], tolerance, tolerance
             )
 
-    @parameterized.parameters(*MECHANISMS)
+    @parameterized.parameters(*CASES)
     def test_whole_cache_equals_a_call(self, name):
         mechanism = built(name)
         queries, keys, values = map(ops.convert_to_tensor, heads(5))
@@ -95,7 +101,7 @@ class MechanismsTest(LayerTestCase):
         filler, _ = mechanism.attend(queries, cache, attention_mask=mask)
         self.assert_all_close(filler, expected)
 
-    @parameterized.product(name=[*MECHANISMS], use_causal_mask=(False, True))
+    @parameterized.product(name=[*CASES], use_causal_mask=(False, True))
     def test_the_filler_is_the_same_without_weights(
         self, name, use_causal_mask
     ):
@@ -113,7 +119,7 @@ class MechanismsTest(LayerTestCase):
         filler, _ = mechanism(*inputs, **arguments, return_weights=False)
         self.assert_all_close(filler, expected)
 
-    @parameterized.parameters(*MECHANISMS)
+    @parameterized.parameters(*CASES)
     def test_unknown_lengths(self, name):
         layer = TPMultiHeadAttention(3, 4, attention=built(name))
         inputs = keras.Input((None, 8))
@@ -122,9 +128,9 @@ class MechanismsTest(LayerTestCase):
             x = RNG.normal(size=(2, length, 8)).astype("float32")
             self.assert_all_close(model(x), layer(x, x, use_causal_mask=True))
 
-    @parameterized.parameters(*MECHANISMS)
+    @parameterized.parameters(*CASES)
     def test_config(self, name):
-        mechanism = make_mechanism(name, OPTIONS[name], dropout=0.5, seed=3)
+        mechanism = make_mechanism(*CASES[name], dropout=0.5, seed=3)
         revived = type(mechanism).from_config(mechanism.get_config())
         self.assertEqual(revived.get_config(), mechanism.get_config())
 

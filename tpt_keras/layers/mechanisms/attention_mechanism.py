@@ -59,6 +59,8 @@ class AttentionMechanism(BaseLayer):
     # Does it use distances between queries and keys? Cross-attention, where
     # they mean nothing, then takes dot products instead.
     needs_positions = False
+    # Does it take the argument `positions`, as `DotProductAttention` does?
+    takes_positions = False
 
     def __init__(self, dropout=0.0, sliding_window=None, seed=None, **kwargs):
         super().__init__(**kwargs)

@@ -3,7 +3,12 @@ import math
 import keras
 from keras import ops
 
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
+from tpt_keras.layers.mechanisms.positions import alibi_biases
+from tpt_keras.layers.mechanisms.positions import rotate
+from tpt_keras.layers.token_and_position_embedding import ATTENTION_POSITIONS
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -20,6 +25,11 @@ class DotProductAttention(AttentionMechanism):
     Subclasses override `logits` or `retrieve` to add terms to them.
 
     Args:
+        positions: `"rotary"` rotates queries and keys by their positions (Su
+            et al., 2021), and the cache holds rotated keys. `"alibi"` subtracts
+            from each logit the distance times a slope of the head (Press et
+            al., 2022), in the encoder in both directions. Cross-attention,
+            where distances mean nothing, uses neither. Defaults to none.
         flash_attention: Whether to use fused attention, Keras's
             `ops.dot_product_attention`, in calls that return no weights. It
             never makes the matrix of weights. `True` is an error where the
@@ -31,7 +41,8 @@ class DotProductAttention(AttentionMechanism):
 
     Raises:
         ValueError: If `flash_attention` meets a dropout, or a mechanism that
-            has other logits than the products of queries and keys.
+            has other logits than the products of queries and keys, or
+            `positions` meet a mechanism that has positions of its own.
 
     Example:
 
@@ -42,18 +53,48 @@ class DotProductAttention(AttentionMechanism):
     ((3, 10, 2, 8), (3, 2, 10, 10))
     """
 
-    def __init__(self, flash_attention=None, **kwargs):
+    takes_positions = True
+
+    def __init__(self, flash_attention=None, positions=None, **kwargs):
         super().__init__(**kwargs)
-        if flash_attention and (
-            self.dropout or type(self) is not DotProductAttention
-        ):
+        if positions is not None:
+            check_choice("positions", positions, ATTENTION_POSITIONS)
+            if not self.takes_positions:
+                raise ValueError(
+                    f"{type(self).__name__} has positions of its own. "
+                    f"Received: positions={positions!r}"
+                )
+            self.needs_positions = True
+        self.positions = positions
+        if flash_attention and (self.dropout or not self._has_plain_logits()):
             raise ValueError(
                 "`flash_attention` needs plain dot products and no dropout. "
-                f"Received: {type(self).__name__}, dropout={self.dropout}"
+                f"Received: {type(self).__name__}, positions={positions!r}, "
+                f"dropout={self.dropout}"
             )
         self.flash_attention = flash_attention
 
+    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
+        super().build(query_heads_shape, key_heads_shape, value_heads_shape)
+        if self.positions == "rotary" and self.key_dim % 2:
+            raise UsageError(
+                "Rotary positions need an even `key_dim`. Received: "
+                f"{self.key_dim}",
+                field="key_dim",
+            )
+
+    def _has_plain_logits(self):
+        # A subclass may have other logits.
+        is_plain = type(self) is DotProductAttention
+        return is_plain and self.positions != "alibi"
+
+    def _rotate(self, heads, start_index=0):
+        if self.positions != "rotary":
+            return heads
+        return rotate(heads, start_index + ops.arange(ops.shape(heads)[1]))
+
     def make_cache(self, key_heads, value_heads, padding_mask=None):
+        key_heads = self._rotate(key_heads)
         return tuple(
             ops.transpose(heads, (0, 2, 1, 3))
             for heads in (key_heads, value_heads)
@@ -72,6 +113,7 @@ class DotProductAttention(AttentionMechanism):
         return tuple(pad_positions(past, max_length) for past in cache)
 
     def update_cache(self, cache, key_heads, value_heads, index):
+        key_heads = self._rotate(key_heads, index)
         return tuple(
             write_position(past, heads, index)
             for past, heads in zip(cache, (key_heads, value_heads))
@@ -118,6 +160,7 @@ class DotProductAttention(AttentionMechanism):
         self, query_heads, cache, mask, start_index, training, return_weights
     ):
         keys, values = cache
+        query_heads = self._rotate(query_heads, start_index)
         if not return_weights and self._is_fused(query_heads, training):
             heads_last = (ops.transpose(x, (0, 2, 1, 3)) for x in cache)
             return ops.dot_product_attention(
@@ -130,6 +173,8 @@ class DotProductAttention(AttentionMechanism):
         logits = ops.cast(
             self.logits(query_heads, keys, start_index), "float32"
         )
+        if self.positions == "alibi":
+            logits = logits + alibi_biases(*ops.shape(logits)[1:], start_index)
         if mask is not None:
             # An addition, unlike a selection, needs no backward pass. It is
             # the operator because `ops.add` of Keras on TensorFlow takes an
@@ -147,8 +192,7 @@ class DotProductAttention(AttentionMechanism):
         return (
             keras.backend.backend() == "torch"
             and keras.config.is_flash_attention_enabled() is not False
-            # A subclass may have other logits.
-            and type(self) is DotProductAttention
+            and self._has_plain_logits()
             and not (training and self.dropout)
             # On a CPU, its gradient takes six times as long in half precision.
             and (self.compute_dtype == "float32" or _is_on_gpu(query_heads))
@@ -212,6 +256,7 @@ class DotProductAttention(AttentionMechanism):
         return {
             **super().get_config(),
             "flash_attention": self.flash_attention,
+            "positions": self.positions,
         }
 
 

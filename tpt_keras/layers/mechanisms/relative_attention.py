@@ -42,6 +42,7 @@ class RelativeAttention(DotProductAttention):
     """
 
     needs_positions = True
+    takes_positions = False
 
     def __init__(self, max_distance=16, **kwargs):
         super().__init__(**kwargs)
@@ -128,6 +129,7 @@ class TransformerXLAttention(DotProductAttention):
     """
 
     needs_positions = True
+    takes_positions = False
 
     def __init__(self, biases=None, **kwargs):
         super().__init__(**kwargs)
