@@ -21,6 +21,7 @@ ALWAYS = (
     ("relative", "hadamard"),
     ("transformer_xl", "none"),
     ("multi_linear", "tensor"),
+    ("relational", "none"),
 )
 every_variant = pytest.mark.parametrize(
     ("attention", "binding", "preset"),
@@ -135,6 +136,7 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding, preset):
         ("relative", "discrete", "tp_transformer"),
         ("transformer_xl", "none", "tp_transformer"),
         ("multi_linear", "tensor", "tp_transformer"),
+        ("relational", "hadamard", "tp_transformer"),
         ("dot_product", "hadamard", "tp_transformer_modern"),
         ("rotary", "hadamard", "tp_transformer"),
         ("alibi", "hadamard", "tp_transformer"),

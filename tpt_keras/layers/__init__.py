@@ -12,6 +12,7 @@ from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.mechanisms import DotProductAttention
 from tpt_keras.layers.mechanisms import MultiLinearAttention
 from tpt_keras.layers.mechanisms import QueryBiases
+from tpt_keras.layers.mechanisms import RelationalAttention
 from tpt_keras.layers.mechanisms import RelativeAttention
 from tpt_keras.layers.mechanisms import TransformerXLAttention
 from tpt_keras.layers.mechanisms import make_mechanism

@@ -70,9 +70,9 @@ class TPMultiHeadAttention(BaseLayer):
         flash_attention: Whether to use fused attention, see
             `DotProductAttention`.
         attention: The attention mechanism: `"dot_product"` (default),
-            `"relative"`, `"transformer_xl"`, `"multi_linear"`, the registered
-            name of an `AttentionMechanism`, or an `AttentionMechanism`, which
-            has a `dropout`, `sliding_window` and `seed` of its own.
+            `"relative"`, `"transformer_xl"`, `"multi_linear"`, `"relational"`,
+            the registered name of an `AttentionMechanism`, or an instance,
+            which has a `dropout`, `sliding_window` and `seed` of its own.
         attention_options: Dict of further arguments of the named mechanism.
         binding_options: Dict of further arguments of the named binding.
         query_key_norm: Whether to normalize the queries and the keys of each
@@ -218,14 +218,15 @@ class TPMultiHeadAttention(BaseLayer):
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
         self._resolve_axes(query_shape, value_shape, key_shape)
-        key_heads = (self.num_heads, self.key_dim)
-        value_heads = (self.num_heads, self.value_dim)
+        sizes = (self.key_dim, self.key_dim, self.value_dim)
+        numbers = self.attention.num_heads_of_maps(self.num_heads)
+        query_heads, key_heads, value_heads = heads = [*zip(numbers, sizes)]
         # Instances may be built already.
         if not self.binding.built:
-            self.binding.build((None, None, *value_heads))
+            self.binding.build((None, None, self.num_heads, self.value_dim))
         # In Keras's order (query, key, value, output), so that the weights of
         # a Keras layer fit a layer without a role.
-        self.query_dense = self._projection(key_heads, "query", query_shape)
+        self.query_dense = self._projection(query_heads, "query", query_shape)
         self.key_dense = self._projection(key_heads, "key", key_shape)
         self.value_dense = self._projection(value_heads, "value", value_shape)
         self.role_dense = None
@@ -235,10 +236,7 @@ class TPMultiHeadAttention(BaseLayer):
             )
         self.output_dense = self._output_map(query_shape)
         if not self.attention.built:
-            shapes = [
-                (None, None, *heads) for heads in (key_heads, value_heads)
-            ]
-            self.attention.build(shapes[0], *shapes)
+            self.attention.build(*((None, None, *each) for each in heads))
         self.query_norm = self.key_norm = None
         if self.query_key_norm:
             self.query_norm, self.key_norm = (

@@ -44,6 +44,18 @@ PRESETS = {
     ),
     # Multi-linear attention (the Tensorized Transformer; Ma et al., 2019).
     "tp_transformer_multi_linear": TransformerConfig(attention="multi_linear"),
+    # The dual attention transformer of two layers (Altabaa and Lafferty, 2024),
+    # with relations in encoder and decoder.
+    "dual_attention": TransformerConfig(
+        binding="none",
+        bind_embeddings=False,
+        attention="relational",
+        hidden_dim=128,
+        intermediate_dim=256,
+        num_heads=8,
+        num_layers=2,
+        dropout=0.1,
+    ),
     # Parts that others train small language models with, and the places of
     # digits; docs/variants.md.
     "tp_transformer_modern": TransformerConfig(

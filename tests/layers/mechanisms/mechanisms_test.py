@@ -20,6 +20,7 @@ OPTIONS = {
     "relative": {"max_distance": 2},
     "transformer_xl": {},
     "multi_linear": {"max_length": 8, "num_cores": 2},
+    "relational": {"max_distance": 2},
 }
 # Every mechanism, and dot products with every kind of positions.
 CASES = {name: (name, OPTIONS[name]) for name in MECHANISMS} | {
@@ -32,24 +33,34 @@ WEIGHTS = {
     "relative": 2 * 5 * 3,
     "transformer_xl": 2 * 6 + 36,
     "multi_linear": 2 * 64 * 3 + 2 * 2 * 3,
+    # Queries and keys of 2 more heads each, values of one head less.
+    "relational": 2 * 54 - 27 + 3 + 5 * 3,
 }
 X = RNG.normal(size=(2, 4, 8)).astype("float32")
 
 
-def heads(length):
-    """Queries, keys and values of 3 heads of size 4."""
-    return RNG.normal(size=(3, 2, length, 3, 4)).astype("float32")
+def heads(mechanism, length):
+    """Queries, keys and values of size 4, for 2 fillers."""
+    return [
+        ops.convert_to_tensor(
+            RNG.normal(size=(2, length, number, 4)), "float32"
+        )
+        for number in mechanism.num_heads_of_maps(2)
+    ]
 
 
 def built(name, **kwargs):
     mechanism = make_mechanism(*CASES[name], **kwargs)
-    mechanism.build(*3 * [(None, None, 3, 4)])
+    numbers = mechanism.num_heads_of_maps(2)
+    mechanism.build(*((None, None, number, 4) for number in numbers))
     mechanism.set_weights([RNG.normal(size=w.shape) for w in mechanism.weights])
     return mechanism
 
 
 class MechanismsTest(LayerTestCase):
-    @parameterized.parameters("relative", "transformer_xl", "multi_linear")
+    @parameterized.parameters(
+        "relative", "transformer_xl", "multi_linear", "relational"
+    )
     @pytest.mark.slow
     def test_layer(self, name):
         self.run_layer_test(
@@ -71,7 +82,7 @@ class MechanismsTest(LayerTestCase):
     @parameterized.parameters(*CASES)
     def test_cached_equals_uncached(self, name):
         mechanism = built(name)
-        queries, keys, values = map(ops.convert_to_tensor, heads(5))
+        queries, keys, values = heads(mechanism, 5)
         tolerance = 1e-4 if name == "multi_linear" else 1e-5
         expected, _ = mechanism(queries, keys, values, use_causal_mask=True)
         cache = mechanism.init_cache(2, 2)
@@ -85,7 +96,7 @@ class MechanismsTest(LayerTestCase):
                 queries[:, step], cache, index=ops.array(index)
             )
             if mechanism.has_weights:
-                self.assertEqual(weights.shape, (2, 3, 1, room))
+                self.assertEqual(weights.shape, (2, 2, 1, room))
             self.assert_all_close(
                 filler, expected[:, step], tolerance, tolerance
             )
@@ -93,7 +104,7 @@ class MechanismsTest(LayerTestCase):
     @parameterized.parameters(*CASES)
     def test_whole_cache_equals_a_call(self, name):
         mechanism = built(name)
-        queries, keys, values = map(ops.convert_to_tensor, heads(5))
+        queries, keys, values = heads(mechanism, 5)
         is_real = np.array([[1, 1, 1, 0, 1], [1, 0, 0, 0, 0]], "bool")
         mask = is_real[:, None, None]
         expected, _ = mechanism(queries, keys, values, attention_mask=mask)
@@ -114,14 +125,14 @@ class MechanismsTest(LayerTestCase):
         mechanism = built(name)
         if mechanism.has_weights:
             mechanism.sliding_window = 3
-        inputs = heads(5)
+        inputs = heads(mechanism, 5)
         expected, _ = mechanism(*inputs, **arguments)
         filler, _ = mechanism(*inputs, **arguments, return_weights=False)
         self.assert_all_close(filler, expected)
 
     @parameterized.parameters(*CASES)
     def test_unknown_lengths(self, name):
-        layer = TPMultiHeadAttention(3, 4, attention=built(name))
+        layer = TPMultiHeadAttention(2, 4, attention=built(name))
         inputs = keras.Input((None, 8))
         model = keras.Model(inputs, layer(inputs, inputs, use_causal_mask=True))
         for length in (2, 6):
@@ -134,16 +145,19 @@ class MechanismsTest(LayerTestCase):
         revived = type(mechanism).from_config(mechanism.get_config())
         self.assertEqual(revived.get_config(), mechanism.get_config())
 
-    @parameterized.parameters(None, 2)
-    def test_queries_after_a_memory(self, sliding_window):
-        mechanism = built("dot_product", sliding_window=sliding_window)
-        queries, keys, values = map(ops.convert_to_tensor, heads(5))
+    @parameterized.product(name=[*CASES], sliding_window=[None, 2])
+    def test_queries_after_a_memory(self, name, sliding_window):
+        mechanism = built(name)
+        if mechanism.has_weights:
+            mechanism.sliding_window = sliding_window
+        queries, keys, values = heads(mechanism, 5)
         expected = mechanism(queries, keys, values, use_causal_mask=True)
         filler, weights = mechanism(
             queries[:, 2:], keys, values, use_causal_mask=True, start_index=2
         )
         self.assert_all_close(filler, expected[0][:, 2:])
-        self.assert_all_close(weights, expected[1][:, :, 2:])
+        if mechanism.has_weights:
+            self.assert_all_close(weights, expected[1][:, :, 2:])
 
     def test_registered_names(self):
         mechanism = make_mechanism("tpt_keras>DotProductAttention")
@@ -155,6 +169,7 @@ class MechanismsTest(LayerTestCase):
         ("elsewhere>Attention", None, "attention"),
         ("dot_product", {"rank": 2}, "attention_options"),
         ("relative", {"max_distance": 0}, "attention_options"),
+        ("relational", {"max_distance": 0}, "attention_options"),
         ("multi_linear", {"max_length": 0}, "attention_options"),
         ("multi_linear", {"num_cores": 1.5}, "attention_options"),
         ("multi_linear", {"output_dim": 0}, "attention_options"),

@@ -8,6 +8,7 @@ from tpt_keras.layers.mechanisms.dot_product_attention import (
 from tpt_keras.layers.mechanisms.multi_linear_attention import (
     MultiLinearAttention,
 )
+from tpt_keras.layers.mechanisms.relational_attention import RelationalAttention
 from tpt_keras.layers.mechanisms.relative_attention import QueryBiases
 from tpt_keras.layers.mechanisms.relative_attention import RelativeAttention
 from tpt_keras.layers.mechanisms.relative_attention import (
@@ -19,6 +20,7 @@ MECHANISMS = {
     "relative": RelativeAttention,
     "transformer_xl": TransformerXLAttention,
     "multi_linear": MultiLinearAttention,
+    "relational": RelationalAttention,
 }
 
 

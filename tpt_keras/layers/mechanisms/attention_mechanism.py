@@ -71,6 +71,18 @@ class AttentionMechanism(BaseLayer):
             dropout, seed=seed, dtype=self.dtype_policy
         )
 
+    def num_heads_of_maps(self, num_heads):
+        """Returns the numbers of heads that queries, keys and values have.
+
+        A mechanism that also matches queries and keys in another way takes more
+        heads of them than it has fillers. So it needs neither maps nor inputs
+        of its own, and its calls and caches keep their arguments.
+
+        Args:
+            num_heads: Number of fillers of a query.
+        """
+        return num_heads, num_heads, num_heads
+
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         """Creates the weights. Lengths and the batch size may be `None`."""
         self.num_heads, self.key_dim = query_heads_shape[-2:]

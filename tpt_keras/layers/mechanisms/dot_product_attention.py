@@ -100,13 +100,20 @@ class DotProductAttention(AttentionMechanism):
             for heads in (key_heads, value_heads)
         )
 
+    def cache_heads(self):
+        """Numbers and sizes of the heads that the cache holds."""
+        return (
+            (self.num_heads, self.key_dim),
+            (self.num_heads, self.value_dim),
+        )
+
     def init_cache(self, batch_size, max_length):
         return tuple(
             ops.zeros(
-                (batch_size, self.num_heads, max_length, size),
+                (batch_size, num_heads, max_length, size),
                 dtype=self.compute_dtype,
             )
-            for size in (self.key_dim, self.value_dim)
+            for num_heads, size in self.cache_heads()
         )
 
     def grow_cache(self, cache, max_length):

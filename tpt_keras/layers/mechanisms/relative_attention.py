@@ -84,14 +84,10 @@ class RelativeAttention(DotProductAttention):
 
     def _distance_vectors(self, table, lengths, start_index):
         """Rows of a table, `(target_length + source_length, dim)`."""
-        distances = ops.clip(
-            all_distances(*lengths, start_index),
-            -self.max_distance,
-            self.max_distance,
-        )
+        rows = clipped_distances(lengths, start_index, self.max_distance)
         # Keras casts call arguments, but not weights.
         table = ops.convert_to_tensor(table, self.compute_dtype)
-        return ops.take(table, distances + self.max_distance, axis=0)
+        return ops.take(table, rows, axis=0)
 
     def get_config(self):
         return {**super().get_config(), "max_distance": self.max_distance}
@@ -237,6 +233,12 @@ def all_distances(target_length, source_length, start_index=0):
     """All positions of keys minus positions of queries, ascending."""
     columns = ops.arange(target_length + source_length)
     return columns - (target_length - 1) - start_index
+
+
+def clipped_distances(lengths, start_index, max_distance):
+    """The rows of all distances in a table of `2 * max_distance + 1`."""
+    distances = all_distances(*lengths, start_index)
+    return ops.clip(distances, -max_distance, max_distance) + max_distance
 
 
 def distances_to_keys(values, source_length):
