@@ -18,7 +18,7 @@ def softmax(logits):
 
 
 def dual_attention(layer, x, symbols, kernel, is_seen):
-    """Equation 2 of Altabaa and Lafferty, a query and a head at a time.
+    """Section 2 of Altabaa and Lafferty, a query and a head at a time.
 
     Args:
         layer: A `TPMultiHeadAttention` of `make_layer`.

@@ -17,7 +17,7 @@ class RelationalAttention(DotProductAttention):
 
     The first half of the heads are dot products. In place of a value, each
     head of the second half retrieves the relations of a query with a key, and
-    a symbol that tells where the key is, not what it holds (equation 2 of
+    a symbol that tells where the key is, not what it holds (section 2 of
     [Altabaa and Lafferty, 2024](https://arxiv.org/abs/2405.16727)):
 
         filler_i = sum_j weights_ij (r_ij W_r + s_(j-i) W_s)
@@ -75,16 +75,16 @@ class RelationalAttention(DotProductAttention):
             key_heads_shape,
             value_heads_shape,
         )
-        # Of values, of relations, and each of them.
-        self.half = self.num_heads // 2
+        # As many relations as heads of either kind.
+        self.num_relations = self.num_heads // 2
         self.relation_kernel, self.symbols = (
             self.add_weight(
                 name=name,
-                shape=(rows, self.half * self.value_dim),
+                shape=(rows, self.num_relations * self.value_dim),
                 initializer="glorot_uniform",
             )
             for name, rows in (
-                ("relation_kernel", self.half),
+                ("relation_kernel", self.num_relations),
                 ("symbols", 2 * self.max_distance + 1),
             )
         )
@@ -93,14 +93,14 @@ class RelationalAttention(DotProductAttention):
         """The heads of the weights, and those of the relations, in pairs."""
         heads, of_relations = ops.split(heads, 2, axis=2)
         batch_size, length = ops.shape(heads)[:2]
-        pairs = (batch_size, length, self.half, 2 * self.key_dim)
+        pairs = (batch_size, length, self.num_relations, 2 * self.key_dim)
         return heads, ops.reshape(of_relations, pairs)
 
     def cache_heads(self):
         return (
             (self.num_heads, self.key_dim),
-            (self.half, self.value_dim),
-            (self.half, 2 * self.key_dim),
+            (self.num_relations, self.value_dim),
+            (self.num_relations, 2 * self.key_dim),
         )
 
     def make_cache(self, key_heads, value_heads, padding_mask=None):
@@ -154,7 +154,7 @@ class RelationalAttention(DotProductAttention):
     def _of_heads(self, weight):
         # Keras casts call arguments, but not weights.
         weight = ops.convert_to_tensor(weight, self.compute_dtype)
-        return ops.reshape(weight, (-1, self.half, self.value_dim))
+        return ops.reshape(weight, (-1, self.num_relations, self.value_dim))
 
     def get_config(self):
         return {**super().get_config(), "max_distance": self.max_distance}
