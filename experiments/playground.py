@@ -36,8 +36,10 @@ SETTINGS = {
     "server.fileWatcherType": "none",
     "browser.gatherUsageStats": "false",
     "client.toolbarMode": "minimal",
-    # The pages inside have a light background.
-    "theme.base": "light",
+    # As in the pages inside, `visualization/pages/style.css`.
+    "theme.font": "system-ui, sans-serif",
+    "theme.light.primaryColor": "#0072b2",
+    "theme.dark.primaryColor": "#56b4e9",
 }
 
 

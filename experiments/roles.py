@@ -90,7 +90,8 @@ def main():
         if each
     )
     shown = (texts, by_text, clusters, title)
-    write_text(folder / "roles.html", role_page(*shown, summary))
+    caption = f"Characters of one color have similar {of}. {summary}."
+    write_text(folder / "roles.html", role_page(*shown, caption))
     with whole_file(folder / "roles.png") as partial:
         draw_role_squares(*shown, partial)
     print(summary)

@@ -6,14 +6,12 @@ import shutil
 import pytest
 
 _BROWSER, _DRIVER = map(shutil.which, ("chromium", "chromedriver"))
+NEEDS_BROWSER = pytest.mark.skipif(
+    not (_BROWSER and _DRIVER),
+    reason="needs Debian's packages chromium and chromium-driver",
+)
 # Marks of a module of browser tests.
-MARKS = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (_BROWSER and _DRIVER),
-        reason="needs Debian's packages chromium and chromium-driver",
-    ),
-]
+MARKS = [pytest.mark.slow, NEEDS_BROWSER]
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.conftest import MODULE
 from tpt_keras import playground
+from tpt_keras.analysis.attention import attention_weights
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
 from tpt_keras.models import SequenceToSequence
@@ -83,9 +84,17 @@ def test_a_question_gets_answers_attention_and_roles(open_page, model_dir):
     frames = [tab.get("iframe")[0].proto.srcdoc for tab in page.tabs]
     assert '"question": "2*x + 3*x"' in frames[ATTENTION]
     assert "layer 2, head 1" in frames[ROLES]
-    page.main.selectbox[0].set_value(1).run()
-    [frame] = page.tabs[ROLES].get("iframe")
-    assert "layer 1, head 1" in frame.proto.srcdoc
+    for choice, value in (("layer_roles", 1), ("head_attention", 2)):
+        page.selectbox(key=choice).set_value(value).run()
+    frames = [tab.get("iframe")[0].proto.srcdoc for tab in page.tabs]
+    assert "layer 1, head 1" in frames[ROLES]
+    expected = attention_weights(load_model(model_dir), "2*x + 3*x", best.text)[
+        "weights"
+    ]["encoder"][1][1]
+    assert (
+        f'"weights": {{"encoder": [[{json.dumps(expected)}]]}}'
+        in frames[ATTENTION]
+    )
 
 
 @pytest.mark.slow

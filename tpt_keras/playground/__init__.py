@@ -25,11 +25,10 @@ from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.state.model_folder import read_training
+from tpt_keras.visualization.attention import ATTENTIONS
 from tpt_keras.visualization.attention import attention_page
 from tpt_keras.visualization.roles import role_page
 
-# Pixels. A larger page scrolls.
-_ATTENTION_HEIGHT = 900
 _EXAMPLES = 3
 _MAX_CLUSTERS = 6
 # Cached results of each kind. The attention of a question is up to 50 MB.
@@ -62,12 +61,10 @@ def best_answers(model, question):
     ]
 
 
-@st.cache_data(max_entries=_CACHED, show_spinner="Computing the attention")
+# As a resource, which is not copied.
+@st.cache_resource(max_entries=_CACHED, show_spinner="Computing the attention")
 def attention(model, question, answer):
-    problem = attention_weights(load(*model)[0], question, answer)
-    last = len(problem["weights"]["encoder"]) - 1
-    shown = {"attention": "encoder", "layer": last, "head": 0}
-    return attention_page([problem], shown)
+    return attention_weights(load(*model)[0], question, answer)
 
 
 @st.cache_data(max_entries=_CACHED, show_spinner="Computing the roles")
@@ -139,18 +136,45 @@ def _show_answers(model, question, right_answer):
             st.caption(f"The right answer: {_plain(right_answer)}")
     attention_tab, roles_tab = right.tabs(["Attention", "Roles"])
     with attention_tab, _errors_in(st.info):
-        page = attention(model, question, answers[0][0])
-        st.iframe(page, height=_ATTENTION_HEIGHT)
+        _show_attention(attention(model, question, answers[0][0]))
     with roles_tab, _errors_in(st.info):
         _show_roles(*roles(model, question))
 
 
+def _show_attention(problem):
+    place, *places = st.columns([2, 1, 1])
+    name = place.selectbox(
+        "Attention", ATTENTIONS, format_func=lambda name: ATTENTIONS[name][0]
+    )
+    weights = problem["weights"][name]
+    layer, head = _choose_head(
+        places, len(weights), len(weights[0]), "attention"
+    )
+    weights = {name: [[weights[layer][head]]]}
+    shown = {"attention": name, "layer": 0, "head": 0}
+    st.iframe(
+        attention_page(
+            [{**problem, "weights": weights}], shown, st.context.theme.type
+        )
+    )
+
+
+def _choose_head(places, num_layers, num_heads, key):
+    """Shows the choice of a layer and a head, and returns their indices."""
+    layer = places[0].selectbox(
+        "Layer", range(1, num_layers + 1), num_layers - 1, key=f"layer_{key}"
+    )
+    head = places[1].selectbox(
+        "Head", range(1, num_heads + 1), key=f"head_{key}"
+    )
+    return layer - 1, head - 1
+
+
 def _show_roles(texts, layers):
-    left, right = st.columns(2)
-    numbers = range(1, len(layers) + 1)
-    layer = left.selectbox("Layer", numbers, index=len(layers) - 1)
-    head = right.selectbox("Head", range(1, layers[0].shape[1] + 1))
-    vectors = layers[layer - 1][:, head - 1]
+    layer, head = _choose_head(
+        st.columns(2), len(layers), layers[0].shape[1], "roles"
+    )
+    vectors = layers[layer][:, head]
     labels = cluster(
         vectors, min(_MAX_CLUSTERS, len(np.unique(vectors, axis=0)))
     )
@@ -158,8 +182,9 @@ def _show_roles(texts, layers):
         texts,
         [labels.tolist()],
         describe_clusters(labels, texts),
-        f"Roles in the question: layer {layer}, head {head}",
-        "Characters of one colour have similar roles.",
+        f"Roles in the question: layer {layer + 1}, head {head + 1}",
+        "Characters of one color have similar roles.",
+        st.context.theme.type,
     )
     st.iframe(page)
 

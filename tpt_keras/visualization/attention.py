@@ -51,11 +51,13 @@ def draw_attention(weights, targets, sources, title, path):
     figure.savefig(path, dpi=110)
 
 
-def attention_page(problems, shown):
+def attention_page(problems, shown, scheme=None):
     """Returns a page of HTML with the attention weights of every head.
 
-    The problems are results of `attention_weights`. Shown first are the
-    `attention`, and the indices of `layer` and `head`, of the dict `shown`.
+    The problems are results of `attention_weights`, or parts of them: all with
+    the same attentions, layers and heads. Shown first are the `attention`, and
+    the indices of `layer` and `head`, of the dict `shown`. See `page` for the
+    scheme.
     """
     data = {
         "problems": problems,
@@ -63,7 +65,7 @@ def attention_page(problems, shown):
         "shown": shown,
         "gamma": _GAMMA,
     }
-    return page("attention", data)
+    return page("attention", data, scheme)
 
 
 def draw_head_tables(panels, label, path):

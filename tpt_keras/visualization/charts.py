@@ -10,16 +10,13 @@ from matplotlib.ticker import MultipleLocator
 from matplotlib.ticker import PercentFormatter
 
 from tpt_keras.files import write_text
+from tpt_keras.visualization.colors import OKABE_ITO
 from tpt_keras.visualization.page import markdown_table
 from tpt_keras.visualization.page import page
 
 # Inches of a bar and of the gap between two modules.
 _BAR, _GAP = 0.13, 0.1
-# Okabe and Ito's colors, which readers who see fewer of them tell apart.
-_COLORS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),
-    *("#E69F00", "#56B4E9", "#000000"),
-)
+_COLORS = (*OKABE_ITO, "#000000")
 # One fewer, so that a color comes back with another marker.
 _MARKERS = "os^Dv<"
 REACHED_NOTE = (

@@ -1,15 +1,14 @@
 """The figure and the page of role clusters."""
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.colors import ListedColormap
 from matplotlib.colors import to_hex
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from tpt_keras.visualization.colors import OKABE_ITO
 from tpt_keras.visualization.page import page
 
-# Saturated colours for the largest clusters, pale ones for the rest.
-_PALETTE = (*range(0, 20, 2), *range(1, 20, 2))
 _MAX_ROWS = 20
 _MAX_COLUMNS = 70
 # Inches of a square.
@@ -86,11 +85,16 @@ def _draw_key(axes, clusters, colors):
 
 
 def _colors(count):
-    """Returns a background and a legible text colour for every cluster."""
+    """Returns a background and a legible text color for every cluster.
+
+    Seven colors, then the same paler, then darker.
+    """
+    full = np.array([to_rgb(color) for color in (*OKABE_ITO, "#F0E442")])
+    palette = np.concatenate([full, (full + 1) / 2, full / 2])
     colors = []
     for index in range(count):
-        color = colormaps["tab20"](_PALETTE[index % len(_PALETTE)])
-        brightness = color[0] * 0.3 + color[1] * 0.6 + color[2] * 0.1
+        color = palette[index % len(palette)]
+        brightness = color @ (0.3, 0.6, 0.1)
         colors.append(
             {
                 "background": to_hex(color),
@@ -100,10 +104,11 @@ def _colors(count):
     return colors
 
 
-def role_page(texts, labels, clusters, title, summary):
+def role_page(texts, labels, clusters, title, summary, scheme=None):
     """Returns a page of HTML with the clusters of all texts.
 
-    See `draw_role_squares`. The summary is a text below the title.
+    See `draw_role_squares`. The summary is a text below the title. See `page`
+    for the scheme.
     """
     data = {
         "title": title,
@@ -113,4 +118,4 @@ def role_page(texts, labels, clusters, title, summary):
         "clusters": clusters,
         "colors": _colors(len(clusters)),
     }
-    return page("roles", data)
+    return page("roles", data, scheme)
