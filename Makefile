@@ -20,7 +20,7 @@ marked = $(shell grep --recursive --files-with-matches --include=*_test.py mark.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test test-slow test-both test-exhaustive on-tensorflow \
-	on-jax on-torch lint clean
+	on-jax on-torch docs lint clean
 
 setup: $(VENV)/.installed
 
@@ -76,9 +76,13 @@ on-torch: setup
 		-m "$(CHOICE) and not slow or torch and $(CHOICE)" \
 		$(PURE_TESTS) $(call marked,torch)
 
+# The site, in site/. A warning is an error.
+docs: setup
+	$(RUN) mkdocs build --strict
+
 lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 
 clean:
-	rm -rf $(VENV) data models $(DEMO_EXPORT) $(SOLVER)/[0-9]* build *.egg-info .pytest_cache
+	rm -rf $(VENV) data models site $(DEMO_EXPORT) $(SOLVER)/[0-9]* build *.egg-info .pytest_cache

@@ -40,7 +40,15 @@ EXTRAS = {
     "torch": ["torch>=2.4"],
 }
 
+# Builds the site of the documentation.
+DOCS = [
+    "mkdocs>=1.6,<2",
+    "mkdocs-material>=9.6,<10",
+    "mkdocstrings[python]>=0.30",
+]
+
 TEST = [
+    *DOCS,
     *(package for extra in EXTRAS.values() for package in extra),
     "hypothesis",
     "protobuf",
@@ -114,6 +122,7 @@ setuptools.setup(
     ],
     extras_require={
         **EXTRAS,
+        "docs": DOCS,
         "test": TEST,
         "dev": [*TEST, "pre-commit"],
     },

@@ -90,7 +90,7 @@ def main():
         if each
     )
     shown = (texts, by_text, clusters, title)
-    caption = f"Characters of one color have similar {of}. {summary}."
+    caption = f"Characters of one colour have similar {of}. {summary}."
     write_text(folder / "roles.html", role_page(*shown, caption))
     with whole_file(folder / "roles.png") as partial:
         draw_role_squares(*shown, partial)

@@ -8,6 +8,12 @@ import tpt_keras
 DOCS = pathlib.Path(tpt_keras.__file__).parents[1] / "docs"
 
 
+def test_the_gallery_has_every_figure_with_its_command():
+    text = (DOCS / "gallery.md").read_text()
+    shown = re.findall(r"\((\w+\.png)\)(?=[^!]*```sh)", text)
+    assert sorted(shown) == sorted(path.name for path in DOCS.glob("*.png"))
+
+
 def test_looking_inside_from_python(capsys):
     text = (DOCS / "look_inside.md").read_text()
     binding, activations = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -28,7 +28,8 @@ class TransformerXLConfig(AttentionConfig):
         positions: See `AttentionConfig`. Defaults to `"none"`: with a memory,
             the mechanism has to encode relative positions, and no sinusoids
             are added.
-        **kwargs: See `AttentionConfig`.
+
+    See `AttentionConfig` for the other arguments.
 
     Raises:
         UsageError: If a value is invalid.

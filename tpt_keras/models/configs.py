@@ -137,7 +137,8 @@ class AttentionConfig(ModelConfig):
             embedding), `"rotary"` or `"alibi"` (by the self-attention, see
             `DotProductAttention`) or `"none"`.
         layer_norm_epsilon: Epsilon of every layer norm.
-        **kwargs: See `ModelConfig`.
+
+    See `ModelConfig` for the other arguments.
     """
 
     hidden_dim: int = setting(512, minimum=1)
@@ -215,7 +216,8 @@ class SequenceToSequenceConfig(ModelConfig):
             `CharacterTokenizer`.
         max_question_length: Most characters of a question.
         max_answer_length: Most characters of an answer.
-        **kwargs: See `ModelConfig`.
+
+    See `ModelConfig` for the other arguments.
     """
 
     vocabulary: tuple = setting(MATHEMATICS_VOCABULARY)
@@ -244,7 +246,9 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
             the token, without its position, in its values.
         digit_places: Whether the embedding of a question's digit has its place
             in its number, counted from the right.
-        **kwargs: See `AttentionConfig` and `SequenceToSequenceConfig`.
+
+    See `AttentionConfig` and `SequenceToSequenceConfig` for the other
+    arguments.
     """
 
     KIND: typing.ClassVar = "transformer"
@@ -304,7 +308,8 @@ class LSTMConfig(SequenceToSequenceConfig):
             each direction.
         attention_dim: With attention, size of the vectors read from the
             question.
-        **kwargs: See `SequenceToSequenceConfig`.
+
+    See `SequenceToSequenceConfig` for the other arguments.
     """
 
     KIND: typing.ClassVar = "lstm"

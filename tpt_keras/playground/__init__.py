@@ -183,7 +183,7 @@ def _show_roles(texts, layers):
         [labels.tolist()],
         describe_clusters(labels, texts),
         f"Roles in the question: layer {layer + 1}, head {head + 1}",
-        "Characters of one color have similar roles.",
+        "Characters of one colour have similar roles.",
         st.context.theme.type,
     )
     st.iframe(page)

@@ -1,4 +1,4 @@
-"""Colors that readers who see fewer of them tell apart."""
+"""Colours that readers who see fewer of them tell apart."""
 
 # Okabe and Ito's, without yellow and black.
 OKABE_ITO = (

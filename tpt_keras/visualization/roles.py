@@ -85,9 +85,9 @@ def _draw_key(axes, clusters, colors):
 
 
 def _colors(count):
-    """Returns a background and a legible text color for every cluster.
+    """Returns a background and a legible text colour for every cluster.
 
-    Seven colors, then the same paler, then darker.
+    Seven colours, then the same paler, then darker.
     """
     full = np.array([to_rgb(color) for color in (*OKABE_ITO, "#F0E442")])
     palette = np.concatenate([full, (full + 1) / 2, full / 2])
