@@ -39,7 +39,13 @@ SETTINGS = {
     # As in the pages inside, `visualization/pages/style.css`.
     "theme.font": "system-ui, sans-serif",
     "theme.light.primaryColor": "#0072b2",
+    "theme.light.textColor": "#31333f",
+    "theme.light.backgroundColor": "#ffffff",
+    "theme.light.secondaryBackgroundColor": "#f0f2f6",
     "theme.dark.primaryColor": "#56b4e9",
+    "theme.dark.textColor": "#fafafa",
+    "theme.dark.backgroundColor": "#0e1117",
+    "theme.dark.secondaryBackgroundColor": "#262730",
 }
 
 
