@@ -54,13 +54,14 @@ def main():
     model, questions, _ = _look_inside.load_model_and_problems()
     from tpt_keras.analysis import representations
     from tpt_keras.analysis.attention import collect_vectors
+    from tpt_keras.analysis.attention import shown_question
     from tpt_keras.files import whole_file
     from tpt_keras.files import write_text
     from tpt_keras.visualization.attention import draw_head_tables
 
     names = NAMES[FLAGS.measure]
     measure = getattr(representations, FLAGS.measure)
-    lengths = [len(question) + 2 for question in questions]  # with symbols
+    lengths = [len(shown_question(model, question)) for question in questions]
     splits = {
         size: representations.split_characters(lengths, size, FLAGS.seed)
         for size in FLAGS.train_characters

@@ -60,9 +60,10 @@ def main():
         model, FLAGS.attention, [of], questions, answers
     )
     labels = cluster(vectors[of][layer][:, head], FLAGS.clusters, FLAGS.seed)
+    symbols = [symbol for text in texts for symbol in text]
     parts = [part for text in texts for part in fraction_parts(text)]
     information = {
-        "character": mutual_information(labels, "".join(texts)),
+        "character": mutual_information(labels, symbols),
         "part of a fraction": mutual_information(labels, parts),
     }
     clusters = describe_clusters(labels, texts)

@@ -126,6 +126,17 @@ def test_weights_of_a_problem_have_its_shape(model):
     }
 
 
+def test_words_are_one_token():
+    model = make_model(vocabulary="mathematics_words")
+    problem = attention_weights(model, QUESTIONS[0], "2")
+    symbols = [*("⊢", "What", " ", "is"), *" 1 + 1?⊣"]
+    assert problem["characters"] == {"question": symbols, "answer": "⊢2"}
+    assert np.shape(problem["weights"]["cross"])[2:] == (2, len(symbols))
+    texts, vectors = collect_vectors(model, "encoder", ["roles"], QUESTIONS)
+    assert texts[0] == symbols
+    assert len(vectors["roles"][0]) == sum(map(len, texts))
+
+
 def test_variants_refuse_activations_that_they_lack():
     plain = make_model("transformer")
     ids = encode_questions(plain, QUESTIONS)

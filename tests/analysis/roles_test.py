@@ -37,6 +37,14 @@ def test_clusters_are_described_by_frequent_characters():
     assert (others["size"], others["characters"][0]) == (5, ("⊢", 2))
 
 
+def test_texts_may_have_words():
+    texts = [["⊢", "is", " ", "1", "/", "2"]]
+    (cluster,) = describe_clusters(np.zeros(6, int), texts)
+    assert ("is", 1) in cluster["characters"]
+    assert ("⊢[is] 1", 1) in cluster["contexts"]
+    assert fraction_parts(texts[0])[3:] == ["numerator", None, "denominator"]
+
+
 def test_mutual_information_is_one_for_equal_partitions():
     classes = ["letter" if is_letter else "other" for is_letter in IS_LETTER]
     information = mutual_information(1 - IS_LETTER, classes)

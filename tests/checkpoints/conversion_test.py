@@ -247,6 +247,7 @@ def test_a_loaded_checkpoint_is_saved_unchanged(tmp_path, name):
         ("embedding_skip", True),
         ("value_embeddings", True),
         ("digit_places", True),
+        ("vocabulary", "mathematics_words"),
     ],
 )
 def test_models_that_the_released_code_lacks_are_refused(name, value):

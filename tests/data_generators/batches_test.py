@@ -201,13 +201,14 @@ VOCABULARIES = {
     "of the examples": TOKENIZER.vocabulary,
     "reversed": TOKENIZER.vocabulary[::-1],
     "with more symbols": ("<unknown>", "é", *TOKENIZER.vocabulary),
+    "with words": (*TOKENIZER.vocabulary, "What", "is", "True"),
 }
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES.values(), ids=VOCABULARIES)
 def test_encoding_is_that_of_the_models_tokenizer(vocabulary):
     tokenizer = CharacterTokenizer(vocabulary)
-    problems = [("What is 2 - 3?", "-1"), ("?", "True"), ("1 {}", "z")]
+    problems = [("What is 2 - 3?", "-1"), ("?", "True"), ("is 1 {}", "z")]
     batches = ProblemBatches(examples_of(problems), tokenizer, 3)
     ((inputs, targets),) = batches.iterate(num_epochs=1)
     batch = decode((inputs, targets), tokenizer)
@@ -216,9 +217,25 @@ def test_encoding_is_that_of_the_models_tokenizer(vocabulary):
     np.testing.assert_array_equal(
         inputs["encoder_token_ids"], tokenizer.encode_questions(questions)
     )
-    whole = tokenizer.encode_questions(answers)
+    whole = tokenizer.encode_batch(answers)
     np.testing.assert_array_equal(inputs["decoder_token_ids"], whole[:, :-1])
     np.testing.assert_array_equal(targets, whole[:, 1:])
+
+
+def test_words_shorten_batches_but_not_the_limits():
+    tokenizer = CharacterTokenizer(VOCABULARIES["with words"])
+    source = examples_of(("What" + " What" * (n % 5), "1") for n in range(90))
+    limits = {"max_question_length": 24}
+    batches = ProblemBatches(source, tokenizer, 8, limits=limits)
+    # Nine tokens, a start and an end.
+    assert batches.length_pairs[:, 0].max() == 16
+    read = list(batches.iterate(num_epochs=1))
+    assert max(inputs["encoder_token_ids"].shape[1] for inputs, _ in read) == 11
+    problems = [each for batch in read for each in decode(batch, tokenizer)]
+    assert sorted(problems) == sorted(all_texts(source))
+    limits = {"max_question_length": 23}
+    with pytest.raises(UsageError):
+        next(ProblemBatches(source, tokenizer, 8, limits=limits).iterate())
 
 
 def test_character_unknown_to_the_model_is_refused():

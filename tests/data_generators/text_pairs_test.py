@@ -18,6 +18,7 @@ from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
+from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 
 PAIRS = [(f"{n} + {n}", str(n + n)) for n in range(100)]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
@@ -188,10 +189,8 @@ def test_vocabulary_is_that_of_the_pairs(tmp_path):
 
 def test_vocabulary_may_be_given(tmp_path):
     path = write(tmp_path / "a.tsv")
-    assert (
-        TextPairsTask(path, vocabulary="mathematics").vocabulary
-        == MATHEMATICS_VOCABULARY
-    )
+    for name, symbols in VOCABULARIES.items():
+        assert TextPairsTask(path, vocabulary=name).vocabulary == symbols
     symbols = MATHEMATICS_VOCABULARY[::-1]
     task = TextPairsTask(path, vocabulary=symbols)
     assert task.vocabulary == symbols

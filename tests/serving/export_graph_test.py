@@ -28,15 +28,17 @@ def test_another_vocabulary_is_encoded_and_decoded():
         num_layers=1,
         max_question_length=5,
         max_answer_length=6,
-        vocabulary=("é", "<unknown>", PAD, "b", END, "½", START, "🙂", "漢"),
+        vocabulary=(
+            *("é", "<unknown>", PAD, "b", END, "½", START, "🙂", "漢", "bb"),
+        ),
         # Three rows without a symbol.
-        vocabulary_size=12,
+        vocabulary_size=13,
     )
     model = Transformer(config)
     rng = np.random.default_rng(4)
     for weight in model.weights:
         weight.assign(rng.normal(size=weight.shape))
-    questions = ["🙂b", "é½漢", "漢" * 5, "b", "🙂é", "½½½", "b🙂", "é🙂b漢"]
+    questions = ["🙂b", "é½漢", "漢" * 5, "b", "🙂é", "bb½bb", "b🙂", "é🙂b漢"]
     expected = model.solve(questions)
     assert len(set(expected)) > 2
     assert any("\N{REPLACEMENT CHARACTER}" in answer for answer in expected)

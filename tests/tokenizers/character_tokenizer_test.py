@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.character_tokenizer import PAD
 from tpt_keras.tokenizers.character_tokenizer import START
 from tpt_keras.tokenizers.character_tokenizer import UNKNOWN
+from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 TOKENIZER = CharacterTokenizer()
@@ -89,7 +92,10 @@ def test_another_vocabulary():
         ((START, END, "a"), PAD),
         ((PAD, END, "a"), START),
         ((PAD, START, "a"), END),
-        ((PAD, START, END, "ab"), "'ab'"),
+        ((PAD, START, END, "a", "ab"), "'ab'"),
+        ((PAD, START, END, "a", "1", "a1"), "'a1'"),
+        ((PAD, START, END, "é", "éé"), "'éé'"),
+        ((PAD, START, END, "a", "aa", "aa"), "'aa'"),
         ((PAD, START, END, ""), "''"),
         # One letter on paper, but two characters.
         ((PAD, START, END, "e\N{COMBINING ACUTE ACCENT}"), "'e"),
@@ -148,3 +154,49 @@ def test_refuses_what_is_no_string(question):
 def test_questions_may_come_one_by_one():
     found = TOKENIZER.encode_questions(iter(["1" * 160, "2"]))
     assert found.shape == (2, 162)
+
+
+WORDS = ("What", "Wh", "is", "be")
+WITH_WORDS = CharacterTokenizer(
+    ("Wh", *MATHEMATICS_VOCABULARY, "What", "is", "be")
+)
+# Words, parts of words, and what stands beside them.
+QUESTIONS = st.lists(
+    st.sampled_from([*WORDS, *" 2-_?aeisW", "hat"]), max_size=8
+).map("".join)
+
+
+@given(st.lists(QUESTIONS.filter(lambda text: "_" not in text), max_size=4))
+def test_words_are_whole_runs_of_letters_and_digits(texts):
+    batch = WITH_WORDS.encode_batch(texts, words=True)
+    assert batch.dtype == "int32"
+    assert batch.shape[0] == len(texts)
+    for row, text in zip(batch, texts):
+        symbols = [
+            symbol
+            for run in re.findall("[A-Za-z0-9]+|.", text)
+            for symbol in ([run] if run in WORDS else run)
+        ]
+        assert WITH_WORDS.split(text) == symbols
+        ids = [WITH_WORDS.token_ids[symbol] for symbol in symbols]
+        padding = [WITH_WORDS.pad_id] * (len(row) - len(ids) - 2)
+        assert row.tolist() == [2, *ids, 3, *padding]
+        assert WITH_WORDS.decode(row) == text
+        # Answers are characters.
+        assert len(WITH_WORDS.encode(text)) == len(text) + 2
+
+
+def test_lengths_are_of_characters_and_errors_name_them():
+    assert WITH_WORDS.question_status("What is", 7) == "OK"
+    assert WITH_WORDS.question_status("What is", 6) == "TOO_LONG"
+    assert WITH_WORDS.encode_questions(["What is"], 7).shape == (1, 5)
+    with pytest.raises(UsageError) as error:
+        WITH_WORDS.encode_questions(["What_is"])
+    assert "'_'" in str(error.value)
+
+
+def test_vocabularies_have_names():
+    assert VOCABULARIES["mathematics"] == MATHEMATICS_VOCABULARY
+    words = VOCABULARIES["mathematics_words"]
+    assert words[:72] == MATHEMATICS_VOCABULARY
+    assert CharacterTokenizer(words).words == sorted(words[72:])

@@ -4,6 +4,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tokenizers.character_tokenizer_test import QUESTIONS
+from tests.tokenizers.character_tokenizer_test import WITH_WORDS
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
 
@@ -23,20 +25,31 @@ TEXTS = st.lists(
 @pytest.mark.slow
 @given(TEXTS)
 def test_encodes_as_the_tokenizer_does(texts):
-    ids, status = IN_GRAPH.encode_questions(
-        tf.constant([text.encode() for text in texts]), MAX_LENGTH
+    check_encoding(TOKENIZER, IN_GRAPH, texts, MAX_LENGTH)
+
+
+@pytest.mark.slow
+@given(st.lists(QUESTIONS, max_size=4))
+def test_encodes_words_as_the_tokenizer_does(texts):
+    in_graph = GraphTokenizer(WITH_WORDS, len(WITH_WORDS.vocabulary))
+    check_encoding(WITH_WORDS, in_graph, texts, max_length=16)
+
+
+def check_encoding(tokenizer, in_graph, texts, max_length):
+    ids, status = in_graph.encode_questions(
+        tf.constant([text.encode() for text in texts], tf.string), max_length
     )
     status = [value.decode() for value in status.numpy()]
     assert status == [
-        TOKENIZER.question_status(text, MAX_LENGTH) for text in texts
+        tokenizer.question_status(text, max_length) for text in texts
     ]
     good = [text for text, state in zip(texts, status) if state == "OK"]
     if good:
-        expected = TOKENIZER.encode_questions(good, MAX_LENGTH)
+        expected = tokenizer.encode_questions(good, max_length)
         encoded = ids.numpy()[np.array(status) == "OK"]
         length = expected.shape[1]
         np.testing.assert_array_equal(encoded[:, :length], expected)
-        assert np.all(encoded[:, length:] == TOKENIZER.pad_id)
+        assert np.all(encoded[:, length:] == tokenizer.pad_id)
 
 
 @given(st.lists(st.integers(0, 19), min_size=MAX_LENGTH, max_size=MAX_LENGTH))

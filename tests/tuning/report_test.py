@@ -95,6 +95,7 @@ def test_search_without_a_completed_trial_has_no_winner(tmp_path):
     [
         ("lstm_attention", {"hidden_dim": 8}),
         ("tp_transformer_relative", {"attention_options": {"max_distance": 8}}),
+        ("tp_transformer_tiny", {"vocabulary": "mathematics_words"}),
     ],
 )
 def test_flagfile_makes_the_same_model(preset, changes):

@@ -148,8 +148,9 @@ def attention_weights(model, question, answer=None):
 
     The decoder reads `answer`, by default the model's own. The result is a
     dict of the `question` and the `answer`; `characters`, both texts with
-    their start and end symbols; and `weights`, a dict from each attention to
-    nested lists `(num_layers, num_heads, target_length, source_length)`.
+    their start and end symbols, as `shown_question` gives the question; and
+    `weights`, a dict from each attention to nested lists `(num_layers,
+    num_heads, target_length, source_length)`.
     """
     question_ids = encode_questions(model, [question])
     # Before the time that an answer takes.
@@ -161,7 +162,7 @@ def attention_weights(model, question, answer=None):
         "question": question,
         "answer": answer,
         "characters": {
-            "question": f"{START_CHARACTER}{question}{END_CHARACTER}",
+            "question": shown_question(model, question),
             "answer": f"{START_CHARACTER}{answer}",
         },
         "weights": {
@@ -179,12 +180,13 @@ def attention_weights(model, question, answer=None):
 def collect_vectors(
     model, attention, names, questions, answers=None, batch_size=32
 ):
-    """Collects vectors of all characters of many texts.
+    """Collects vectors of all tokens of many texts.
 
     The `names` are of one side of the attention: `"roles"` and `"fillers"` of
     its queries, or `"states"` and `"values"` of its keys. Returns the texts
-    with their start and end symbols; and a dict from each name to a list of a
-    float32 array `(characters of all texts, ...)` for every layer.
+    with their start and end symbols, questions as `shown_question` gives them;
+    and a dict from each name to a list of a float32 array `(tokens of all
+    texts, ...)` for every layer.
     """
     of_answers = attention == "decoder" or (
         attention == "cross" and names[0] in _OF_TARGETS
@@ -204,11 +206,22 @@ def collect_vectors(
     if of_answers:
         texts = [START_CHARACTER + text for text in answers]
     else:
-        texts = [START_CHARACTER + t + END_CHARACTER for t in questions]
+        texts = [shown_question(model, question) for question in questions]
     return texts, {
         name: list(map(np.concatenate, zip(*batches)))
         for name, batches in collected.items()
     }
+
+
+def shown_question(model, question):
+    """Returns a question with its start and end, one item for each token.
+
+    It is a string, or a list of words and characters if the model has words.
+    """
+    if not model.tokenizer.words:
+        return f"{START_CHARACTER}{question}{END_CHARACTER}"
+    symbols = model.tokenizer.split(question)
+    return [START_CHARACTER, *symbols, END_CHARACTER]
 
 
 def encode_questions(model, questions):

@@ -38,16 +38,17 @@ def cluster(vectors, num_clusters, seed=0):
 def describe_clusters(labels, texts, num_shown=5):
     """Describes clusters by their most frequent characters.
 
-    The `labels` are those of all characters of the texts; see `cluster`.
+    The `labels` are those of all characters of the texts; see `cluster`. A text
+    may be a list, of words and characters.
     Returns a list of a dict for every cluster: its number, `cluster`; its
     `size`; and the most frequent `characters` and `contexts`, lists of pairs
     with their counts. A context has its character in brackets.
     """
     shown = {
-        "characters": list("".join(texts)),
+        "characters": [symbol for text in texts for symbol in text],
         "contexts": [
-            f"{text[max(0, i - _CONTEXT) : i]}[{text[i]}]"
-            f"{text[i + 1 : i + 1 + _CONTEXT]}"
+            f"{''.join(text[max(0, i - _CONTEXT) : i])}[{text[i]}]"
+            f"{''.join(text[i + 1 : i + 1 + _CONTEXT])}"
             for text in texts
             for i in range(len(text))
         ],
@@ -98,7 +99,8 @@ def fraction_parts(text):
 
     The part is that of the simplified fraction: a denominator's denominator
     is a numerator, as in figure 2 of Schlag et al. (2019). Returns a list of
-    `"numerator"`, `"denominator"` or `None` for every character.
+    `"numerator"`, `"denominator"` or `None` for every character, or for every
+    item if the text is a list of words and characters.
 
     Example:
 
@@ -107,6 +109,8 @@ def fraction_parts(text):
     >>> fraction_parts("(1/2)/(3/4)")[-2]
     'numerator'
     """
+    # A letter stands for its word.
+    text = "".join(symbol[0] for symbol in text)
     parts = [None] * len(text)
     for match in _EXPRESSION.finditer(text):
         expression = match[0].strip(" .")

@@ -195,6 +195,11 @@ def to_reference(model):
                 f"The released code does not support `{name}` {value!r}.",
                 field=name,
             )
+    if model.tokenizer.words:
+        raise UsageError(
+            "The released code does not support words in the `vocabulary`.",
+            field="vocabulary",
+        )
     hidden_dim = model.config.hidden_dim
     sinusoids = position_sinusoids(ops.arange(MAX_POSITIONS), hidden_dim)
     state = {SINUSOIDS: _array(sinusoids)[np.newaxis]}

@@ -12,12 +12,16 @@ import itertools
 
 import numpy as np
 
+from tpt_keras.data_generators.examples import Sequences
 from tpt_keras.data_generators.examples import permute
 from tpt_keras.errors import UsageError
 
 # Batches that are sorted together. A larger window pads less, takes more
 # memory and delays the first batch.
 WINDOW_BATCHES = 128
+
+# Questions whose words are found at once, which bounds the memory.
+_CHUNK = 8192
 
 # Examples whose lengths choose the buckets.
 SAMPLED_EXAMPLES = 2**16
@@ -132,11 +136,11 @@ class ProblemBatches(NumberedBatches):
     Args:
         source: An `Examples`.
         tokenizer: The model's `CharacterTokenizer`. Its vocabulary may be in
-            another order than that of the examples.
+            another order than that of the examples, and may have words.
         batch_size: Number of examples in a batch.
         seed: Seed of the order.
-        limits: Dict of `max_question_length` and `max_answer_length`. A longer
-            example raises a `UsageError` when it is read.
+        limits: Dict of `max_question_length` and `max_answer_length`, in
+            characters. A longer example raises a `UsageError` when it is read.
 
     Raises:
         UsageError: If there are no examples.
@@ -191,6 +195,9 @@ class ProblemBatches(NumberedBatches):
         indices = permute(positions, count, (self.seed, 0))
         lengths = self.source.lengths(indices)
         self._check(self.source, indices, lengths)
+        if self.tokenizer.words:
+            questions, _ = self.source.read(indices)
+            lengths[:, 0] = self._questions(questions).lengths
         return choose_length_pairs(_framed(lengths))
 
     def _check(self, examples, indices, lengths):
@@ -219,6 +226,8 @@ class ProblemBatches(NumberedBatches):
         sources, targets = examples.read(indices)
         lengths = np.stack([sources.lengths, targets.lengths], axis=-1)
         self._check(examples, indices, lengths)
+        sources, targets = self._questions(sources), self._translated(targets)
+        lengths[:, 0] = sources.lengths
         rng = np.random.default_rng((self.seed, epoch, first))
         batches = similar_length_batches(
             _framed(lengths), self.length_pairs, self.batch_size, rng
@@ -226,10 +235,13 @@ class ProblemBatches(NumberedBatches):
         rng.shuffle(batches)
 
         def encode(rows):
-            target = self._encode(targets[rows])
+            source, target = (
+                self.tokenizer.frame(of_rows.tokens, of_rows.lengths)
+                for of_rows in (sources[rows], targets[rows])
+            )
             return (
                 {
-                    "encoder_token_ids": self._encode(sources[rows]),
+                    "encoder_token_ids": source,
                     "decoder_token_ids": target[:, :-1],
                 },
                 target[:, 1:],
@@ -237,8 +249,18 @@ class ProblemBatches(NumberedBatches):
 
         return batches, encode
 
-    def _encode(self, sequences):
-        """The model's token ids of sequences, framed and padded."""
+    def _questions(self, sequences):
+        """Questions in the model's token ids, with its words."""
+        if not self.tokenizer.words:
+            return self._translated(sequences)
+        parts = []
+        for first in range(0, len(sequences.lengths), _CHUNK):
+            part = self._translated(sequences[first : first + _CHUNK])
+            parts.append(self.tokenizer.join_words(part.tokens, part.lengths))
+        return Sequences(*map(np.concatenate, zip(*parts)))
+
+    def _translated(self, sequences):
+        """Characters in the model's token ids."""
         token_ids = self._token_ids[sequences.tokens]
         if token_ids.size and token_ids.min() < 0:
             unknown = sequences.tokens[token_ids.argmin()]
@@ -247,7 +269,7 @@ class ProblemBatches(NumberedBatches):
                 "problem is not in the model's vocabulary. Leave its module "
                 "out, or take a model whose `vocabulary` has it."
             )
-        return self.tokenizer.frame(token_ids, sequences.lengths)
+        return Sequences(token_ids, sequences.lengths)
 
 
 def _framed(lengths):

@@ -13,9 +13,9 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.files import reading
 from tpt_keras.tokenizers.character_tokenizer import END
-from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.character_tokenizer import PAD
 from tpt_keras.tokenizers.character_tokenizer import START
+from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 
 TEST = "test"
 _COLUMNS = ["question", "answer"]
@@ -40,9 +40,10 @@ class TextPairsTask(Task):
         test_share: Share of the questions that is held out for evaluation.
         split_seed: Seed of the choice.
         vocabulary: The symbols, each at its token id, for example those of a
-            tokenizer; `"mathematics"` for those of the Mathematics Dataset; or
-            the path of a text file, whose characters are taken. Defaults to
-            the characters of the pairs.
+            tokenizer; `"mathematics"` for those of the Mathematics Dataset, or
+            `"mathematics_words"` with its words; or the path of a text file,
+            whose characters are taken. Defaults to the characters of the
+            pairs.
 
     Raises:
         UsageError: If a file is missing or unreadable, there are no pairs, or
@@ -182,10 +183,10 @@ def _held_out(pairs, share, seed):
 
 
 def _vocabulary(vocabulary, pairs):
-    if vocabulary == "mathematics":
-        return MATHEMATICS_VOCABULARY
     if not isinstance(vocabulary, str):
         return tuple(vocabulary)
+    if vocabulary in VOCABULARIES:
+        return VOCABULARIES[vocabulary]
     characters = set()
     if vocabulary:
         with reading(vocabulary, "Name a text file as `vocabulary`."):

@@ -118,7 +118,8 @@ class Generator:
 
     def _answer_batch(self, texts):
         tokenizer = self.model.tokenizer
-        found = self.generate_on_batch(tokenizer.encode_batch(texts))
+        token_ids = tokenizer.encode_batch(texts, words=True)
+        found = self.generate_on_batch(token_ids)
         for rows, log_probs in zip(found["token_ids"], found["log_probs"]):
             best, *others = [
                 (tokenizer.decode(token_ids), log_prob)

@@ -17,6 +17,7 @@ from tpt_keras.settings import setting
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.character_tokenizer import MAX_ANSWER_LENGTH
 from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
+from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 
 INITIALIZATIONS = ("paper", "released", "zero_outputs")
 ACTIVATIONS = ("relu", "relu_squared")
@@ -40,6 +41,8 @@ class ModelConfig:
     KIND: typing.ClassVar = None
     # Every subclass with a name, by its name.
     KINDS: typing.ClassVar = {}
+    # The vocabularies that have a name, by it.
+    VOCABULARIES: typing.ClassVar = {}
 
     dropout: float = setting(0.0, minimum=0, below=1)
     vocabulary: tuple = setting(())
@@ -51,6 +54,10 @@ class ModelConfig:
             cls.KINDS[cls.KIND] = cls
 
     def __post_init__(self):
+        if isinstance(self.vocabulary, str):
+            check_choice("vocabulary", self.vocabulary, self.VOCABULARIES)
+            symbols = self.VOCABULARIES[self.vocabulary]
+            object.__setattr__(self, "vocabulary", symbols)
         check_settings(self)
         num_symbols = len(self.vocabulary)
         if not self.vocabulary_size:
@@ -91,11 +98,10 @@ class ModelConfig:
         """
         overrides = {}
         fields = {field.name for field in dataclasses.fields(self)}
-        known = fields - {"vocabulary"}
         for item in filter(None, text.split(",")):
             name, _, value = map(str.strip, item.partition("="))
             name, _, option = name.partition(".")
-            check_choice("hyperparameter", name, known)
+            check_choice("hyperparameter", name, fields)
             value = _parse(value)
             if option:
                 options = overrides.get(name, getattr(self, name))
@@ -213,12 +219,16 @@ class SequenceToSequenceConfig(ModelConfig):
 
     Args:
         vocabulary: The symbols, each at its token id; see
-            `CharacterTokenizer`.
-        max_question_length: Most characters of a question.
+            `CharacterTokenizer`. Or the name of a vocabulary: `"mathematics"`,
+            the paper's characters, or `"mathematics_words"`, with the words of
+            the Mathematics Dataset's questions as tokens.
+        max_question_length: Most characters of a question, words or not.
         max_answer_length: Most characters of an answer.
 
     See `ModelConfig` for the other arguments.
     """
+
+    VOCABULARIES: typing.ClassVar = VOCABULARIES
 
     vocabulary: tuple = setting(MATHEMATICS_VOCABULARY)
     max_question_length: int = setting(MAX_QUESTION_LENGTH, minimum=1)

@@ -111,7 +111,7 @@ def _write_graph(graph, path):
     }
     module = tf.Module()
     module.weights = graph.weights.saved
-    module.token_of_character = graph.tokenizer.token_of_character
+    module.token_of_symbol = graph.tokenizer.token_of_symbol
     tf.saved_model.save(module, str(path), signatures)
 
 

@@ -1,4 +1,5 @@
 import collections
+import re
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from tpt_keras.answer import TOO_LONG
 from tpt_keras.answer import UNKNOWN_CHARACTER
 from tpt_keras.answer import explain
 from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.question_words import QUESTION_WORDS
 
 PAD = "<pad>"
 START = "<start>"
@@ -22,10 +24,19 @@ CHARACTERS = (
     " !'()*+,-./0123456789:<=>?ACDEFGHILMPRSTWabcdefghijklmnopqrstuvwxyz{}"
 )
 MATHEMATICS_VOCABULARY = (PAD, START, END, *CHARACTERS)
+# The names under which a configuration takes a vocabulary.
+VOCABULARIES = {
+    "mathematics": MATHEMATICS_VOCABULARY,
+    "mathematics_words": (*MATHEMATICS_VOCABULARY, *QUESTION_WORDS),
+}
 
 # The dataset's own limits, in characters.
 MAX_QUESTION_LENGTH = 160
 MAX_ANSWER_LENGTH = 30
+
+# A word is a whole run of such characters.
+OF_WORDS = "[A-Za-z0-9]"
+_WORD = re.compile("[A-Za-z]{2,}")
 
 
 class CharacterTokenizer:
@@ -34,14 +45,20 @@ class CharacterTokenizer:
     Questions and answers are both framed by the start and the end symbol, as
     in the paper (figure 2).
 
+    If the vocabulary has words, a question's run of letters and digits that is
+    one of them is one token. Answers are always characters.
+
     Args:
         vocabulary: Sequence of symbols, each at its token id: the special
-            symbols `<pad>`, `<start>` and `<end>`, and single characters of
-            Unicode. Defaults to the Mathematics Dataset's 72 symbols.
+            symbols `<pad>`, `<start>` and `<end>`, single characters of
+            Unicode, and words of two or more of the letters A to Z and a to z
+            that are characters of the vocabulary. Defaults to the Mathematics
+            Dataset's 72 symbols.
 
     Raises:
-        UsageError: If the vocabulary lacks a special symbol, or holds a symbol
-            twice or one that is no single character.
+        UsageError: If the vocabulary lacks a special symbol or a letter of a
+            word, or holds a symbol twice or one that is neither a character
+            nor a word.
 
     Example:
 
@@ -50,6 +67,9 @@ class CharacterTokenizer:
     [1, 15, 9, 15, 2]
     >>> tokenizer.decode([15, 9, 15, 2, 0, 0])
     '1+1'
+    >>> tokenizer = CharacterTokenizer(VOCABULARIES["mathematics_words"])
+    >>> tokenizer.split("What is 1+1?")
+    ['What', ' ', 'is', ' ', '1', '+', '1', '?']
     """
 
     def __init__(self, vocabulary=MATHEMATICS_VOCABULARY):
@@ -64,12 +84,25 @@ class CharacterTokenizer:
         self.id_of_character = {
             symbol: token_id
             for symbol, token_id in self.token_ids.items()
-            if symbol not in SPECIAL_SYMBOLS
+            if len(symbol) == 1
         }
+        self.words = sorted(filter(_WORD.fullmatch, self.vocabulary))
         codes = list(map(ord, self.id_of_character))
         # Indexed by code point. The last row stands for all higher ones.
         self._token_of_code = np.full(max(codes, default=0) + 2, -1, "int32")
         self._token_of_code[codes] = list(self.id_of_character.values())
+        # The letters and digits by token id; zero for all other symbols.
+        self._code_of_token = np.array(
+            [
+                ord(symbol) if re.fullmatch(OF_WORDS, symbol) else 0
+                for symbol in self.vocabulary
+            ],
+            "uint8",
+        )
+        self._words = np.array(self.words, "S")
+        self._ids_of_words = np.array(
+            [self.token_ids[word] for word in self.words], "int32"
+        )
 
     def encode(self, text):
         """Encodes a string, with the start and the end symbol.
@@ -85,20 +118,29 @@ class CharacterTokenizer:
         """
         return self.encode_batch([text])[0].tolist()
 
-    def encode_batch(self, texts):
+    def encode_batch(self, texts, words=False):
         """Encodes strings as one padded batch.
 
         Args:
             texts: Sequence of strings.
+            words: Whether words are one token, as in questions.
 
         Returns:
-            int32 array `(batch, longest string + 2)`.
+            int32 array `(batch, longest sequence + 2)`.
 
         Raises:
             UsageError: If a character is not in the vocabulary.
         """
+        token_ids = self.encode_flat(texts)
         lengths = np.fromiter(map(len, texts), "int32")
-        return self.frame(self.encode_flat(texts), lengths)
+        if words:
+            token_ids, lengths = self.join_words(token_ids, lengths)
+        return self.frame(token_ids, lengths)
+
+    def split(self, question):
+        """Splits a question into its symbols, a list of strings."""
+        _, *token_ids, _ = self.encode_batch([question], words=True)[0]
+        return [self.vocabulary[token_id] for token_id in token_ids]
 
     def encode_flat(self, texts):
         """Encodes strings into one int32 array, without start and end."""
@@ -110,6 +152,46 @@ class CharacterTokenizer:
         if ids.size and ids.min() < 0:
             self._refuse_unknown(texts)
         return ids
+
+    def join_words(self, token_ids, lengths):
+        """Replaces the characters of every word by the word's own token.
+
+        Args:
+            token_ids: Integer array of the characters of all sequences, one
+                after another.
+            lengths: Integer array `(batch,)` of their lengths.
+
+        Returns:
+            Two such arrays.
+        """
+        if not self.words or not len(token_ids):
+            return token_ids, lengths
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        codes = self._code_of_token[token_ids]
+        # A piece is a run of characters of words, or any other character.
+        is_start = np.ones(len(codes), bool)
+        is_start[1:] = (
+            (codes[1:] == 0) | (codes[:-1] == 0) | (rows[1:] != rows[:-1])
+        )
+        starts = np.flatnonzero(is_start)
+        sizes = np.diff(starts, append=len(codes))
+        places = np.arange(self._words.itemsize)
+        pieces = np.flatnonzero((sizes > 1) & (sizes <= len(places)))
+        # The pieces as byte strings, which end with their first zero.
+        texts = codes[
+            np.minimum(starts[pieces, None] + places, len(codes) - 1)
+        ] * (places < sizes[pieces, None])
+        texts = texts.view(self._words.dtype)[:, 0]
+        found = np.searchsorted(self._words[:-1], texts)
+        is_word = self._words[found] == texts
+        pieces = pieces[is_word]
+        token_ids = np.array(token_ids)
+        token_ids[starts[pieces]] = self._ids_of_words[found[is_word]]
+        of_words = np.zeros(len(starts), bool)
+        of_words[pieces] = True
+        is_kept = is_start | ~np.repeat(of_words, sizes)
+        kept = np.bincount(rows, is_kept, len(lengths)).astype(lengths.dtype)
+        return token_ids[is_kept], kept
 
     def frame(self, token_ids, lengths):
         """Adds start and end symbols to sequences and pads them.
@@ -137,7 +219,7 @@ class CharacterTokenizer:
             max_length: Most characters of a question.
 
         Returns:
-            int32 array `(batch, longest question + 2)`.
+            int32 array `(batch, longest question + 2)`, of tokens.
 
         Raises:
             UsageError: If a question cannot be encoded.
@@ -152,7 +234,7 @@ class CharacterTokenizer:
             if status != OK:
                 reason = explain(question, status, self.vocabulary, max_length)
                 raise UsageError(f"The question {question[:40]!r} {reason}.")
-        return self.encode_batch(questions)
+        return self.encode_batch(questions, words=True)
 
     def question_status(self, question, max_length=MAX_QUESTION_LENGTH):
         """Returns the `status` of an `Answer`: `"OK"` if it can be encoded."""
@@ -175,18 +257,18 @@ class CharacterTokenizer:
             token_ids: Sequence of integers.
 
         Returns:
-            The characters, without special symbols. An id without a symbol
-            becomes U+FFFD.
+            The characters and words, without special symbols. An id without a
+            symbol becomes U+FFFD.
         """
-        characters = []
+        symbols = []
         for token_id in token_ids:
             if token_id == self.end_id:
                 break
             if token_id >= len(self.vocabulary):
-                characters.append("\N{REPLACEMENT CHARACTER}")
+                symbols.append("\N{REPLACEMENT CHARACTER}")
             elif self.vocabulary[token_id] not in SPECIAL_SYMBOLS:
-                characters.append(self.vocabulary[token_id])
-        return "".join(characters)
+                symbols.append(self.vocabulary[token_id])
+        return "".join(symbols)
 
     def _refuse_unknown(self, texts):
         for text in texts:
@@ -201,10 +283,18 @@ class CharacterTokenizer:
 
 def _check(vocabulary):
     for symbol in vocabulary:
-        if symbol not in SPECIAL_SYMBOLS and not _is_character(symbol):
+        if symbol in SPECIAL_SYMBOLS or _is_character(symbol):
+            continue
+        if not isinstance(symbol, str) or not _WORD.fullmatch(symbol):
             raise UsageError(
                 f"The vocabulary holds {symbol!r}. A symbol must be one "
-                f"character or one of {', '.join(SPECIAL_SYMBOLS)}."
+                "character, a word of letters from A to Z and a to z, or one "
+                f"of {', '.join(SPECIAL_SYMBOLS)}."
+            )
+        if not set(symbol) <= set(vocabulary):
+            raise UsageError(
+                f"The vocabulary holds the word {symbol!r}, but not all of its "
+                "characters."
             )
     counts = collections.Counter(vocabulary)
     for symbol in (PAD, START, END):

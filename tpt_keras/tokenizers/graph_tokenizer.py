@@ -5,6 +5,8 @@ from tpt_keras.answer import INVALID_UTF8
 from tpt_keras.answer import OK
 from tpt_keras.answer import TOO_LONG
 from tpt_keras.answer import UNKNOWN_CHARACTER
+from tpt_keras.tokenizers.character_tokenizer import OF_WORDS
+from tpt_keras.tokenizers.character_tokenizer import SPECIAL_SYMBOLS
 
 _UNKNOWN_ID = -1
 
@@ -22,17 +24,21 @@ class GraphTokenizer(tf.Module):
     def __init__(self, tokenizer, vocabulary_size):
         super().__init__(name="tokenizer")
         self._tokenizer = tokenizer
-        characters = tokenizer.id_of_character
-        self.token_of_character = tf.lookup.StaticHashTable(
+        # Special symbols are encoded from nothing, and decoded to nothing.
+        token_ids = {
+            symbol: token_id
+            for symbol, token_id in tokenizer.token_ids.items()
+            if symbol not in SPECIAL_SYMBOLS
+        }
+        self.token_of_symbol = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(characters), tf.string),
-                tf.constant(list(characters.values()), tf.int32),
+                tf.constant(list(token_ids), tf.string),
+                tf.constant(list(token_ids.values()), tf.int32),
             ),
             default_value=_UNKNOWN_ID,
         )
-        # Special symbols are decoded to nothing.
         symbols = [
-            symbol if symbol in characters else ""
+            symbol if symbol in token_ids else ""
             for symbol in tokenizer.vocabulary
         ]
         symbols += ["\N{REPLACEMENT CHARACTER}"] * (
@@ -66,7 +72,7 @@ class GraphTokenizer(tf.Module):
         characters = tf.strings.unicode_split(
             tf.where(is_valid & is_short, questions, ""), "UTF-8"
         )
-        ids = self.token_of_character[characters]
+        ids = self.token_of_symbol[characters]
         is_known = tf.reduce_all(ids != _UNKNOWN_ID, axis=-1)
         status = tf.fill(tf.shape(questions), OK)
         for is_fine, reason in (
@@ -76,6 +82,8 @@ class GraphTokenizer(tf.Module):
             (is_valid, INVALID_UTF8),
         ):
             status = tf.where(is_fine, status, reason)
+        if self._tokenizer.words:
+            ids = self._join_words(characters, ids)
         ids = tf.ragged.boolean_mask(ids, ids != _UNKNOWN_ID)
         frame = tf.ones_like(questions, tf.int32)[:, tf.newaxis]
         ids = tf.concat(
@@ -87,6 +95,28 @@ class GraphTokenizer(tf.Module):
             axis=1,
         )
         return ids.to_tensor(self._tokenizer.pad_id), status
+
+    def _join_words(self, characters, ids):
+        """Gives a word's token to its first character, and none to the others.
+
+        As `CharacterTokenizer.join_words`.
+        """
+        rows, characters = characters.value_rowids(), characters.values
+        is_letter = tf.strings.regex_full_match(characters, OF_WORDS)
+        goes_on = is_letter[1:] & is_letter[:-1] & (rows[1:] == rows[:-1])
+        goes_on = tf.concat([is_letter[:1] & False, goes_on], axis=0)
+        pieces = tf.cumsum(tf.cast(~goes_on, tf.int32)) - 1
+        texts = tf.strings.unsorted_segment_join(
+            characters, pieces, tf.size(pieces)
+        )
+        token_ids = tf.gather(self.token_of_symbol[texts], pieces)
+        return ids.with_values(
+            tf.where(
+                token_ids == _UNKNOWN_ID,
+                ids.values,
+                tf.where(goes_on, _UNKNOWN_ID, token_ids),
+            )
+        )
 
     def decode(self, token_ids):
         """Decodes answers that are padded behind their end symbol.

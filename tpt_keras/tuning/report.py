@@ -8,6 +8,7 @@ from tpt_keras.files import whole_file
 from tpt_keras.files import write_text
 from tpt_keras.models.configs import to_stored
 from tpt_keras.models.presets import PRESETS
+from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.visualization.page import markdown_table
@@ -98,13 +99,19 @@ def flagfile(config):
 
     Those at their defaults are left out. `config` is a model folder's.
     """
-    preset = _by_dotted_names(to_stored(PRESETS[config["preset"]]))
-    # The task gives the vocabulary, which gives its size.
-    preset["vocabulary_size"] = len(config["model"]["vocabulary"])
+    preset, model = (
+        _by_dotted_names(stored)
+        for stored in (to_stored(PRESETS[config["preset"]]), config["model"])
+    )
+    # The vocabulary gives its size. The task gives one without a name.
+    preset["vocabulary_size"] = len(model["vocabulary"])
+    names = {symbols: name for name, symbols in VOCABULARIES.items()}
+    for fields in (preset, model):
+        fields["vocabulary"] = names.get(tuple(fields["vocabulary"]))
     hparams = [
         f"{name}={value}"
-        for name, value in _by_dotted_names(config["model"]).items()
-        if name not in ("kind", "vocabulary") and value != preset.get(name)
+        for name, value in model.items()
+        if name != "kind" and value not in (None, preset.get(name))
     ]
     found = TrainingConfig.from_stored(config["training"])
     training = found.flat()

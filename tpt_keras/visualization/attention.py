@@ -26,8 +26,10 @@ _MAX_PANELS_IN_ROW = 3
 def draw_attention(weights, targets, sources, title, path):
     """Draws one head's attention weights `(targets, sources)` as a matrix.
 
-    The targets and the sources are strings, the characters of both.
+    The targets and the sources are strings, the characters of both, or lists
+    of words and characters.
     """
+    has_words = max(map(len, sources)) > 1
     width = max(_ENTRY * len(sources), 3.0) + 1.8
     height = max(_ENTRY * len(targets), 1.2) + 1.2
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -36,7 +38,9 @@ def draw_attention(weights, targets, sources, title, path):
         weights, "Blues", norm=PowerNorm(_GAMMA, 0.0, 1.0), aspect="auto"
     )
     style = {"family": "monospace", "fontsize": 9, "parse_math": False}
-    axes.set_xticks(range(len(sources)), sources, **style)
+    axes.set_xticks(
+        range(len(sources)), sources, rotation=90 * has_words, **style
+    )
     axes.set_yticks(range(len(targets)), targets, **style)
     axes.tick_params(which="both", length=0)
     axes.set_xticks([x - 0.5 for x in range(len(sources))], minor=True)

@@ -27,7 +27,8 @@ def draw_role_squares(texts, labels, clusters, title, path):
 
     Shows the first 20 texts, up to 70 characters of each. The labels are a
     list of cluster numbers for every text, and the clusters a result of
-    `describe_clusters`.
+    `describe_clusters`. A text may be a list of words and characters; a word's
+    square shows its first two letters.
     """
     texts = [text[:_MAX_COLUMNS] for text in texts[:_MAX_ROWS]]
     grid = np.full((len(texts), max(map(len, texts))), np.nan)
@@ -50,7 +51,7 @@ def draw_role_squares(texts, labels, clusters, title, path):
     for row, text in enumerate(texts):
         for column, character in enumerate(text):
             color = colors[labels[row][column]]["text"]
-            axes.text(column, row, character, color=color, **_CENTERED)
+            axes.text(column, row, character[:2], color=color, **_CENTERED)
     axes.set_anchor("NW")
     axes.set_title(title, loc="left")
     axes.set_xlabel("character")
