@@ -53,6 +53,11 @@ SHORT = {"attention": "multi_linear", "attention_options": {"max_length": 40}}
             "attention_options",
         ),
         (TransformerConfig, {"num_heads": 7}, "num_heads"),
+        (
+            TransformerConfig,
+            {"num_heads": 1, "attention": "relational"},
+            "num_heads",
+        ),
         (TransformerConfig, {"num_layers": 0}, "num_layers"),
         (TransformerConfig, {"max_answer_length": 0}, "max_answer_length"),
         (TransformerConfig, {"dropout": 1.0}, "dropout"),
