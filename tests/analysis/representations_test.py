@@ -9,6 +9,7 @@ from tpt_keras.analysis.representations import reconstruction
 from tpt_keras.analysis.representations import rotations
 from tpt_keras.analysis.representations import split_characters
 from tpt_keras.errors import UsageError
+from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import TPMultiHeadAttention
 
 RNG = np.random.default_rng(5)
@@ -43,7 +44,7 @@ def test_reconstruction_is_exact_for_invertible_values():
     assert errors["held_out"][0] > 1.5
 
 
-@pytest.mark.parametrize("binding", ["none", "hadamard", "tensor", "discrete"])
+@pytest.mark.parametrize("binding", BINDINGS)
 def test_binding_tells_structures_apart(binding):
     states = binding_problem(binding)
     assert list(states) == ["(a/b)/(c/d)", "(a/d)/(c/b)"]

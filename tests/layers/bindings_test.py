@@ -21,6 +21,10 @@ X = RNG.normal(size=(2, 4, 8)).astype("float32")
 on_jax = keras.backend.backend() == "jax"
 
 
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
 def bind(name, options=None):
     return ops.convert_to_numpy(make_binding(name, options)(FILLER, ROLE))
 
@@ -51,6 +55,68 @@ class BindingsTest(LayerTestCase):
         self.assert_all_close(
             binding(FILLER, role), FILLER + FILLER * (mixture @ unit)
         )
+
+    def test_gates_of_heads_are_single_numbers(self):
+        binding = make_binding("gated", {"per_head": True})
+        binding.build(FILLER.shape)
+        self.assertEqual(binding.role_dim, 1)
+        role = binding.role(ROLE[..., :1])
+        self.assert_all_close(
+            binding(FILLER, role), FILLER * sigmoid(ROLE[..., :1]), atol=1e-6
+        )
+
+    def test_hybrid_gates_see_the_fillers_of_all_heads(self):
+        binding = make_binding("hybrid_gated", {"rank": 2})
+        binding.build(FILLER.shape)
+        of_filler = np.einsum(
+            "abhv,hvr,rgw->abgw", FILLER, *binding.get_weights()
+        )
+        self.assert_all_close(
+            binding(FILLER, binding.role(ROLE)),
+            FILLER * sigmoid(ROLE + of_filler),
+            atol=1e-6,
+        )
+
+    @parameterized.parameters(4, 5)
+    def test_circular_convolution_is_a_product_with_a_circulant(self, size):
+        filler, role = FILLER[..., :size], ROLE[..., :size]
+        circulant = np.stack([np.roll(role, j, -1) for j in range(size)], -2)
+        expected = np.einsum("...j,...jk->...k", filler, circulant)
+        binding = make_binding("circular_convolution")
+        binding.build(filler.shape)
+        self.assert_all_close(binding(filler, role), expected, atol=1e-6)
+        self.assert_all_close(binding.role(role), role / np.sqrt(size))
+
+    def test_with_roles_of_one_attention_starts_without_binding(self):
+        layer = TPMultiHeadAttention(
+            2, 3, binding_options={"role_start": "one"}
+        )
+        plain = TPMultiHeadAttention(2, 3, binding="none")
+        for each in (layer, plain):
+            each.build(X.shape, X.shape)
+        for name in ("query", "key", "value", "output"):
+            getattr(plain, f"{name}_dense").set_weights(
+                getattr(layer, f"{name}_dense").get_weights()
+            )
+        self.assert_all_close(layer(X, X), plain(X, X), atol=1e-6)
+
+    def test_roles_start_as_a_mixture_of_normals(self):
+        layer = TPMultiHeadAttention(
+            2,
+            900,
+            use_bias=False,
+            binding_options={"role_start": "normal_mixture"},
+        )
+        _, roles = layer(X, X, return_roles=True)
+        roles = ops.convert_to_numpy(roles)
+        self.assert_all_equal(
+            roles, np.broadcast_to(roles[:1, :1], roles.shape)
+        )
+        sides = np.sign(roles[0, 0])
+        self.assertLess(abs(np.mean(sides)), 0.15)
+        noise = roles[0, 0] - sides
+        self.assertLess(abs(np.mean(noise)), 0.005)
+        self.assertAlmostEqual(np.std(noise), 1 / 30, delta=0.005)
 
     def test_tensor_binding_includes_hadamard_binding(self):
         hadamard = TPMultiHeadAttention(2, 3)
@@ -126,18 +192,26 @@ class BindingsTest(LayerTestCase):
         self.assertTrue(np.any(one != old))
 
     @parameterized.parameters(
-        ({"binding": "tensor", "binding_options": {"rank": 2}}, 54, 24),
-        ({"binding": "discrete", "binding_options": {"num_roles": 4}}, 72, 12),
+        ("tensor", {"rank": 2}, 54 + 24, 40),
+        ("discrete", {"num_roles": 4}, 72 + 12, 56),
+        ("hadamard", {"role_start": "normal_mixture"}, 54, 56),
+        ("gated", {"per_head": True}, 18, 56),
+        ("hybrid_gated", {"rank": 2}, 54 + 24, 56),
+        ("circular_convolution", {}, 54, 56),
     )
     @pytest.mark.slow
-    def test_as_a_part_of_attention(self, options, role_map, count):
-        output_map = 2 * options["binding_options"].get("rank", 3) * 8 + 8
+    def test_as_a_part_of_attention(self, binding, options, role, output_map):
         self.run_layer_test(
             TPMultiHeadAttention,
-            {"num_heads": 2, "key_dim": 3, **options},
+            {
+                "num_heads": 2,
+                "key_dim": 3,
+                "binding": binding,
+                "binding_options": options,
+            },
             inputs=[X, X],
             expected_output_shape=X.shape,
-            expected_weight_count=3 * 54 + role_map + output_map + count,
+            expected_weight_count=3 * 54 + role + output_map,
             # A softmax ignores what is added to all of its logits.
             untrained_weights=["key/bias"],
         )
@@ -149,6 +223,8 @@ class BindingsTest(LayerTestCase):
         ("tensor", {"rank": 0}, "binding_options"),
         ("tensor", {"rank": 1.5}, "binding_options"),
         ("discrete", {"num_roles": -1}, "binding_options"),
+        ("hadamard", {"role_start": "two"}, "binding_options"),
+        ("hybrid_gated", {"rank": 0}, "binding_options"),
         (make_binding("none"), {"rank": 3}, "binding_options"),
     )
     def test_errors_name_the_field(self, binding, options, field):

@@ -1,4 +1,4 @@
-"""TP-attention without binding against `keras.layers.MultiHeadAttention`."""
+"""TP-attention without roles against `keras.layers.MultiHeadAttention`."""
 
 from unittest import mock
 
@@ -9,6 +9,7 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tpt_keras.errors import UsageError
 from tpt_keras.layers import TPMultiHeadAttention
 
 pytestmark = pytest.mark.slow_on_jax
@@ -175,21 +176,38 @@ class KerasAttentionTest(LayerTestCase):
         unmasked = ops.convert_to_numpy(unmasked)[ids[0] != 0]
         self.assertGreater(np.max(np.abs(unmasked - expected)), 1e-4)
 
-    def test_config_of_a_keras_layer(self):
-        keras_layer = keras_attention(attention_axes=2, value_dim=5)
+    @parameterized.parameters({}, {"value_dim": 5, "use_bias": False})
+    def test_gate(self, **init_kwargs):
+        layer, _, expected = self.check(
+            (QUERY, VALUE, KEY),
+            {"use_gate": True, **init_kwargs},
+            tolerance=1e-6,
+            attention_mask=MASKS["attention_mask"],
+        )
+        cache = layer.project_keys_and_values(VALUE, KEY)
+        output, _ = layer.attend(QUERY, *cache, mask=MASKS["attention_mask"])
+        self.assert_all_close(output, expected[0], atol=1e-6)
+
+    @parameterized.parameters(
+        (False, {"binding": "none"}), (True, {}), (True, {"binding": "none"})
+    )
+    def test_config_of_a_keras_layer(self, use_gate, choices):
+        keras_layer = keras_attention(
+            attention_axes=2, value_dim=5, use_gate=use_gate
+        )
         x = shaped(2, 4)
         expected = keras_layer(x, x)
         layer = TPMultiHeadAttention.from_config(
-            {**keras_layer.get_config(), "binding": "none"}
+            {**keras_layer.get_config(), **choices}
         )
         layer.build(x.shape, x.shape)
         layer.set_weights(keras_layer.get_weights())
         self.assert_all_close(layer(x, x), expected)
 
-    def test_gate_is_refused(self):
-        with self.assertRaises(ValueError):
-            TPMultiHeadAttention(2, 3, use_gate=True)
-        TPMultiHeadAttention(2, 3, use_gate=False)
+    def test_gate_is_no_second_binding(self):
+        with self.assertRaises(UsageError) as caught:
+            TPMultiHeadAttention(2, 3, binding="tensor", use_gate=True)
+        self.assertEqual(caught.exception.field, "use_gate")
 
     @parameterized.parameters(
         {"dropout": 0.1}, {"attention": "relative"}, {"attention": "none"}

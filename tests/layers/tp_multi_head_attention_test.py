@@ -25,6 +25,27 @@ ATTENTION_MASK[:, :, 0] = True
 CAUSAL_MASK = np.tril(np.ones((4, 5), "bool"))
 
 
+def convolution(filler, role):
+    """Plate's sum (1995), one element after the other."""
+    size = len(filler)
+    return [
+        sum(filler[j] * role[(k - j) % size] for j in range(size))
+        for k in range(size)
+    ]
+
+
+# The bound vector of a filler and the output of the role map.
+BOUND = {
+    "none": lambda filler, role: filler,
+    "hadamard": lambda filler, role: filler * role,
+    "tensor": lambda filler, role: np.outer(filler, role).ravel(),
+    "gated": lambda filler, role: filler / (1.0 + np.exp(-role)),
+    "circular_convolution": lambda filler, role: convolution(
+        filler, role / np.sqrt(len(role))
+    ),
+}
+
+
 def expected_attention(layer, query, value, key, mask, binding):
     """Equations 1 to 4 of the paper, one head and one query at a time."""
     dense = {
@@ -52,11 +73,10 @@ def expected_attention(layer, query, value, key, mask, binding):
         logits = np.where(mask[row, position], logits, -np.inf)
         exponentials = np.exp(logits - np.max(logits))
         scores[row, head, position] = exponentials / np.sum(exponentials)
-        bound = scores[row, head, position] @ v
-        if binding != "none":
-            r = affine(query[row, position], "role", head)
-            is_tensor = binding == "tensor"
-            bound = np.outer(bound, r).ravel() if is_tensor else bound * r
+        role = None
+        if "role" in weights:
+            role = affine(query[row, position], "role", head)
+        bound = BOUND[binding](scores[row, head, position] @ v, role)
         outputs[row, position] += np.tensordot(bound, output_kernel[head], 1)
     return outputs, scores
 
@@ -110,7 +130,7 @@ class TPMultiHeadAttentionTest(LayerTestCase):
         )
 
     @parameterized.product(
-        binding=["none", "hadamard", "tensor"],
+        binding=list(BOUND),
         init_kwargs=[{}, {"value_dim": 5, "output_shape": (2, 5)}],
     )
     def test_equals_the_paper(self, binding, init_kwargs):

@@ -22,6 +22,9 @@ ALWAYS = (
     ("transformer_xl", "none"),
     ("multi_linear", "tensor"),
     ("relational", "none"),
+    ("dot_product", "gated"),
+    ("relative", "hybrid_gated"),
+    ("transformer_xl", "circular_convolution"),
 )
 every_variant = pytest.mark.parametrize(
     ("attention", "binding", "preset"),
@@ -137,6 +140,9 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding, preset):
         ("transformer_xl", "none", "tp_transformer"),
         ("multi_linear", "tensor", "tp_transformer"),
         ("relational", "hadamard", "tp_transformer"),
+        ("dot_product", "gated", "tp_transformer"),
+        ("relative", "hybrid_gated", "tp_transformer"),
+        ("transformer_xl", "circular_convolution", "tp_transformer"),
         ("dot_product", "hadamard", "tp_transformer_modern"),
         ("rotary", "hadamard", "tp_transformer"),
         ("alibi", "hadamard", "tp_transformer"),

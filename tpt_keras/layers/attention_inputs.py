@@ -73,6 +73,13 @@ def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
     return axes
 
 
+def tuple_or_none(sizes):
+    """Converts an integer or several to a tuple, and nothing to `None`."""
+    if isinstance(sizes, int):
+        return (sizes,)
+    return tuple(sizes) if sizes else None
+
+
 class FoldedAxes:
     """Folds inputs of higher rank to rank 3 and unfolds the outputs.
 

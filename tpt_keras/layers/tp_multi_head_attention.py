@@ -6,10 +6,12 @@ from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.attention_inputs import FoldedAxes
 from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.attention_inputs import resolve_attention_axes
+from tpt_keras.layers.attention_inputs import tuple_or_none
 from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import serialize_choice
 from tpt_keras.layers.base_layer import serialize_fields
 from tpt_keras.layers.bindings import make_binding
+from tpt_keras.layers.bindings import with_gate
 from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import Projection
 
@@ -28,18 +30,17 @@ _MAP_ARGUMENTS = (
 class TPMultiHeadAttention(BaseLayer):
     """TP-Attention: multi-head attention that binds fillers to roles.
 
-    A drop-in for `keras.layers.MultiHeadAttention`. It takes all of its
-    arguments except `use_gate`. Every head also computes a role `r` from the
-    query and binds to it the filler that it retrieved, before the output map
-    (equations 1 to 4 of [Schlag et al., 2019](https://arxiv.org/abs/1910.06611)):
+    A drop-in for `keras.layers.MultiHeadAttention`, with all of its arguments.
+    Every head also computes a role `r` from the query and binds to it the
+    filler that it retrieved, before the output map (equations 1 to 4 of
+    [Schlag et al., 2019](https://arxiv.org/abs/1910.06611)):
 
         filler = softmax(q k^T / sqrt(key_dim)) v
         output = W_o (filler * r) + b_o
 
     With `binding="none"` there is no role. Given the weights of a Keras layer
     (`layer.set_weights(keras_layer.get_weights())`), the output is then the
-    Keras layer's.
-
+    Keras layer's, and with `binding="gated"` that of one with `use_gate=True`.
     Unlike in Keras, kernels are initialized as matrices (see `Projection`).
 
     Args:
@@ -52,9 +53,9 @@ class TPMultiHeadAttention(BaseLayer):
         output_shape: Size of the output's last axis (or axes). Defaults to
             the query's.
         binding: The binding of fillers to roles: `"hadamard"` (default, the
-            TP-Transformer), `"tensor"` (the full tensor product), `"discrete"`
-            (roles from a dictionary), `"none"` (standard attention), the
-            registered name of a `Binding`, or a `Binding`.
+            TP-Transformer), `"none"` (standard attention), another of
+            `tpt_keras.layers.BINDINGS`, the registered name of a `Binding`, or
+            a `Binding`.
         kernel_initializer: Initializer of the maps' matrices.
         bias_initializer: Initializer of the maps' biases.
         kernel_regularizer: Regularizer of the kernels.
@@ -80,6 +81,7 @@ class TPMultiHeadAttention(BaseLayer):
             scale. Defaults to `False`.
         output_kernel_initializer: Initializer of the output map's matrix.
             Defaults to the `kernel_initializer`.
+        use_gate: Keras's name of `binding="gated"`, in place of the default.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
@@ -151,10 +153,9 @@ class TPMultiHeadAttention(BaseLayer):
         binding_options=None,
         query_key_norm=False,
         output_kernel_initializer=None,
+        use_gate=False,
         **kwargs,
     ):
-        if kwargs.pop("use_gate", None):
-            raise ValueError("`use_gate` is not supported. Leave it out.")
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         value_dim = key_dim if value_dim is None else value_dim
         check_positive_integer("num_heads", num_heads)
@@ -167,7 +168,7 @@ class TPMultiHeadAttention(BaseLayer):
         self.value_dim = value_dim
         self.dropout = dropout
         self.use_bias = use_bias
-        self._output_shape = _tuple_or_none(output_shape)
+        self._output_shape = tuple_or_none(output_shape)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
@@ -175,7 +176,7 @@ class TPMultiHeadAttention(BaseLayer):
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
         self.seed = seed
-        self.attention_axes = _tuple_or_none(attention_axes)
+        self.attention_axes = tuple_or_none(attention_axes)
         self.sliding_window = sliding_window
         self.flash_attention = flash_attention
         self.attention_options = dict(attention_options or {})
@@ -184,7 +185,8 @@ class TPMultiHeadAttention(BaseLayer):
         self.output_kernel_initializer = keras.initializers.get(
             output_kernel_initializer
         )
-        self._make_parts(attention, binding)
+        self.use_gate = use_gate
+        self._make_parts(attention, with_gate(binding) if use_gate else binding)
 
     def _make_parts(self, attention, binding):
         self._attention_name = attention if isinstance(attention, str) else None
@@ -224,16 +226,16 @@ class TPMultiHeadAttention(BaseLayer):
         # Instances may be built already.
         if not self.binding.built:
             self.binding.build((None, None, self.num_heads, self.value_dim))
-        # In Keras's order (query, key, value, output), so that the weights of
-        # a Keras layer fit a layer without a role.
+        # In Keras's order (query, key, gate, value, output), so that the
+        # weights of a Keras layer fit a layer without a role or with a gate.
         self.query_dense = self._projection(query_heads, "query", query_shape)
         self.key_dense = self._projection(key_heads, "key", key_shape)
-        self.value_dense = self._projection(value_heads, "value", value_shape)
         self.role_dense = None
-        if self.binding.has_role:
-            self.role_dense = self._projection(
-                (self.num_heads, self.binding.role_dim), "role", query_shape
-            )
+        if self.binding.role_before_value:
+            self.role_dense = self._role_map(query_shape)
+        self.value_dense = self._projection(value_heads, "value", value_shape)
+        if self.binding.has_role and self.role_dense is None:
+            self.role_dense = self._role_map(query_shape)
         self.output_dense = self._output_map(query_shape)
         if not self.attention.built:
             self.attention.build(*((None, None, *each) for each in heads))
@@ -251,6 +253,14 @@ class TPMultiHeadAttention(BaseLayer):
         layer.supports_masking = True  # Keras forgot it, and would warn.
         layer.build((None, None, self.num_heads, self.key_dim))
         return layer
+
+    def _role_map(self, query_shape):
+        return self._projection(
+            (self.num_heads, self.binding.role_dim),
+            "role",
+            query_shape,
+            **self.binding.role_map_arguments,
+        )
 
     def _output_map(self, query_shape):
         output_shape = self._output_shape or (query_shape[-1],)
@@ -272,13 +282,10 @@ class TPMultiHeadAttention(BaseLayer):
         return None
 
     def _projection(self, output_shape, name, input_shape, **kwargs):
-        arguments = {name: getattr(self, name) for name in _MAP_ARGUMENTS}
+        names = ("use_bias", *_MAP_ARGUMENTS)
+        arguments = {name: getattr(self, name) for name in names} | kwargs
         layer = Projection(
-            output_shape,
-            use_bias=self.use_bias,
-            dtype=self.dtype_policy,
-            name=name,
-            **{**arguments, **kwargs},
+            output_shape, dtype=self.dtype_policy, name=name, **arguments
         )
         layer.build(input_shape)
         return layer
@@ -360,11 +367,9 @@ class TPMultiHeadAttention(BaseLayer):
             )
 
     def _resolve_axes(self, query_shape, value_shape, key_shape):
+        key_shape = value_shape if key_shape is None else key_shape
         return resolve_attention_axes(
-            self.attention_axes,
-            query_shape,
-            value_shape,
-            value_shape if key_shape is None else key_shape,
+            self.attention_axes, query_shape, value_shape, key_shape
         )
 
     def project_keys_and_values(self, value, key=None, padding_mask=None):
@@ -473,6 +478,7 @@ class TPMultiHeadAttention(BaseLayer):
             ),
             "attention_options": self.attention_options,
             "query_key_norm": self.query_key_norm,
+            "use_gate": self.use_gate,
             **serialize_fields(
                 self,
                 *_MAP_ARGUMENTS,
@@ -484,9 +490,3 @@ class TPMultiHeadAttention(BaseLayer):
             "sliding_window": self.sliding_window,
             "flash_attention": self.flash_attention,
         }
-
-
-def _tuple_or_none(sizes):
-    if isinstance(sizes, int):
-        return (sizes,)
-    return tuple(sizes) if sizes else None

@@ -130,8 +130,8 @@ class AttentionConfig(ModelConfig):
         num_heads: Number of attention heads (H); divides `hidden_dim`.
         num_layers: Number of cells of a kind (L).
         binding: How a filler is bound to its role: a name in
-            `tpt_keras.layers.BINDINGS`, `"hadamard"` (the TP-Transformer),
-            `"tensor"`, `"discrete"` or `"none"` (a plain Transformer).
+            `tpt_keras.layers.BINDINGS`: `"hadamard"` (the TP-Transformer),
+            `"none"` (a plain Transformer), and others.
         binding_options: Dict of the binding's options, for instance
             `{"rank": 16}`.
         attention: How queries meet keys: a name in

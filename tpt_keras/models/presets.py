@@ -34,6 +34,19 @@ PRESETS = {
     "tp_transformer_discrete": TransformerConfig(
         binding="discrete", bind_embeddings=False
     ),
+    # Gated attention (Qiu et al., 2025), a Transformer's by now; with
+    # `binding_options={"per_head": True}` one number a head.
+    "transformer_gated": TransformerConfig(
+        binding="gated", bind_embeddings=False
+    ),
+    # Its gate sees the filler too.
+    "transformer_hybrid_gated": TransformerConfig(
+        binding="hybrid_gated", bind_embeddings=False
+    ),
+    # Holographic reduced representations (Plate, 1995).
+    "tp_transformer_circular_convolution": TransformerConfig(
+        binding="circular_convolution", bind_embeddings=False
+    ),
     # Relative positions (Shaw et al., 2018) in place of sinusoids.
     "tp_transformer_relative": TransformerConfig(
         attention="relative", positions="none"

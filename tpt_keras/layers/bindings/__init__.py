@@ -1,0 +1,47 @@
+"""Bindings of fillers to roles. A new one is a file here, a row of `BINDINGS`.
+
+"Tensor Product Attention" (Zhang et al., 2025; arXiv:2501.06425) is none of
+them: it factors queries, keys and values, and has no roles.
+"""
+
+from tpt_keras.errors import UsageError
+from tpt_keras.layers.base_layer import make_choice
+from tpt_keras.layers.bindings.binding import Binding
+from tpt_keras.layers.bindings.binding import NoBinding
+from tpt_keras.layers.bindings.circular_convolution_binding import (
+    CircularConvolutionBinding,
+)
+from tpt_keras.layers.bindings.discrete_binding import DiscreteBinding
+from tpt_keras.layers.bindings.gated_binding import GatedBinding
+from tpt_keras.layers.bindings.gated_binding import HybridGatedBinding
+from tpt_keras.layers.bindings.hadamard_binding import HadamardBinding
+from tpt_keras.layers.bindings.tensor_binding import TensorBinding
+
+BINDINGS = {
+    "none": NoBinding,
+    "hadamard": HadamardBinding,
+    "tensor": TensorBinding,
+    "discrete": DiscreteBinding,
+    "gated": GatedBinding,
+    "hybrid_gated": HybridGatedBinding,
+    "circular_convolution": CircularConvolutionBinding,
+}
+
+
+def make_binding(binding, options=None, /, **kwargs):
+    """Makes a `Binding` of a name or an instance, and a dict of options.
+
+    See `TPMultiHeadAttention`. Raises a `UsageError` with the field at fault.
+    """
+    return make_choice("binding", Binding, BINDINGS, binding, options, **kwargs)
+
+
+def with_gate(binding):
+    """Returns the binding of `use_gate=True`, given the `binding` beside it."""
+    if binding not in ("hadamard", "none", "gated"):
+        raise UsageError(
+            '`use_gate=True` is the binding "gated" and takes no other one. '
+            f"Received: binding={binding!r}",
+            field="use_gate",
+        )
+    return "gated"
