@@ -55,7 +55,7 @@ def _list():
     return (
         f"Commands ({_cli.command('NAME')} --help tells more):\n\n"
         + "\n".join(lines)
-        + f"\n\nFlagfiles that come along:\n  {', '.join(_cli.flagfiles())}"
+        + f"\n\nFlagfiles that come along:\n  {' '.join(_cli.flagfiles())}"
     )
 
 

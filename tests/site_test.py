@@ -63,7 +63,8 @@ def test_pages_load_only_files_of_the_site(site):
 
 def test_the_api_shows_docstrings(site):
     text = (site / "api" / "layers.html").read_text()
-    assert 'id="tpt_keras.layers.bindings.HadamardBinding"' in text
+    binding = "bindings.hadamard_binding.HadamardBinding"
+    assert f'id="tpt_keras.layers.{binding}"' in text
 
 
 @NEEDS_BROWSER
