@@ -5,7 +5,7 @@ A name is imported when it is first used: `import tpt_keras` alone is cheap.
 
 import importlib
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"
 
 _HOMES = {
     "CharacterTokenizer": "tpt_keras.tokenizers",
