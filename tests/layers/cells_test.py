@@ -124,7 +124,7 @@ class EncoderCellTest(LayerTestCase):
         norm = cell.self_attention_layer_norm(X)
         self.assert_all_close(inputs["query"], norm)
         self.assert_all_close(inputs["key"], norm)
-        self.assert_all_close(inputs["value"], norm + X[::-1])
+        self.assert_all_close(inputs["value"], ops.add(norm, X[::-1]))
 
     @parameterized.parameters(EncoderCell, DecoderCell)
     def test_zero_outputs_leave_the_skip_alone(self, cell_class):
