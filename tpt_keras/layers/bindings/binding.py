@@ -76,7 +76,7 @@ class Binding(BaseLayer):
         return (*filler_shape[:-1], self.bound_dim)
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Does nothing: a binding has no map that Keras can quantize."""
+        """Does nothing: weights of its own stay, and Keras quantizes maps."""
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
