@@ -1,4 +1,4 @@
-r"""Trains the paper's models, scaled down.
+r"""Trains the paper's models, scaled down, or other models of equal size.
 
     python -m experiments.replicate --flagfile=replicate.cfg \
         --modules=numbers__place_value,numbers__round_number \
@@ -37,6 +37,16 @@ flags.register_validator(
 )
 flags.DEFINE_integer("num_layers", 2, "Number of layers; the paper's has 6.")
 flags.DEFINE_integer("num_heads", 4, "Number of heads; the paper's has 8.")
+flags.DEFINE_string(
+    "hparams", "", "Changes to every preset: hidden_dim=128,dropout=0."
+)
+flags.DEFINE_integer(
+    "max_weights",
+    None,
+    "Weights of every model, at most: its filter takes all that are left. "
+    "Default: filters of the scale.",
+    lower_bound=1,
+)
 flags.DEFINE_integer(
     "seeds", 3, "Trainings of each: seeds 0, 1, ...", lower_bound=1
 )
@@ -112,12 +122,34 @@ def scaled_config(name):
             "Change one of them.",
             field="scale",
         )
-    return preset.replace(
+    config = preset.replace(
         hidden_dim=hidden_dim,
         intermediate_dim=round(FLAGS.scale * preset.intermediate_dim),
         num_layers=FLAGS.num_layers,
         num_heads=FLAGS.num_heads,
     )
+    config = config.replace(**config.parse_overrides(FLAGS.hparams))
+    return with_weights(name, config) if FLAGS.max_weights else config
+
+
+def with_weights(name, config):
+    """Returns a configuration with the largest filter in --max_weights."""
+    from tpt_keras.models import count_weights
+    from tpt_keras.tuning.search_space import largest
+
+    def with_filter(size):
+        return config.replace(intermediate_dim=size)
+
+    size = largest(
+        lambda size: count_weights(with_filter(size)), FLAGS.max_weights, 1
+    )
+    if not size:
+        raise UsageError(
+            f"Even with a filter of 1, {name} has more than "
+            f"{FLAGS.max_weights} `max_weights`. Increase it.",
+            field="max_weights",
+        )
+    return with_filter(size)
 
 
 def write_results(folder, model_dirs):

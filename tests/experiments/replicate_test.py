@@ -6,6 +6,7 @@ from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.training import train as training_module
 from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.model_folder import read_config
 
 TINY = (
     "--variants=transformer,tp_transformer_c",
@@ -79,9 +80,27 @@ def test_more_seeds_continue_a_replication(
     assert "TP-Transformer (published: " in (folder / "report.md").read_text()
 
 
+@pytest.mark.slow
+def test_models_of_equal_weights_differ_in_their_filter(replicate, tmp_path):
+    result = replicate(
+        "--seeds=1",
+        "--hparams=hidden_dim=12,dropout=0.1",
+        "--max_weights=9000",
+        "--variants=transformer,transformer_gated_per_head",
+    )
+    assert result.status == 0, result.stderr
+    report = json.loads((tmp_path / "replication/report.json").read_text())
+    for model in report["models"]:
+        assert 0.98 * 9000 < model["weights"] <= 9000
+        config = read_config(model["name"])["model"]
+        assert (config["hidden_dim"], config["dropout"]) == (12, 0.1)
+
+
 @pytest.mark.parametrize(
     ("flag", "parts"),
     [
+        ("--max_weights=900", ["--max_weights", "transformer"]),
+        ("--hparams=hidden_size=4", ["hidden_size"]),
         ("--replication_dir=", ["--replication_dir"]),
         ("--variants=lstm", ["'lstm'", "tp_transformer_c"]),
         ("--seeds=0", ["seeds"]),

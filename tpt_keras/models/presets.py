@@ -25,21 +25,29 @@ PRESETS = {
     "tp_transformer_c": TransformerConfig(
         intermediate_dim=512, bind_embeddings=False
     ),
-    # The full tensor product in place of its diagonal (the paper's section 7);
-    # with `binding_options={"rank": 64}` that of appendix A.2.
+    # The full tensor product in place of its diagonal (the paper's section 7).
     "tp_transformer_tensor": TransformerConfig(
         binding="tensor", bind_embeddings=False
+    ),
+    # A product of low rank in its place (appendix A.2).
+    "tp_transformer_low_rank": TransformerConfig(
+        binding="tensor", binding_options={"rank": 64}, bind_embeddings=False
     ),
     # Roles from a dictionary (TPT-Summ; Jiang et al., 2021).
     "tp_transformer_discrete": TransformerConfig(
         binding="discrete", bind_embeddings=False
     ),
-    # Gated attention (Qiu et al., 2025), a Transformer's by now; with
-    # `binding_options={"per_head": True}` one number a head.
+    # Gated attention (Qiu et al., 2025), a Transformer's by now.
     "transformer_gated": TransformerConfig(
         binding="gated", bind_embeddings=False
     ),
-    # Its gate sees the filler too.
+    # Its gate is one number a head.
+    "transformer_gated_per_head": TransformerConfig(
+        binding="gated",
+        binding_options={"per_head": True},
+        bind_embeddings=False,
+    ),
+    # Its gate has a number for each unit, and sees the filler too.
     "transformer_hybrid_gated": TransformerConfig(
         binding="hybrid_gated", bind_embeddings=False
     ),

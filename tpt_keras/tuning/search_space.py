@@ -188,10 +188,10 @@ def _largest_model(
     def count(*sizes):
         return count_weights(config(*sizes))
 
-    width = _largest(count, max_weights, 1)
+    width = largest(count, max_weights, 1)
     if not width:
         return _preset(variant), 0
-    more = _largest(lambda more: count(width, more), max_weights, 0)
+    more = largest(lambda more: count(width, more), max_weights, 0)
     return config(width, more), count(width, more)
 
 
@@ -204,7 +204,7 @@ def _choice(hp, name, values):
     return hp.Choice(name, list(values))
 
 
-def _largest(count, limit, start):
+def largest(count, limit, start):
     """The largest integer whose count is within a limit, or 0.
 
     Bisection at interpolated places, because each count takes time.
