@@ -10,6 +10,7 @@ import ast
 import pathlib
 import runpy
 import sys
+import textwrap
 
 from tpt_keras.errors import check_choice
 
@@ -52,10 +53,13 @@ def _list():
     commands = _commands()
     width = max(map(len, commands))
     lines = [f"  {name:{width}}  {does}" for name, does in commands.items()]
+    flagfiles = textwrap.indent(
+        textwrap.fill(" ".join(_cli.flagfiles()), 78), "  "
+    )
     return (
         f"Commands ({_cli.command('NAME')} --help tells more):\n\n"
         + "\n".join(lines)
-        + f"\n\nFlagfiles that come along:\n  {' '.join(_cli.flagfiles())}"
+        + f"\n\nFlagfiles that come along:\n{flagfiles}"
     )
 
 

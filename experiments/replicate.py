@@ -1,4 +1,4 @@
-r"""Trains the paper's models, scaled down, or other models of equal size.
+r"""Trains the paper's models or others, scaled down.
 
     python -m experiments.replicate --flagfile=replicate.cfg \
         --modules=numbers__place_value,numbers__round_number \
