@@ -13,8 +13,6 @@ from tpt_keras.answer import unanswered
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.layers import DecoderCell
-from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.presets import TRAINED_PRESETS
@@ -359,9 +357,14 @@ def count_weights(config):
     44188160
     """
     num_layers = getattr(config, "num_layers", 1)
-    if num_layers > 1:
-        # All layers are alike, and a deep model takes longer to build.
-        config = config.replace(num_layers=1)
+    if num_layers < 3:
+        return _count_built(config)
+    # All layers are alike, and a deep model takes longer to build.
+    one, two = (_count_built(config.replace(num_layers=n)) for n in (1, 2))
+    return one + (num_layers - 1) * (two - one)
+
+
+def _count_built(config):
     # Initializers draw seeds, which would change those of other models.
     random_state = random.getstate()
     # Keras lists variables without values in their thread, and would give them
@@ -369,11 +372,7 @@ def count_weights(config):
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         model = thread.submit(_build_without_values, config).result()
     random.setstate(random_state)
-    cells = [
-        x for x in model.layers if isinstance(x, (EncoderCell, DecoderCell))
-    ]
-    in_cells = sum(cell.count_params() for cell in cells)
-    return model.count_params() + (num_layers - 1) * in_cells
+    return model.count_params()
 
 
 def _build_without_values(config):
