@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from tpt_keras.layers.cells import TransformerCell
+from tpt_keras.layers.transformer_cell import TransformerCell
 
 
 @keras.saving.register_keras_serializable("tpt_keras")

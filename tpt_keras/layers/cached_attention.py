@@ -1,0 +1,93 @@
+from keras import ops
+
+from tpt_keras.layers.base_layer import BaseLayer
+
+
+class CachedAttention(BaseLayer):
+    """Base class of `TPMultiHeadAttention`: attention over a KV cache.
+
+    The subclass builds the maps, the mechanism and the binding.
+    """
+
+    def project_keys_and_values(self, value, key=None, padding_mask=None):
+        """Makes the KV cache of a whole sequence, for `attend`.
+
+        Args:
+            value: Tensor `(batch, source_length, hidden_dim)`.
+            key: Tensor of the same shape. Defaults to `value`.
+            padding_mask: Boolean `(batch, source_length)`, true at real
+                tokens. Some mechanisms need it both here and in `attend`.
+        """
+        heads = self._key_and_value_heads(value, key)
+        return self.attention.make_cache(*heads, padding_mask)
+
+    def update_cache(self, cache, value, index, key=None):
+        """Writes one position to a KV cache.
+
+        Args:
+            cache: Cache from `attention.init_cache` or `update_cache`.
+            value: Tensor `(batch, 1, hidden_dim)`.
+            index: The position, an integer or a scalar tensor.
+            key: Tensor of the same shape. Defaults to `value`.
+        """
+        heads = self._key_and_value_heads(value, key)
+        return self.attention.update_cache(cache, *heads, index)
+
+    def _key_and_value_heads(self, value, key=None):
+        key = value if key is None else key
+        return self.key_heads(key), self.value_dense(value)
+
+    def query_heads(self, query):
+        """Maps `(batch, target_length, hidden_dim)` to queries of heads."""
+        heads = self.query_dense(query)
+        return heads if self.query_norm is None else self.query_norm(heads)
+
+    def key_heads(self, key):
+        """Maps `(batch, source_length, hidden_dim)` to keys of heads."""
+        heads = self.key_dense(key)
+        return heads if self.key_norm is None else self.key_norm(heads)
+
+    def attend(
+        self,
+        query,
+        *cache,
+        mask=None,
+        index=None,
+        training=None,
+        return_weights=True,
+    ):
+        """Attends over a KV cache.
+
+        Args:
+            query: Tensor `(batch, target_length, hidden_dim)`.
+            *cache: The tensors of the cache.
+            mask: Boolean, broadcastable to `(batch, target_length,
+                source_length)`, true where a query may attend.
+            index: Position of the only query, for a cache from
+                `update_cache`.
+            training: Whether to apply dropout.
+            return_weights: Whether the attention weights are needed.
+
+        Returns:
+            The output `(batch, target_length, hidden_dim)` and the attention
+            weights, or `None` if there are none or none are needed.
+        """
+        filler, weights = self.attention.attend(
+            self.query_heads(query),
+            cache,
+            attention_mask=mask,
+            index=index,
+            training=training,
+            return_weights=return_weights,
+        )
+        return self._bind_and_map(filler, self._role(query)), weights
+
+    def _role(self, query):
+        if self.role_dense is None:
+            return None
+        return self.binding.role(self.role_dense(query))
+
+    def _bind_and_map(self, filler, role):
+        if self.output_dense is None:
+            return ops.sum(filler, axis=-2)
+        return self.binding.bind_and_map(filler, role, self.output_dense)
