@@ -23,6 +23,8 @@ EXTRAS = {
     "benchmarks": ["keras-hub>=0.20"],
     # Trains and answers on JAX.
     "jax": ["jax>=0.6"],
+    # Writes the problems as Parquet files.
+    "parquet": ["pyarrow>=17"],
     # A page in the browser that asks a model.
     "playground": [
         "matplotlib>=3.8",
@@ -50,7 +52,9 @@ DOCS = [
 TEST = [
     *DOCS,
     *(package for extra in EXTRAS.values() for package in extra),
+    "datasets",
     "hypothesis",
+    "pandas",
     "protobuf",
     "pytest",
     "pytest-xdist",
@@ -96,6 +100,7 @@ setuptools.setup(
             f"tp_transformer_mathematics/{name}"
             for name in ("README.md", "config.json", "model.int8.safetensors")
         ],
+        "tpt_keras.data_generators.mathematics": ["data_card.md"],
         "tpt_keras.serving": ["config/*"],
         "tpt_keras.visualization": ["pages/*"],
     },

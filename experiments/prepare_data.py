@@ -9,6 +9,11 @@ or takes the released archive, downloaded or already there:
     python -m experiments.prepare_data --source=official --data_dir=data \
         --modules=all --archive=mathematics_dataset-v1.0.tar.gz
 
+or writes Parquet files with a data card for other tools:
+
+    python -m experiments.prepare_data --modules=all --data_dir=data \
+        --format=parquet
+
 or writes evaluation problems alone to one file, for models of any kind:
 
     python -m experiments.prepare_data --modules=all --problems=problems.jsonl \
@@ -44,6 +49,12 @@ flags.DEFINE_string(
     "mathematics_dataset (five splits), or math_dataset, the stock one.",
 )
 flags.DEFINE_string(
+    "format",
+    "tfds",
+    "tfds (datasets of TensorFlow Datasets, as the training reads them), or "
+    "parquet (files for other tools).",
+)
+flags.DEFINE_string(
     "archive", None, "The official archive or its folder, if already there."
 )
 flags.DEFINE_string(
@@ -68,10 +79,18 @@ flags.DEFINE_string(
 
 def check():
     check_choice("source", FLAGS.source, ("generated", "official"))
+    check_choice("format", FLAGS.format, ("tfds", "parquet"))
     for name in ("train_examples", "evaluation_examples", "num_workers"):
         check_positive_integer(name, FLAGS[name].value)
     if FLAGS.beam_pipeline_options is not None:
         require("apache_beam", "beam")
+    if FLAGS.format == "parquet":
+        require("pyarrow", "parquet")
+        check_choice("dataset", FLAGS.dataset, ("mathematics_dataset",))
+    if FLAGS.problems and FLAGS.format != "tfds":
+        raise UsageError(
+            "`problems` are JSON lines: leave `format` out.", field="format"
+        )
     if FLAGS.problems and FLAGS.source == "official":
         raise UsageError(
             "`problems` are generated: leave `source` out.", field="source"
@@ -81,6 +100,9 @@ def check():
 def main():
     if FLAGS.problems:
         write_problems()
+        return
+    if FLAGS.format == "parquet":
+        write_parquet()
         return
     _cli.import_tensorflow()
     from tpt_keras.data_generators import select_groups
@@ -130,6 +152,21 @@ def write_problems():
         FLAGS.problems, problems, source=problem_source(FLAGS.seed)
     )
     print(f"{FLAGS.problems}: {len(problems)} problems")
+
+
+def write_parquet():
+    """Writes the problems as Parquet files, with a data card."""
+    from tpt_keras.data_generators.mathematics import archive
+    from tpt_keras.data_generators.mathematics import parquet
+    from tpt_keras.data_generators.mathematics.task import MathematicsTask
+
+    modules = MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
+    text_dir = make_texts(modules)
+    name = "official" if FLAGS.source == "official" else text_dir.name
+    folder = pathlib.Path(FLAGS.data_dir) / "parquet" / name
+    counts = parquet.write_parquet(modules, text_dir / archive.FOLDER, folder)
+    for module in modules:
+        print(f"{folder}/*/{module}.parquet: {json.dumps(counts[module])}")
 
 
 def make_texts(modules, train_examples=None):

@@ -40,6 +40,7 @@ IMPORTERS = {
     "apache_beam": {"data_generators"},
     "keras_tuner": {"tuning"},
     "matplotlib": {"visualization"},
+    "pyarrow": {"data_generators"},
     "streamlit": {"playground"},
     "tensorflow": {
         "compilation",

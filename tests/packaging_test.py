@@ -22,6 +22,7 @@ PLACES = {
     "beam": ("data_generators/", "experiments/prepare_data.py"),
     "benchmarks": ("experiments/benchmarks/", "checkpoints/"),
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
+    "parquet": ("data_generators/", "experiments/prepare_data.py"),
     "playground": ("playground/", "visualization/"),
     "serving": ("serving/", "experiments/benchmarks/"),
     "torch": (

@@ -29,6 +29,8 @@ from tpt_keras.files import write_text
 # A split stays short after so many times the wanted number of draws: some
 # modules have only a few thousand different questions.
 MAX_DRAWS = 10
+# Evaluation first: it decides which questions are left for training.
+TAKING_ORDER = EVALUATION_SPLITS + TRAIN_SPLITS
 
 logger = logging.getLogger(__name__)
 
@@ -145,6 +147,39 @@ def report_path(root, module):
     return root / f"{module}.json"
 
 
+class QuestionFilter:
+    """Chooses questions of a module: new ones, and none held out for training.
+
+    A question is taken once in each evaluation split, which come first, and
+    once in training. `dropped` counts the others.
+
+    Args:
+        held_out: Set of the `question_key`s that training may not have, to
+            which those of evaluation are added. Defaults to an empty set.
+    """
+
+    def __init__(self, held_out=None):
+        self.dropped = dict.fromkeys(("duplicates", "also_in_evaluation"), 0)
+        self._held_out = set() if held_out is None else held_out
+        self._seen = {group: set() for group in ("train", *EVALUATION_SPLITS)}
+
+    def take(self, split, question):
+        """Returns `True` if a question is new in its split."""
+        key = question_key(question)
+        is_training = split in TRAIN_SPLITS
+        seen = self._seen["train" if is_training else split]
+        if key in seen:
+            self.dropped["duplicates"] += 1
+            return False
+        if not is_training:
+            self._held_out.add(key)
+        elif key in self._held_out:
+            self.dropped["also_in_evaluation"] += 1
+            return False
+        seen.add(key)
+        return True
+
+
 class Assembly:
     """The problems of a module, as far as its shards were drawn.
 
@@ -164,13 +199,13 @@ class Assembly:
         self.counts = counts
         self.missing = []
         self.examples = dict.fromkeys(counts, 0)
-        self.dropped = dict.fromkeys(("duplicates", "also_in_evaluation"), 0)
         self.raised = 0
         self._folder = folder
         # The places of the taken problems in each shard.
         self._taken = {split: [] for split in counts}
-        self._seen = {group: set() for group in ("train", *EVALUATION_SPLITS)}
-        for split in (*EVALUATION_SPLITS, *TRAIN_SPLITS):
+        self._filter = QuestionFilter()
+        self.dropped = self._filter.dropped
+        for split in TAKING_ORDER:
             if split in counts:
                 self._merge(split)
 
@@ -215,16 +250,8 @@ class Assembly:
         """Returns `True` if a question is needed and new."""
         if self.examples[split] == self.counts[split]:
             return False
-        key = question_key(question)
-        is_training = split in TRAIN_SPLITS
-        seen = self._seen["train" if is_training else split]
-        if key in seen:
-            self.dropped["duplicates"] += 1
+        if not self._filter.take(split, question):
             return False
-        if is_training and any(key in self._seen[s] for s in EVALUATION_SPLITS):
-            self.dropped["also_in_evaluation"] += 1
-            return False
-        seen.add(key)
         self.examples[split] += 1
         return True
 
@@ -237,6 +264,7 @@ def _write_module(root, module, assembly, seed):
             remove_partial(path)
             archive.write_problems(path, assembly.problems(split))
     report = {
+        "source": problem_source(seed),
         "seed": seed,
         "examples": assembly.examples,
         "wanted": assembly.counts,
