@@ -14,6 +14,7 @@ evaluations.jsonl   results of evaluations
 import contextlib
 import json
 import pathlib
+import reprlib
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
@@ -124,12 +125,14 @@ def differences(old, new, prefix=""):
         if isinstance(before, dict) and isinstance(after, dict):
             yield from differences(before, after, f"{name}.")
         elif before != after:
-            there, here = (
-                repr(value) if value == "" else str(value)
-                for value in (before, after)
-            )
+            there, here = map(_shown, (before, after))
             here = f"{here} here" if key in new else "not known here"
             yield name, f"{name}: {there} there, {here}"
+
+
+def _shown(value):
+    """Returns a value's text; of a long list, such as symbols, its start."""
+    return value if value and isinstance(value, str) else reprlib.repr(value)
 
 
 def save_model(model, model_dir, best=False):
