@@ -21,6 +21,8 @@ EXTRAS = {
     "beam": ["apache-beam>=2.60"],
     # Compares with KerasHub.
     "benchmarks": ["keras-hub>=0.20"],
+    # Loads models from the Hugging Face Hub, and saves them there.
+    "hub": ["huggingface_hub>=0.30"],
     # Trains and answers on JAX.
     "jax": ["jax>=0.6"],
     # Writes the problems as Parquet files.
@@ -86,20 +88,11 @@ setuptools.setup(
     packages=[
         *setuptools.find_packages(include=["tpt_keras", "tpt_keras.*"]),
         *(f"tpt_keras.{name}" for name in COMMANDS),
-        "tpt_keras.saved_models",
     ],
-    # Packages named `experiments` and `saved_models` would collide with others.
-    package_dir={
-        "tpt_keras.experiments": "experiments",
-        "tpt_keras.saved_models": "saved_models",
-    },
+    # A package named `experiments` would collide with others.
+    package_dir={"tpt_keras.experiments": "experiments"},
     package_data={
         "tpt_keras.experiments": ["configs/*"],
-        # Only the trained model, and not what was exported into its folder.
-        "tpt_keras.saved_models": [
-            f"tp_transformer_mathematics/{name}"
-            for name in ("README.md", "config.json", "model.int8.safetensors")
-        ],
         "tpt_keras.data_generators.mathematics": ["data_card.md"],
         "tpt_keras.serving": ["config/*"],
         "tpt_keras.visualization": ["pages/*"],

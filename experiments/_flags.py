@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import inspect
 import os
-import pathlib
 import re
 
 from absl import flags
@@ -13,15 +12,19 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
+from tpt_keras.trained_presets import TRAINED_PRESETS
+from tpt_keras.trained_presets import is_name
 
 from . import _cli
 
 # The flags count as those of the module that calls `define`.
 flags.disclaim_key_flags()
 
-# In a checkout and in an installed package.
-_TRAINED = pathlib.Path(__file__).parents[1] / "saved_models"
-_NO_MODEL = "no such folder; train a model into it, or name a trained preset"
+_NO_MODEL = (
+    "no such folder; train a model into it, or name a model on the Hugging "
+    "Face Hub (hf://user/name) or a trained preset: "
+    f"{', '.join(TRAINED_PRESETS)}"
+)
 _KINDS = {
     bool: flags.DEFINE_bool,
     float: flags.DEFINE_float,
@@ -83,25 +86,19 @@ def define_model_dir():
     flags.DEFINE_string(
         "model_dir",
         None,
-        "A model's folder, or the name of a trained preset.",
+        "A model's folder, the name of a trained preset, or hf://user/name.",
         required=True,
     )
     flags.register_validator(
         "model_dir",
         lambda name: not name or _has_model(name),
-        f"there is {_NO_MODEL}: {', '.join(trained())}",
+        f"there is {_NO_MODEL}",
     )
 
 
 def _has_model(name):
-    """Returns `True` for a folder or the name of a trained preset."""
-    return os.path.isdir(name) or name in trained()
-
-
-def trained():
-    """Returns the names of the trained presets, before any slow import."""
-    paths = _TRAINED.glob("*/model.int8.safetensors")
-    return [path.parent.name for path in paths]
+    """Returns `True` for a folder and for a name of a model elsewhere."""
+    return os.path.isdir(name) or is_name(name)
 
 
 def define_devices(distribution_help):
@@ -204,7 +201,8 @@ class ModelFlags:
     Args:
         saved_model: A SavedModel, or the folder of its versions.
         model_dir: In its place, the folder of a trained model.
-        preset: In its place, the name of a trained preset.
+        preset: In its place, a trained preset: its name, its folder, or
+            hf://user/name.
         server: In its place, a TF Serving: host and port of gRPC, or a URL of
             REST.
         model_name: The model's name on the server.
@@ -223,15 +221,14 @@ class ModelFlags:
                 "Exactly one of --saved_model, --model_dir, --preset and "
                 "--server is needed."
             )
-        if self.model_dir and not _has_model(self.model_dir):
-            raise UsageError(
-                f"`model_dir` {self.model_dir!r}: there is {_NO_MODEL}: "
-                f"{', '.join(trained())}.",
-                field="model_dir",
-                path=self.model_dir,
-            )
-        if self.preset:
-            check_choice("preset", self.preset, trained())
+        for field in ("model_dir", "preset"):
+            name = getattr(self, field)
+            if name and not _has_model(name):
+                raise UsageError(
+                    f"`{field}` {name!r}: there is {_NO_MODEL}.",
+                    field=field,
+                    path=name,
+                )
         if self.server:
             is_url = "://" in self.server
             require("requests" if is_url else "tensorflow_serving", "serving")

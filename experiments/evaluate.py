@@ -49,11 +49,11 @@ def check():
 
 
 def main():
-    from tpt_keras.models.presets import model_folder
+    from tpt_keras.trained_presets import find_model
     from tpt_keras.training.state.model_folder import read_config
     from tpt_keras.training.state.model_folder import read_training
 
-    folder = model_folder(FLAGS.model_dir)
+    folder = find_model(FLAGS.model_dir)
     read_config(folder)  # refuses other folders
     training = read_training(folder)
     if training.get("text_file"):
@@ -61,7 +61,7 @@ def main():
     else:
         rows = evaluate_modules(training)
     if folder != pathlib.Path(FLAGS.model_dir):
-        return  # the package's own
+        return  # not the user's own
     from tpt_keras.training.state import logs
 
     # Last, because the folder may be read-only.

@@ -11,7 +11,7 @@ import pytest
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
-from tpt_keras.models.weights import COMPRESSED_FILE
+from tpt_keras.trained_presets import URL_VARIABLE
 
 pytestmark = pytest.mark.slow
 TRAINED = "tp_transformer_mathematics"
@@ -24,11 +24,6 @@ def installed(tmp_path_factory):
     # A copy, because setuptools takes what an older build left beside it.
     for name in ("experiments", "tpt_keras"):
         shutil.copytree(ROOT / name, source / name)
-    trained = f"saved_models/{TRAINED}"
-    shutil.copytree(ROOT / trained, source / trained)
-    # An export of the user's, which must not be installed.
-    (source / trained / "1").mkdir()
-    (source / trained / "1" / "saved_model.pb").touch()
     for name in ("LICENSE", "README.md", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, source)
     target = tmp_path_factory.mktemp("target")
@@ -47,12 +42,17 @@ def installed(tmp_path_factory):
 def run_installed(installed, tmp_path):
     """Runs the installed command, in a folder where nothing else is."""
 
-    def run_installed(*arguments):
+    def run_installed(*arguments, cwd=tmp_path, url=""):
+        environment = {
+            "KERAS_HOME": str(tmp_path / "keras"),
+            "PYTHONPATH": str(installed),
+            URL_VARIABLE: url,
+        }
         return run_python(
             installed / "bin" / "tpt_keras",
             *arguments,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(installed)},
+            cwd=cwd,
+            env={**os.environ, **environment},
         )
 
     return run_installed
@@ -65,6 +65,11 @@ def test_wheel_holds_one_package_and_one_script(installed):
     assert [path.name for path in (installed / "bin").iterdir()] == [
         "tpt_keras"
     ]
+
+
+def test_wheel_is_small(installed):
+    files = [path for path in installed.rglob("*") if path.suffix != ".pyc"]
+    assert sum(path.stat().st_size for path in files) < 2_000_000
 
 
 def test_wheel_holds_all_commands_flagfiles_and_pages(installed):
@@ -113,11 +118,27 @@ def test_installed_command_generates_with_workers(run_installed, tmp_path):
     assert not list(tmp_path.rglob("*.py"))
 
 
-def test_installed_command_knows_the_trained_solver(installed, run_installed):
-    folder = installed / "tpt_keras" / "saved_models" / TRAINED
-    files = {path.name for path in folder.parent.rglob("*") if path.is_file()}
-    assert files == {"README.md", "config.json", COMPRESSED_FILE}
+def test_installed_command_has_no_weights(run_installed):
+    result = run_installed("solve", f"--preset={TRAINED}", "--question=1")
+    assert_refused(result, f"saved_models/{TRAINED}", URL_VARIABLE)
+
+
+@pytest.mark.parametrize(
+    ("preset", "places"),
+    [
+        (TRAINED, {"cwd": ROOT}),  # as README's first lines
+        (TRAINED, {"url": (ROOT / "saved_models").as_uri()}),
+        (ROOT / "saved_models" / TRAINED, {}),
+    ],
+    ids=["clone", "address", "folder"],
+)
+def test_installed_command_finds_the_trained_solver(
+    run_installed, preset, places
+):
     result = run_installed(
-        "solve", f"--preset={TRAINED}", "--question=Sort 3, -2, 15, 0."
+        "solve",
+        f"--preset={preset}",
+        "--question=Sort 3, -2, 15, 0.",
+        **places,
     )
     assert (result.status, result.stdout) == (0, "-2, 0, 3, 15\n"), result

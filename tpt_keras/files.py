@@ -36,7 +36,7 @@ def reading(path, advice="", remedy=None):
         raise
     except Exception as error:
         message = (
-            f"The file {str(path)!r} cannot be read ({_reason(error)}). "
+            f"The file {str(path)!r} cannot be read ({one_line(error)}). "
             f"{advice}"
         )
         raise UnreadableFileError(
@@ -44,8 +44,8 @@ def reading(path, advice="", remedy=None):
         ) from error
 
 
-def _reason(error):
-    """An exception's message in one short line."""
+def one_line(error):
+    """Returns an exception's message in one short line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     # Keras puts its own opinion first.

@@ -11,7 +11,7 @@ from tpt_keras.data_generators.problem_file import Problem
 from tpt_keras.data_generators.problem_file import write_problem_file
 from tpt_keras.files import folder_lock
 from tpt_keras.models.load_model import load_model
-from tpt_keras.models.presets import model_folder
+from tpt_keras.trained_presets import find_model
 from tpt_keras.training.state.logs import read_metrics
 
 
@@ -83,7 +83,7 @@ def test_a_trained_preset(run, place_value_data):
         "--splits=interpolate",
     )
     assert (result.status, result.stderr) == (0, "")
-    folder = model_folder("tp_transformer_mathematics")
+    folder = find_model("tp_transformer_mathematics")
     assert not (folder / "evaluations.jsonl").exists()
     # The module is one of the easiest.
     assert float(re.search(r"([\d.]+)% of 60", result.stdout)[1]) > 90

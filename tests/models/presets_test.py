@@ -1,9 +1,11 @@
 import random
 import shutil
 
+import huggingface_hub
 import keras
 import pytest
 
+from tpt_keras import trained_presets
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.models import TRAINED_PRESETS
@@ -13,7 +15,7 @@ from tpt_keras.models import SimpleLSTM
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 from tpt_keras.models import count_weights
-from tpt_keras.models import presets
+from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.weights import COMPRESSED_FILE
 from tpt_keras.models.weights import CompressedModel
@@ -100,7 +102,6 @@ def test_every_preset_has_its_class():
         (Transformer, "lstm"),
         (SimpleLSTM, "lstm_attention"),
         (AttentionalLSTM, "tp_transformer_tiny"),
-        (SimpleLSTM, TRAINED),
     ],
 )
 def test_a_class_makes_its_own_presets_alone(model_class, preset):
@@ -177,7 +178,8 @@ def small(tmp_path, monkeypatch):
     folder = tmp_path / TRAINED
     folder.mkdir()
     CompressedModel.of(model).write(folder / COMPRESSED_FILE)
-    monkeypatch.setattr(presets, "_PLACES", (tmp_path / "other", tmp_path))
+    (folder / "config.json").write_text("{}")
+    monkeypatch.setattr(trained_presets, "PLACES", (tmp_path,))
     return load_model(folder)
 
 
@@ -198,6 +200,11 @@ def test_trained_presets_load_their_weights(small, load_weights, dtype):
     assert type(model) is Transformer
     assert model.dtype_policy.name == (dtype or "float32")
     assert is_same(model, small)
+
+
+def test_a_trained_preset_of_another_class(small):
+    with pytest.raises(UsageError):
+        SimpleLSTM.from_preset(TRAINED)
 
 
 def test_load_model_takes_the_name_of_a_trained_preset(small):
@@ -230,17 +237,90 @@ def test_other_fields_of_a_trained_preset_may_not_change(small, field, value):
     assert len(str(error.value)) < 400
 
 
-def test_an_installed_preset_comes_first(small, tmp_path):
-    shutil.move(tmp_path / TRAINED, tmp_path / "other" / TRAINED)
-    assert is_same(Transformer.from_preset(TRAINED), small)
-
-
-def test_missing_weights(small, tmp_path):
+def test_missing_weights(small, tmp_path, monkeypatch):
     shutil.rmtree(tmp_path / TRAINED)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.delenv(trained_presets.URL_VARIABLE, raising=False)
+    for load in (Transformer.from_preset, load_model):
+        with pytest.raises(UsageError) as error:
+            load(TRAINED)
+        assert error.value.field == "preset"
+
+
+WAYS_TO_SAVE = {
+    "training": lambda model, folder: model.save(folder / MODEL_FILE),
+    "compressed": lambda model, folder: CompressedModel.of(model).write(
+        folder / COMPRESSED_FILE
+    ),
+    "keras": lambda model, folder: model.save(folder, zipped=False),
+}
+
+
+@pytest.fixture(params=WAYS_TO_SAVE)
+def saved(request, small, tmp_path):
+    """A folder of the small model, with what may lie beside its files."""
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    for name in (".gitattributes", "README.md"):
+        (folder / name).touch()
+    WAYS_TO_SAVE[request.param](small, folder)
+    return folder
+
+
+@pytest.mark.parametrize("path_type", [str, lambda path: path])
+def test_from_preset_takes_a_folder(small, saved, path_type):
+    assert is_same(Transformer.from_preset(path_type(saved)), small)
+    assert is_same(load_model(path_type(saved)), small)
+
+
+def test_from_preset_takes_a_model_on_the_hub(small, saved, monkeypatch):
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda repo_id: str(saved)
+    )
+    for model_class in (SequenceToSequence, Transformer):
+        model = model_class.from_preset("hf://user/name")
+        assert is_same(model, small)
+
+
+def test_a_folder_with_other_fields_and_dtype(small, saved):
+    values = {"dropout": 0.1, "max_answer_length": 5, "num_layers": 1}
+    model = SequenceToSequence.from_preset(
+        saved, dtype="mixed_bfloat16", **values
+    )
+    assert model.dtype_policy.name == "mixed_bfloat16"
+    assert model.config == small.config.replace(**values)
+    assert is_same(
+        Transformer.from_preset(saved, dropout=small.config.dropout), small
+    )
     with pytest.raises(UsageError) as error:
-        Transformer.from_preset(TRAINED)
-    assert COMPRESSED_FILE in str(error.value)
-    assert error.value.path == str(tmp_path / "other" / TRAINED)
+        Transformer.from_preset(saved, num_layers=3)
+    assert error.value.field == "num_layers"
+    # New ones have no weights to fit.
+    model = Transformer.from_preset(saved, load_weights=False, num_layers=2)
+    assert model.config == small.config.replace(num_layers=2)
+
+
+def test_a_subclass_loads_itself(small, saved):
+    class Own(Transformer):
+        pass
+
+    model = Own.from_preset(saved)
+    assert type(model) is Own
+    assert is_same(model, small)
+
+
+@pytest.mark.parametrize("name", [COMPRESSED_FILE, MODEL_FILE])
+def test_from_preset_takes_a_file(small, tmp_path, name):
+    small.save(tmp_path / MODEL_FILE)
+    CompressedModel.of(small).write(tmp_path / COMPRESSED_FILE)
+    assert is_same(Transformer.from_preset(tmp_path / name), small)
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty"])
+def test_from_preset_refuses_folders_without_a_model(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError):
+        Transformer.from_preset(tmp_path / name)
 
 
 def test_a_finished_training_comes_before_its_compressed_model(small, tmp_path):

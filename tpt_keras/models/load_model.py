@@ -1,3 +1,5 @@
+"""Loads trained models from folders and files."""
+
 import json
 import zipfile
 
@@ -5,14 +7,19 @@ import keras
 
 from tpt_keras.errors import UsageError
 from tpt_keras.files import reading
-from tpt_keras.models.presets import model_folder
+from tpt_keras.models.presets import FREE_FIELDS
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.models.sequence_to_sequence import build_model
 from tpt_keras.models.weights import COMPRESSED_FILE
 from tpt_keras.models.weights import CompressedModel
+from tpt_keras.models.weights import copy_model
+from tpt_keras.trained_presets import find_model
 
 MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
+# Of a folder that Keras wrote, with `zipped=False` or on the Hugging Face Hub.
+_KERAS_CONFIG = "config.json"
+_KERAS_FILES = (_KERAS_CONFIG, "model.weights.h5")
 _REMEDY = ("train", {})
 _ADVICE = (
     "It is damaged or of another version. Delete it and train with the same "
@@ -26,8 +33,9 @@ def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
 
     Args:
         model_dir: Folder of a finished training, of a converted checkpoint, or
-            of a compressed model; the name of a trained preset; or a file that
-            `model.save` wrote.
+            of a compressed model; a file or folder that `model.save` wrote;
+            the name of a trained preset; or `hf://user/name`, a model on the
+            Hugging Face Hub.
         best: Whether to load the model that was best in validation in place of
             the last one.
         classes: Classes of models that are accepted.
@@ -46,16 +54,11 @@ def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
     model.solve(["What is the tens digit of 31859?"])
     ```
     """
-    folder = model_folder(model_dir)
-    path = folder / (BEST_MODEL_FILE if best else MODEL_FILE)
-    if folder.is_file():
-        path = folder
-    compressed_path = folder / COMPRESSED_FILE
-    if not best and not path.exists() and compressed_path.is_file():
-        return _load_compressed(compressed_path, classes)
-    if not path.is_file():
-        raise _missing(path)
-    path.open("rb").close()  # a file without permission is not damaged
+    path = _find(find_model(model_dir), best)
+    if path.name == COMPRESSED_FILE:
+        return _load_compressed(path, classes)
+    file = path / _KERAS_CONFIG if path.is_dir() else path
+    file.open("rb").close()  # a file without permission is not damaged
     with reading(path, _ADVICE, _REMEDY):
         name = _check_file(path)
     known = dict(_with_subclasses(classes))
@@ -65,6 +68,52 @@ def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
         return keras.saving.load_model(
             path, custom_objects=known, compile=False
         )
+
+
+def load_preset(model_class, source, dtype, overrides):
+    """Loads a trained model as `SequenceToSequence.from_preset` returns it.
+
+    Args:
+        model_class: The class whose `from_preset` was called.
+        source: The model, as `load_model` takes it.
+        dtype: Dtype policy, or `None` for that of the loaded model.
+        overrides: Dict of the fields of the configuration to change.
+
+    Raises:
+        UsageError: If a weight depends on a changed field.
+    """
+    model = load_model(source)
+    config = model.config.replace(**overrides)
+    for field in sorted(overrides.keys() - set(FREE_FIELDS)):
+        if getattr(config, field) != getattr(model.config, field):
+            raise UsageError(
+                f"The weights of {str(source)!r} were trained with another "
+                f"`{field}`. Only {', '.join(FREE_FIELDS)} may change. For a "
+                "new model of other sizes, pass load_weights=False.",
+                field=field,
+            )
+    if isinstance(model, model_class):
+        model_class = type(model)
+    else:
+        model_class = model_class.class_for(config)
+    if dtype is None and (type(model), model.config) == (model_class, config):
+        return model
+    return copy_model(model, dtype or model.dtype_policy, config, model_class)
+
+
+def _find(folder, best):
+    """The file of a folder's model, or the folder if Keras wrote it whole."""
+    if folder.is_file():
+        return folder
+    path = folder / (BEST_MODEL_FILE if best else MODEL_FILE)
+    if not best and not path.exists():
+        if (folder / COMPRESSED_FILE).is_file():
+            return folder / COMPRESSED_FILE
+        if all((folder / name).is_file() for name in _KERAS_FILES):
+            return folder
+    if not path.is_file():
+        raise _missing(path)
+    return path
 
 
 def _load_compressed(path, classes):
@@ -111,10 +160,12 @@ def _with_subclasses(classes):
 
 
 def _check_file(path):
-    """Checks a file and returns the name of its model's class."""
+    """Checks a file or folder and returns the name of its model's class."""
+    if path.is_dir():
+        return json.loads((path / _KERAS_CONFIG).read_text())["class_name"]
     with zipfile.ZipFile(path) as archive:
         # Keras falls back to a way of reading that skips the checksums.
         damaged = archive.testzip()
         if damaged:
             raise zipfile.BadZipFile(f"bad checksum of {damaged}")
-        return json.loads(archive.read("config.json"))["class_name"]
+        return json.loads(archive.read(_KERAS_CONFIG))["class_name"]

@@ -1,4 +1,4 @@
-"""The named variants and the trained models.
+"""The named variants.
 
 A variant is a row of `PRESETS` and nothing more.
 """
@@ -8,8 +8,9 @@ import pathlib
 from tpt_keras.errors import UsageError
 from tpt_keras.models.configs import LSTMConfig
 from tpt_keras.models.configs import TransformerConfig
-from tpt_keras.models.weights import COMPRESSED_FILE
-from tpt_keras.models.weights import CompressedModel
+from tpt_keras.trained_presets import TRAINED_PRESETS
+from tpt_keras.trained_presets import is_name
+from tpt_keras.trained_presets import trained_folder
 
 PRESETS = {
     # The paper's baseline (section 4.1).
@@ -97,65 +98,34 @@ PRESETS = {
     # The trained solver.
     "tp_transformer_mathematics": TransformerConfig(),
 }
-# Presets whose trained weights ship with the package.
-TRAINED_PRESETS = ("tp_transformer_mathematics",)
-# Fields of a trained preset that may change: no weight depends on them.
+# Fields of a trained model that may change: no weight depends on them.
 FREE_FIELDS = (
     "dropout",
     "initialization",
     "max_answer_length",
     "max_question_length",
 )
-_PACKAGE = pathlib.Path(__file__).parents[1]
-# The folders of trained models, in an installed package and in a checkout.
-_PLACES = (_PACKAGE / "saved_models", _PACKAGE.parent / "saved_models")
 
 
-def model_folder(model_dir):
-    """Returns a model's folder, which may be a trained preset by its name.
-
-    A folder with such a name comes first.
-    """
-    folder = pathlib.Path(model_dir)
-    if str(model_dir) in TRAINED_PRESETS and not folder.exists():
-        return _trained_folder(str(model_dir))
-    return folder
-
-
-def _trained_folder(name):
-    folders = [place / name for place in _PLACES]
-    for folder in folders:
-        if (folder / COMPRESSED_FILE).is_file():
-            return folder
-    raise UsageError(
-        f"The weights of the preset {name!r} are missing: {COMPRESSED_FILE} "
-        f"is neither in {str(folders[0])!r} nor in {str(folders[1])!r}. "
-        "Install the package again.",
-        path=folders[0],
-    )
-
-
-def read_trained_preset(name, overrides):
-    """Returns a trained preset's configuration and its `CompressedModel`.
+def find_trained(preset):
+    """Returns what `from_preset` loads: a model's folder, file or address.
 
     Raises:
-        UsageError: If it has no weights, or they depend on a field of the dict
-            `overrides`.
+        UsageError: If the preset is unknown or has no trained weights.
     """
-    if name not in TRAINED_PRESETS:
+    if preset in TRAINED_PRESETS:
+        return trained_folder(preset)
+    if preset in PRESETS:
         raise UsageError(
-            f"The preset {name!r} has no trained weights. Those with weights: "
-            f"{', '.join(TRAINED_PRESETS)}.",
+            f"The preset {preset!r} has no trained weights. Those with "
+            f"weights: {', '.join(TRAINED_PRESETS)}.",
             field="preset",
         )
-    compressed = CompressedModel.read(_trained_folder(name) / COMPRESSED_FILE)
-    config = compressed.config.replace(**overrides)
-    for field in sorted(overrides.keys() - set(FREE_FIELDS)):
-        if getattr(config, field) != getattr(compressed.config, field):
-            raise UsageError(
-                f"The weights of the preset {name!r} were trained with another "
-                f"`{field}`. Only {', '.join(FREE_FIELDS)} may change. For a "
-                "new model of other sizes, pass load_weights=False.",
-                field=field,
-            )
-    return config, compressed
+    if not is_name(preset) and not pathlib.Path(preset).exists():
+        raise UsageError(
+            f"Unknown preset {str(preset)!r}. Name a model's folder, a model "
+            "on the Hugging Face Hub (hf://user/name), or one of: "
+            f"{', '.join(PRESETS)}.",
+            field="preset",
+        )
+    return preset

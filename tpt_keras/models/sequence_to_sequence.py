@@ -11,14 +11,13 @@ from keras import ops
 from tpt_keras.answer import unanswered
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_choice
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.presets import PRESETS
-from tpt_keras.models.presets import TRAINED_PRESETS
-from tpt_keras.models.presets import read_trained_preset
+from tpt_keras.models.presets import find_trained
 from tpt_keras.models.strings import encode_pairs
 from tpt_keras.models.strings import refuse_strings
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+from tpt_keras.trained_presets import TRAINED_PRESETS
 
 
 class SequenceToSequence(keras.Model):
@@ -132,11 +131,13 @@ class SequenceToSequence(keras.Model):
         only its own.
 
         Args:
-            preset: Name of a row in `PRESETS`.
+            preset: Name of a row in `PRESETS`; the folder of a trained model,
+                or its file, as `load_model` takes them; or `hf://user/name`, a
+                model on the Hugging Face Hub.
             dtype: Dtype policy, for instance `"mixed_bfloat16"`. Defaults to
-                Keras's global policy.
+                that of the file, or else to Keras's global policy.
             load_weights: Whether to load trained weights. Defaults to `True`
-                for the trained presets, `TRAINED_PRESETS`.
+                for a folder and for the trained presets, `TRAINED_PRESETS`.
             **overrides: Fields of the configuration to change. With trained
                 weights, only `dropout`, `initialization`, `max_answer_length`
                 and `max_question_length`, on which no weight depends.
@@ -146,7 +147,8 @@ class SequenceToSequence(keras.Model):
 
         Raises:
             UsageError: If the preset or a field is unknown, a value is
-                invalid, or the preset is of another class or has no weights.
+                invalid, or the preset is of another class, or its weights are
+                not to be had.
 
         Example:
 
@@ -155,17 +157,19 @@ class SequenceToSequence(keras.Model):
         model.solve(["What is the tens digit of 31859?"])  # ['5']
         ```
         """
-        check_choice("preset", preset, PRESETS)
+        # It imports this file.
+        from tpt_keras.models.load_model import load_model
+        from tpt_keras.models.load_model import load_preset
+
         if load_weights is None:
-            load_weights = preset in TRAINED_PRESETS
+            load_weights = preset in TRAINED_PRESETS or preset not in PRESETS
         if load_weights:
-            config, compressed = read_trained_preset(preset, overrides)
-        else:
-            config = PRESETS[preset].replace(**overrides)
-        model = cls.class_for(config)(config, dtype=dtype)
-        if load_weights:
-            compressed.assign_to(model)
-        return model
+            return load_preset(cls, find_trained(preset), dtype, overrides)
+        config = PRESETS.get(preset)
+        if config is None:
+            config = load_model(find_trained(preset)).config
+        config = config.replace(**overrides)
+        return cls.class_for(config)(config, dtype=dtype)
 
     def __call__(self, inputs, *args, **kwargs):
         refuse_strings(inputs)

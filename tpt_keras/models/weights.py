@@ -23,13 +23,22 @@ _MAX_INT8 = 127
 _MAX_NAMES = 5
 
 
-def copy_model(model, dtype):
+def copy_model(model, dtype, config=None, model_class=None):
     """Makes a new model of a dtype with the same weights, not compiled.
+
+    Args:
+        model: The model.
+        dtype: Dtype policy of the copy.
+        config: Its configuration, which has to have the same weights. Defaults
+            to that of `model`.
+        model_class: Its class. Defaults to that of `model`.
 
     Raises:
         UsageError: If the model is quantized, or has LoRA enabled.
     """
-    copy = type(model)(model.config, name=model.name, dtype=dtype)
+    copy = (model_class or type(model))(
+        config or model.config, name=model.name, dtype=dtype
+    )
     weights = lasting_weights(model)
     if len(copy.weights) != len(weights):
         raise UsageError(

@@ -18,6 +18,7 @@ from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.weights import lasting_weights
+from tpt_keras.trained_presets import find_model
 from tpt_keras.training.backends import default_strategy
 from tpt_keras.training.backends import is_chief
 from tpt_keras.training.backends import num_replicas
@@ -190,7 +191,7 @@ def _initial_weights(learner, config, model_dir):
     checkpoints = model_dir / model_folder.CHECKPOINTS
     if not config.run.init_from or checkpoint_numbers(checkpoints):
         return None
-    folder = pathlib.Path(config.run.init_from)
+    folder = find_model(config.run.init_from)
     best = (folder / BEST_MODEL_FILE).is_file()
     model = load_model(folder, best, learner.model_classes)
     there, here = (

@@ -25,6 +25,7 @@ from tpt_keras.files import write_text
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.weights import copy_model
+from tpt_keras.trained_presets import find_model
 from tpt_keras.training.config import MAY_CHANGE
 from tpt_keras.training.config import TrainingConfig
 
@@ -55,8 +56,11 @@ def write_config(model_dir, config):
 
 
 def read_config(model_dir):
-    """Reads the configuration of a model's folder, a dict."""
-    path = pathlib.Path(model_dir) / CONFIG_FILE
+    """Reads the configuration of a model's folder, a dict.
+
+    A name of the folder may be given, as to `load_model`.
+    """
+    path = find_model(model_dir) / CONFIG_FILE
     if not path.is_file():
         raise UsageError(
             f"The folder {str(model_dir)!r} is no model folder: it has no "
@@ -81,7 +85,7 @@ def read_training(model_dir):
 
     It is empty if the folder has none, like that of a converted checkpoint.
     """
-    if not (pathlib.Path(model_dir) / CONFIG_FILE).exists():
+    if not (find_model(model_dir) / CONFIG_FILE).exists():
         return {}
     training = read_config(model_dir).get("training")
     return TrainingConfig.from_stored(training).flat() if training else {}
