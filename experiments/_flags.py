@@ -12,8 +12,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
-from tpt_keras.trained_presets import TRAINED_PRESETS
-from tpt_keras.trained_presets import is_name
+from tpt_keras.pretrained import TRAINED_PRESETS
+from tpt_keras.pretrained import is_name
 
 from . import _cli
 

@@ -49,7 +49,7 @@ def check():
 
 
 def main():
-    from tpt_keras.trained_presets import find_model
+    from tpt_keras.pretrained import find_model
     from tpt_keras.training.state.model_folder import read_config
     from tpt_keras.training.state.model_folder import read_training
 

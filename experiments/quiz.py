@@ -4,7 +4,7 @@ r"""Lets a model answer unseen problems.
         --modules=numbers__place_value --data_dir=data
 
 In place of a SavedModel, asks a trained model's folder (--model_dir) or the
-model that ships with the package (--preset=tp_transformer_mathematics).
+trained solver (--preset=tp_transformer_mathematics).
 """
 
 from absl import flags

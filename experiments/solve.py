@@ -6,7 +6,7 @@ With an exported one, which needs TensorFlow and no model code of this project:
         --question="What is the tens digit of 31859?"
 
 with a model on TF Serving (--server=localhost:8500), a trained model's folder
-(--model_dir=models/demo), or the model that ships with the package:
+(--model_dir=models/demo), or a trained preset, which may be hf://user/name:
 
     python -m experiments.solve --preset=tp_transformer_mathematics \
         --question="Sort 3, -2, 15, 0."

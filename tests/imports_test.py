@@ -17,7 +17,7 @@ PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 ORDER = (
     {"errors"},
     {"answer", "compilation", "files", "settings"},
-    {"decoding", "layers", "tokenizers", "trained_presets", "visualization"},
+    {"decoding", "layers", "pretrained", "tokenizers", "visualization"},
     {"models"},
     {"data_generators"},
     {"training"},
@@ -34,12 +34,12 @@ THIRD_PARTY = {
     "models": {"keras", "numpy", "safetensors"},
     "settings": set(),
     "tokenizers": {"keras", "numpy", "tensorflow"},
-    "trained_presets": {"filelock", "huggingface_hub", "keras"},
+    "pretrained": {"filelock", "huggingface_hub", "keras"},
 }
 # The only rooms of some third-party packages.
 IMPORTERS = {
     "apache_beam": {"data_generators"},
-    "huggingface_hub": {"trained_presets"},
+    "huggingface_hub": {"pretrained"},
     "keras_tuner": {"tuning"},
     "matplotlib": {"visualization"},
     "pyarrow": {"data_generators"},

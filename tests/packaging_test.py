@@ -21,7 +21,7 @@ PLACES = {
     "analysis": ("analysis/", "visualization/", "playground/"),
     "beam": ("data_generators/", "experiments/prepare_data.py"),
     "benchmarks": ("experiments/benchmarks/", "checkpoints/"),
-    "hub": ("trained_presets.py",),
+    "hub": ("pretrained.py",),
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
     "parquet": ("data_generators/", "experiments/prepare_data.py"),
     "playground": ("playground/", "visualization/"),

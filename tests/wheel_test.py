@@ -11,7 +11,7 @@ import pytest
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
-from tpt_keras.trained_presets import URL_VARIABLE
+from tpt_keras.pretrained import URL_VARIABLE
 
 pytestmark = pytest.mark.slow
 TRAINED = "tp_transformer_mathematics"

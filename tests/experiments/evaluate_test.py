@@ -11,7 +11,7 @@ from tpt_keras.data_generators.problem_file import Problem
 from tpt_keras.data_generators.problem_file import write_problem_file
 from tpt_keras.files import folder_lock
 from tpt_keras.models.load_model import load_model
-from tpt_keras.trained_presets import find_model
+from tpt_keras.pretrained import find_model
 from tpt_keras.training.state.logs import read_metrics
 
 

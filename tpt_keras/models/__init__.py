@@ -9,4 +9,4 @@ from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.models.sequence_to_sequence import build_model
 from tpt_keras.models.sequence_to_sequence import count_weights
 from tpt_keras.models.transformer import Transformer
-from tpt_keras.trained_presets import TRAINED_PRESETS
+from tpt_keras.pretrained import TRAINED_PRESETS

@@ -13,7 +13,7 @@ from tpt_keras.models.sequence_to_sequence import build_model
 from tpt_keras.models.weights import COMPRESSED_FILE
 from tpt_keras.models.weights import CompressedModel
 from tpt_keras.models.weights import copy_model
-from tpt_keras.trained_presets import find_model
+from tpt_keras.pretrained import find_model
 
 MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"

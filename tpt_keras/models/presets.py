@@ -8,9 +8,9 @@ import pathlib
 from tpt_keras.errors import UsageError
 from tpt_keras.models.configs import LSTMConfig
 from tpt_keras.models.configs import TransformerConfig
-from tpt_keras.trained_presets import TRAINED_PRESETS
-from tpt_keras.trained_presets import is_name
-from tpt_keras.trained_presets import trained_folder
+from tpt_keras.pretrained import TRAINED_PRESETS
+from tpt_keras.pretrained import is_name
+from tpt_keras.pretrained import trained_folder
 
 PRESETS = {
     # The paper's baseline (section 4.1).

@@ -16,8 +16,8 @@ from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.presets import find_trained
 from tpt_keras.models.strings import encode_pairs
 from tpt_keras.models.strings import refuse_strings
+from tpt_keras.pretrained import TRAINED_PRESETS
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
-from tpt_keras.trained_presets import TRAINED_PRESETS
 
 
 class SequenceToSequence(keras.Model):

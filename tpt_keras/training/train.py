@@ -18,7 +18,7 @@ from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.weights import lasting_weights
-from tpt_keras.trained_presets import find_model
+from tpt_keras.pretrained import find_model
 from tpt_keras.training.backends import default_strategy
 from tpt_keras.training.backends import is_chief
 from tpt_keras.training.backends import num_replicas

@@ -25,7 +25,7 @@ from tpt_keras.files import write_text
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.weights import copy_model
-from tpt_keras.trained_presets import find_model
+from tpt_keras.pretrained import find_model
 from tpt_keras.training.config import MAY_CHANGE
 from tpt_keras.training.config import TrainingConfig
 

@@ -1,4 +1,4 @@
-"""Where the weights of trained presets are found."""
+"""The places of trained presets, their download and the Hugging Face Hub."""
 
 import hashlib
 import pathlib
@@ -10,14 +10,14 @@ import huggingface_hub
 import keras
 import pytest
 
-from tpt_keras import trained_presets
+from tpt_keras import pretrained
 from tpt_keras.errors import MissingDependencyError
 from tpt_keras.errors import UsageError
-from tpt_keras.trained_presets import TRAINED_PRESETS
-from tpt_keras.trained_presets import URL_VARIABLE
-from tpt_keras.trained_presets import TrainedPreset
-from tpt_keras.trained_presets import find_model
-from tpt_keras.trained_presets import trained_folder
+from tpt_keras.pretrained import TRAINED_PRESETS
+from tpt_keras.pretrained import URL_VARIABLE
+from tpt_keras.pretrained import TrainedPreset
+from tpt_keras.pretrained import find_model
+from tpt_keras.pretrained import trained_folder
 
 CONTENTS = {"config.json": b"{}", "weights": bytes(range(256)) * 1000}
 
@@ -44,7 +44,7 @@ def published(tmp_path, monkeypatch):
     preset = TrainedPreset(digests, folder.as_uri())
     monkeypatch.setitem(TRAINED_PRESETS, "solver", preset)
     monkeypatch.setattr(
-        trained_presets,
+        pretrained,
         "PLACES",
         (pathlib.Path("saved_models"), tmp_path / "checkout"),
     )
@@ -62,7 +62,7 @@ def cached(tmp_path):
 
 @pytest.mark.parametrize("name", TRAINED_PRESETS)
 def test_the_checkout_has_what_the_table_names(name):
-    folder = trained_presets.PLACES[1] / name
+    folder = pretrained.PLACES[1] / name
     for file, digest in TRAINED_PRESETS[name].digests.items():
         content = (folder / file).read_bytes()
         assert hashlib.sha256(content).hexdigest() == digest, file
@@ -152,7 +152,7 @@ def test_a_wrong_digest_leaves_nothing(published, tmp_path):
 
 
 def test_a_killed_download_is_repeated(published, tmp_path, monkeypatch):
-    folder = trained_presets._cache_folder("solver")
+    folder = pretrained._cache_folder("solver")
     partial = write(folder.with_name("partial"))
     (partial / "weights").write_bytes(b"half")
     get_file = keras.utils.get_file
@@ -188,11 +188,11 @@ def test_threads_at_once(published, tmp_path):
 def test_processes_at_once(tmp_path, monkeypatch):
     [name] = TRAINED_PRESETS
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    monkeypatch.setenv(URL_VARIABLE, trained_presets.PLACES[1].as_uri())
+    monkeypatch.setenv(URL_VARIABLE, pretrained.PLACES[1].as_uri())
     script = (
-        "from tpt_keras import trained_presets\n"
-        "trained_presets.PLACES = ()\n"
-        f"print(trained_presets.trained_folder({name!r}))"
+        "from tpt_keras import pretrained\n"
+        "pretrained.PLACES = ()\n"
+        f"print(pretrained.trained_folder({name!r}))"
     )
     processes = [
         subprocess.Popen(
