@@ -105,7 +105,7 @@ def trained_folder(name):
             raise ValueError("no address is known")
         _download(url, trained.digests, cached)
     except Exception as error:
-        if isinstance(error, OSError) and disk_fault(error):
+        if getattr(error, "errno", None) and disk_fault(error):
             raise
         raise UsageError(
             f"The weights of the preset {name!r} cannot be downloaded"
@@ -163,7 +163,7 @@ def _hub_folder(source):
     try:
         folder = huggingface_hub.snapshot_download(source.removeprefix(HUB))
     except Exception as error:
-        if isinstance(error, OSError) and disk_fault(error):
+        if getattr(error, "errno", None) and disk_fault(error):
             raise
         raise UsageError(
             f"The model {source!r} cannot be downloaded from the Hugging Face "
