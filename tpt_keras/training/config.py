@@ -225,9 +225,8 @@ class RunConfig:
         seed: Seed of weights, order and dropout.
         precision: Dtype policy to compute with: `"float32"` or
             `"mixed_bfloat16"`.
-        init_from: Folder of a model whose weights to start with, or its name
-            as `load_model` takes it: the best model's, or the last one's if
-            there is no best. Empty: new weights.
+        init_from: Folder or name of a model whose weights to start with: the
+            best model's, or else the last one's. Empty: new weights.
         steps_per_checkpoint: Steps between checkpoints and rows of the
             metrics' log, if there is no evaluation earlier.
         steps_per_evaluation: Steps between evaluations, a multiple of
