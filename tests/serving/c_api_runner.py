@@ -18,7 +18,6 @@ import importlib.util
 import json
 import math
 import os
-import pathlib
 import sys
 
 FORBIDDEN = ("tensorflow", "keras", "numpy", "tpt_keras")
@@ -38,14 +37,20 @@ class Error(Exception):
 
 
 class Library:
-    """The functions of the shared libraries in the pip package."""
+    """The functions of the shared libraries in the pip package.
+
+    They are those of the folder TENSORFLOW_FOLDER, which may be of another
+    version, or else of the installed package.
+    """
 
     def __init__(self):
-        # Finds the package without importing it.
-        spec = importlib.util.find_spec("tensorflow")
-        folder = pathlib.Path(spec.submodule_search_locations[0])
+        folder = os.environ.get("TENSORFLOW_FOLDER")
+        if folder is None:
+            # Finds the package without importing it.
+            spec = importlib.util.find_spec("tensorflow")
+            folder = spec.submodule_search_locations[0]
         self._libraries = [
-            ctypes.CDLL(str(folder / name), mode=ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(os.path.join(folder, name), mode=ctypes.RTLD_GLOBAL)
             for name in (
                 "libtensorflow_framework.so.2",
                 "libtensorflow_cc.so.2",
