@@ -83,6 +83,7 @@ docs: setup
 lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(RUN) mypy
 
 clean:
-	rm -rf $(VENV) data models site $(DEMO_EXPORT) $(SOLVER)/[0-9]* build *.egg-info .pytest_cache
+	rm -rf $(VENV) data models site $(DEMO_EXPORT) $(SOLVER)/[0-9]* build *.egg-info .mypy_cache .pytest_cache

@@ -56,6 +56,7 @@ TEST = [
     *(package for extra in EXTRAS.values() for package in extra),
     "datasets",
     "hypothesis",
+    "mypy",
     "pandas",
     "protobuf",
     "pytest",
@@ -92,6 +93,7 @@ setuptools.setup(
     # A package named `experiments` would collide with others.
     package_dir={"tpt_keras.experiments": "experiments"},
     package_data={
+        "tpt_keras": ["py.typed"],
         "tpt_keras.experiments": ["configs/*"],
         "tpt_keras.data_generators.mathematics": ["data_card.md"],
         "tpt_keras.serving": ["config/*"],
@@ -136,5 +138,6 @@ setuptools.setup(
         "Programming Language :: Python :: 3 :: Only",
         "Programming Language :: Python :: 3.11",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
     ],
 )

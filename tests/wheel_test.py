@@ -83,6 +83,7 @@ def test_wheel_holds_all_commands_flagfiles_and_pages(installed):
     installed_files = files(installed / "tpt_keras" / "experiments")
     assert files(ROOT / "experiments") == installed_files
     assert pathlib.Path("configs/demo.cfg") in installed_files
+    assert (installed / "tpt_keras" / "py.typed").is_file()
     for folder in ("serving/config", "visualization/pages"):
         assert files(ROOT / "tpt_keras" / folder)
         assert files(ROOT / "tpt_keras" / folder) == files(

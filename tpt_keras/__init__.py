@@ -4,6 +4,23 @@ A name is imported when it is first used: `import tpt_keras` alone is cheap.
 """
 
 import importlib
+from typing import TYPE_CHECKING
+from typing import Any
+
+if TYPE_CHECKING:
+    from tpt_keras import checkpoints as checkpoints
+    from tpt_keras import decoding as decoding
+    from tpt_keras import layers as layers
+    from tpt_keras import models as models
+    from tpt_keras import tokenizers as tokenizers
+    from tpt_keras.errors import UsageError as UsageError
+    from tpt_keras.layers import TPMultiHeadAttention as TPMultiHeadAttention
+    from tpt_keras.models import PRESETS as PRESETS
+    from tpt_keras.models import SequenceToSequence as SequenceToSequence
+    from tpt_keras.models import Transformer as Transformer
+    from tpt_keras.models import TransformerConfig as TransformerConfig
+    from tpt_keras.models.load_model import load_model as load_model
+    from tpt_keras.tokenizers import CharacterTokenizer as CharacterTokenizer
 
 __version__ = "0.9.0"
 
@@ -21,7 +38,7 @@ _ROOMS = ("checkpoints", "decoding", "layers", "models", "tokenizers")
 __all__ = [*_HOMES, *_ROOMS]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f"tpt_keras.{name}")
     if name in _HOMES:
@@ -29,5 +46,5 @@ def __getattr__(name):
     raise AttributeError(f"module 'tpt_keras' has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 OK = "OK"
 EMPTY = "EMPTY"
@@ -38,7 +39,7 @@ class Answer:
     text: str
     log_prob: float | None = None
     status: str = OK
-    alternatives: tuple = ()
+    alternatives: tuple["Answer", ...] = ()
 
     def __post_init__(self):
         number = self.log_prob
@@ -47,7 +48,12 @@ class Answer:
         object.__setattr__(self, "log_prob", number)
 
 
-def explain(question, status, vocabulary=(), max_length=None):
+def explain(
+    question: str,
+    status: str,
+    vocabulary: Sequence[str] = (),
+    max_length: int | None = None,
+) -> str:
     """Returns the rest of a sentence about a question without an answer.
 
     The model's vocabulary and its longest question make it more precise.
@@ -64,7 +70,12 @@ def explain(question, status, vocabulary=(), max_length=None):
     return _EXPLANATIONS.get(status, "has no answer")
 
 
-def unanswered(questions, answers, vocabulary=(), max_length=None):
+def unanswered(
+    questions: Sequence[str],
+    answers: Sequence[Answer],
+    vocabulary: Sequence[str] = (),
+    max_length: int | None = None,
+) -> str:
     """Describes the questions without an answer in one line, or an empty one.
 
     For the vocabulary and the length see `explain`.

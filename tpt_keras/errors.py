@@ -9,6 +9,11 @@ import importlib.util
 import numbers
 import os
 import re
+from collections.abc import Collection
+from collections.abc import Iterable
+from typing import Any
+
+from tpt_keras.typing import StrPath
 
 _DISK_FAULTS = (
     errno.EACCES,
@@ -38,7 +43,13 @@ class UsageError(ValueError):
             and a dict of its options. The commands show it as a command line.
     """
 
-    def __init__(self, message, field=None, path=None, remedy=None):
+    def __init__(
+        self,
+        message: str,
+        field: str | None = None,
+        path: StrPath | None = None,
+        remedy: tuple[str, dict[str, Any]] | None = None,
+    ) -> None:
         super().__init__(message)
         self.field = field
         self.path = None if path is None else str(path)
@@ -53,7 +64,7 @@ class MissingDependencyError(UsageError):
     """A package that is not installed; see `require`."""
 
 
-def require(module, extra):
+def require(module: str, extra: str) -> None:
     """Raises a `MissingDependencyError` if a package is not installed.
 
     It imports nothing, so that it can be called before any work. The package
@@ -70,7 +81,7 @@ def require(module, extra):
         )
 
 
-def check_choice(name, value, known):
+def check_choice(name: str, value: Any, known: Collection[Any]) -> None:
     """Raises a `UsageError` with `field=name` if a value is not known."""
     if value not in known:
         raise UsageError(
@@ -80,13 +91,15 @@ def check_choice(name, value, known):
         )
 
 
-def check_choices(name, values, known):
+def check_choices(
+    name: str, values: Iterable[Any], known: Collection[Any]
+) -> None:
     """Calls `check_choice` for each value; `name` is in the singular."""
     for value in values:
         check_choice(name, value, known)
 
 
-def check_positive_integer(name, value):
+def check_positive_integer(name: str, value: Any) -> None:
     """Raises a `UsageError` if a value is not a positive integer."""
     is_integer = isinstance(value, numbers.Integral)
     if not is_integer or isinstance(value, bool) or value <= 0:
@@ -97,7 +110,7 @@ def check_positive_integer(name, value):
         )
 
 
-def disk_fault(error):
+def disk_fault(error: BaseException) -> str | None:
     """Returns the system's message if an error is of a disk or a path.
 
     TensorFlow and h5py raise errors of their own with the system's words.

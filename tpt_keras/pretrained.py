@@ -19,6 +19,7 @@ from tpt_keras.errors import require
 from tpt_keras.files import LOCK_FILE
 from tpt_keras.files import one_line
 from tpt_keras.files import whole_folder
+from tpt_keras.typing import StrPath
 
 HUB = "hf://"
 # The address of a folder with a folder for each trained preset.
@@ -60,12 +61,12 @@ PLACES = (
 )
 
 
-def is_name(source):
+def is_name(source: StrPath) -> bool:
     """Returns `True` for a trained preset's name and for `hf://user/name`."""
     return str(source).startswith(HUB) or str(source) in TRAINED_PRESETS
 
 
-def find_model(source):
+def find_model(source: StrPath) -> pathlib.Path:
     """Returns the path of a model's folder, downloaded if necessary.
 
     Args:
@@ -84,7 +85,7 @@ def find_model(source):
     return path
 
 
-def trained_folder(name):
+def trained_folder(name: str) -> pathlib.Path:
     """Returns the folder of a trained preset, downloaded if necessary.
 
     Raises:

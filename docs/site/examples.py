@@ -1,4 +1,4 @@
-"""Marks the examples of docstrings as code for the site."""
+"""Shows examples as code on the site, and every object in its own module."""
 
 import re
 
@@ -20,3 +20,11 @@ class FencedExamples(griffe.Extension):
                 obj.docstring.value,
                 flags=re.M,
             )
+
+
+class OwnModules(griffe.Extension):
+    """Hides what packages export: their modules show it."""
+
+    def on_module_members(self, *, mod, **kwargs):
+        """Forgets a module's `__all__`."""
+        mod.exports = None

@@ -18,6 +18,22 @@ _FILES = (
     "docs/*.png",
     "saved_models/*/README.md",
 )
+# The modules that a page of the API starts with, before the others by name.
+_FIRST = (
+    "tp_multi_head_attention",
+    "cells",
+    "mechanisms",
+    "bindings",
+    "transformer",
+    "sequence_to_sequence",
+    "presets",
+    "generator",
+    "task",
+    "character_tokenizer",
+    "train",
+    "config",
+    "tune",
+)
 # A page in Streamlit's own form, which nothing imports.
 _WITHOUT_API = ("playground",)
 
@@ -43,15 +59,22 @@ def on_page_markdown(markdown, page, **kwargs):
 def _api_pages():
     package = _ROOT / "tpt_keras"
     for path in sorted(package.glob("*/__init__.py")):
-        name = path.parent.name
-        if name not in _WITHOUT_API:
-            yield _api_page(f"tpt_keras.{name}", name)
-    modules = sorted(package.glob("[a-z]*.py"))
-    yield _api_page(
-        "tpt_keras", "tpt_keras", [f"tpt_keras.{path.stem}" for path in modules]
-    )
+        room = path.parent
+        if room.name not in _WITHOUT_API:
+            modules = {each.parent.name for each in room.glob("*/__init__.py")}
+            modules |= {each.stem for each in room.glob("[a-z]*.py")}
+            yield _api_page(f"tpt_keras.{room.name}", room.name, modules)
+    modules = {path.stem for path in package.glob("[a-z]*.py")}
+    yield _api_page("tpt_keras", "tpt_keras", modules)
 
 
-def _api_page(title, name, modules=None):
-    shown = "\n\n".join(f"::: {module}" for module in modules or [title])
-    return f"api/{name}.md", f"# {title}\n\n{shown}\n"
+def _api_page(package, name, modules):
+    """A page of a package's own docstring and then of each module's."""
+    first = [module for module in _FIRST if module in modules]
+    parts = [f"::: {package}\n    options: {{show_submodules: false}}"]
+    parts += [
+        f"::: {package}.{module}\n"
+        "    options: {show_root_heading: true, show_root_toc_entry: true}"
+        for module in [*first, *sorted(modules - set(first))]
+    ]
+    return f"api/{name}.md", "\n\n".join([f"# {package}", *parts]) + "\n"

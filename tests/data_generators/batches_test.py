@@ -13,14 +13,14 @@ from tests.data_generators.files import all_texts
 from tests.data_generators.files import examples_of
 from tests.data_generators.files import numbered_examples
 from tpt_keras.data_generators import batches as batches_module
-from tpt_keras.data_generators.batches import MAX_PADDING
-from tpt_keras.data_generators.batches import MAX_PAIRS
-from tpt_keras.data_generators.batches import Buckets
 from tpt_keras.data_generators.batches import ProblemBatches
-from tpt_keras.data_generators.batches import choose_length_pairs
-from tpt_keras.data_generators.batches import fitting_pair
 from tpt_keras.data_generators.batches import prefetch
-from tpt_keras.data_generators.batches import similar_length_batches
+from tpt_keras.data_generators.buckets import MAX_PADDING
+from tpt_keras.data_generators.buckets import MAX_PAIRS
+from tpt_keras.data_generators.buckets import Buckets
+from tpt_keras.data_generators.buckets import choose_length_pairs
+from tpt_keras.data_generators.buckets import fitting_pair
+from tpt_keras.data_generators.buckets import similar_length_batches
 from tpt_keras.data_generators.examples import ExampleMixture
 from tpt_keras.data_generators.examples import permute
 from tpt_keras.errors import UsageError

@@ -5,7 +5,11 @@ import hashlib
 import json
 import math
 import operator
+import pathlib
 import statistics
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -15,6 +19,7 @@ from tpt_keras.decoding import Generator
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.files import reading
 from tpt_keras.files import write_text
+from tpt_keras.models import SequenceToSequence
 from tpt_keras.models.configs import to_stored
 
 # A module above this accuracy counts as solved.
@@ -40,14 +45,20 @@ class Prediction:
     is_right: bool = False
 
 
-def prediction_generator(model, batch_size=64):
+def prediction_generator(
+    model: SequenceToSequence, batch_size: int = 64
+) -> Generator:
     """Makes the greedy `Generator` for `predict`."""
     # As the targets of training, the longest answer has an end symbol.
     max_length = model.config.max_answer_length + 1
     return Generator(model, max_length=max_length, batch_size=batch_size)
 
 
-def predict(generator, problems, is_right=operator.eq):
+def predict(
+    generator: Generator,
+    problems: Sequence[tuple[str, str]],
+    is_right: Callable[[str, str], bool] = operator.eq,
+) -> list[Prediction]:
     """Answers problems.
 
     Args:
@@ -63,9 +74,10 @@ def predict(generator, problems, is_right=operator.eq):
     answers = generator.answer([question for question, _ in problems])
     for (question, target), answer in zip(problems, answers):
         if answer.status == OK:
-            found = {
+            found: dict[str, Any] = {
                 "answer": answer.text,
-                "log_prob": round(answer.log_prob, _DECIMALS),
+                "log_prob": answer.log_prob
+                and round(answer.log_prob, _DECIMALS),
                 "is_right": is_right(answer.text, target),
             }
         else:
@@ -81,7 +93,12 @@ def predict(generator, problems, is_right=operator.eq):
     return predictions
 
 
-def kept_predictions(path, problems, generator, is_right=operator.eq):
+def kept_predictions(
+    path: pathlib.Path,
+    problems: Sequence[tuple[str, str]],
+    generator: Generator,
+    is_right: Callable[[str, str], bool] = operator.eq,
+) -> list[Prediction]:
     """Answers the problems that have no prediction in a file of JSON lines yet.
 
     A file that has all of them, and more, is kept. The predictions of a missing
@@ -109,7 +126,7 @@ def _read(path):
         return []
 
 
-def model_fingerprint(model):
+def model_fingerprint(model: keras.Model) -> str:
     """Returns a checksum of a model's weights, configuration and dtype."""
     described = to_stored(model.config), model.dtype_policy.name
     digest = hashlib.sha256(json.dumps(described).encode())
@@ -118,7 +135,7 @@ def model_fingerprint(model):
     return digest.hexdigest()[:16]
 
 
-def module_accuracy(predictions):
+def module_accuracy(predictions: Sequence[Prediction]) -> dict[str, float]:
     """Computes the accuracy on a sample of a module's problems.
 
     `low` and `high` are Wilson's 95% confidence interval. `unread` questions
@@ -131,7 +148,7 @@ def module_accuracy(predictions):
     )
 
 
-def counted_accuracy(right, count, unread):
+def counted_accuracy(right: int, count: int, unread: int) -> dict[str, float]:
     """Computes `module_accuracy` from numbers of answers."""
     low, high = _wilson_interval(right / count, count)
     return {
@@ -155,7 +172,7 @@ def _wilson_interval(share, count):
     )
 
 
-def mean_accuracy(accuracies):
+def mean_accuracy(accuracies: dict[str, dict[str, float]]) -> dict[str, float]:
     """Computes the mean over modules, each with the same weight.
 
     The interval is MOVER's (Zou and Donner, 2008), which combines intervals of
@@ -185,7 +202,9 @@ def mean_accuracy(accuracies):
     }
 
 
-def split_accuracies(predictions):
+def split_accuracies(
+    predictions: dict[tuple[str, str], list[Prediction]],
+) -> dict[str, dict[str, Any]]:
     """Computes the accuracies of a model by split, with those `of_modules`.
 
     Args:
@@ -202,7 +221,9 @@ def split_accuracies(predictions):
     }
 
 
-def mean_over_seeds(models):
+def mean_over_seeds(
+    models: Sequence[dict[str, dict[str, Any]]],
+) -> dict[str, dict[str, Any]]:
     """Computes the mean accuracies of models that differ in their seed alone.
 
     `low` and `high` are the lowest and the highest seed's accuracies.

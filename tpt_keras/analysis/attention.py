@@ -1,7 +1,10 @@
 """Attention weights, roles, values and fillers of a trained model."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -9,6 +12,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.models import Transformer
+from tpt_keras.typing import Tensor
 
 ATTENTIONS = ("encoder", "decoder", "cross")
 # Characters that show the symbols around a text.
@@ -33,7 +37,7 @@ class AttentionActivations:
     layer: TPMultiHeadAttention
     inputs: dict
 
-    def weights(self):
+    def weights(self) -> np.ndarray:
         """Returns the weights, `(batch, num_heads, targets, sources)`."""
         if not self.layer.attention.has_weights:
             raise UsageError(
@@ -42,7 +46,7 @@ class AttentionActivations:
             )
         return _array(self.layer(**self.inputs, return_attention_scores=True))
 
-    def roles(self):
+    def roles(self) -> np.ndarray:
         """Returns the roles, `(batch, targets, num_heads, value_dim)`."""
         if not self.layer.binding.has_role:
             raise UsageError(
@@ -52,15 +56,15 @@ class AttentionActivations:
             )
         return _array(self.layer(**self.inputs, return_roles=True))
 
-    def states(self):
+    def states(self) -> np.ndarray:
         """Returns the value map's input, `(batch, sources, hidden_dim)`."""
         return _array([self.inputs["value"]])
 
-    def values(self):
+    def values(self) -> np.ndarray:
         """Returns the values, `(batch, sources, num_heads, value_dim)`."""
         return _array([self.layer.value_dense(self.inputs["value"])])
 
-    def fillers(self):
+    def fillers(self) -> np.ndarray:
         """Returns the fillers, `(batch, targets, num_heads, value_dim)`."""
         query, value = self.inputs["query"], self.inputs["value"]
         filler, _ = self.layer.attention(
@@ -79,8 +83,11 @@ def _array(outputs):
 
 
 def attention_activations(
-    model, attention, encoder_token_ids, decoder_token_ids=None
-):
+    model: Transformer,
+    attention: str,
+    encoder_token_ids: Tensor,
+    decoder_token_ids: Tensor | None = None,
+) -> list[AttentionActivations]:
     """Runs a model on a batch and returns the activations of its attention.
 
     Args:
@@ -143,7 +150,9 @@ def _run_cells(cells, x, values, **kwargs):
     return x, inputs
 
 
-def attention_weights(model, question, answer=None):
+def attention_weights(
+    model: Transformer, question: str, answer: str | None = None
+) -> dict[str, Any]:
     """Returns the attention weights of all layers and heads on one problem.
 
     The decoder reads `answer`, by default the model's own. The result is a
@@ -178,8 +187,13 @@ def attention_weights(model, question, answer=None):
 
 
 def collect_vectors(
-    model, attention, names, questions, answers=None, batch_size=32
-):
+    model: Transformer,
+    attention: str,
+    names: Sequence[str],
+    questions: Sequence[str],
+    answers: Sequence[str] = (),
+    batch_size: int = 32,
+) -> tuple[list[str | list[str]], dict[str, list[np.ndarray]]]:
     """Collects vectors of all tokens of many texts.
 
     The `names` are of one side of the attention: `"roles"` and `"fillers"` of
@@ -203,6 +217,7 @@ def collect_vectors(
             collected[name].append(
                 [getattr(each, name)()[is_real] for each in activations]
             )
+    texts: list[str | list[str]]
     if of_answers:
         texts = [START_CHARACTER + text for text in answers]
     else:
@@ -213,7 +228,7 @@ def collect_vectors(
     }
 
 
-def shown_question(model, question):
+def shown_question(model: keras.Model, question: str) -> str | list[str]:
     """Returns a question with its start and end, one item for each token.
 
     It is a string, or a list of words and characters if the model has words.
@@ -224,14 +239,16 @@ def shown_question(model, question):
     return [START_CHARACTER, *symbols, END_CHARACTER]
 
 
-def encode_questions(model, questions):
+def encode_questions(
+    model: keras.Model, questions: Sequence[str]
+) -> np.ndarray:
     """Encodes questions within the model's longest question."""
     return model.tokenizer.encode_questions(
         questions, model.config.max_question_length
     )
 
 
-def encode_answers(model, answers):
+def encode_answers(model: keras.Model, answers: Sequence[str]) -> np.ndarray:
     """Encodes answers as the decoder reads them, without their end symbols."""
     tokenizer = model.tokenizer
     token_ids = tokenizer.encode_batch(answers)

@@ -4,6 +4,9 @@ import json
 import logging
 import pathlib
 import statistics
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 from tpt_keras.analysis.accuracies import PUBLISHED
 from tpt_keras.analysis.accuracies import Prediction
@@ -28,6 +31,7 @@ from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.logs import saved_step
 from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.training.state.model_folder import read_training
+from tpt_keras.typing import StrPath
 
 _log = logging.getLogger(__name__)
 
@@ -39,15 +43,15 @@ _UNKNOWN = {"model": "answers", "step": None, "weights": None}
 
 
 def write_report(
-    page,
-    model_dirs,
-    splits=(),
-    examples=100,
-    best=False,
-    batch_size=64,
-    answers=(),
-    **data,
-):
+    page: pathlib.Path,
+    model_dirs: Sequence[StrPath],
+    splits: Sequence[str] = (),
+    examples: int = 100,
+    best: bool = False,
+    batch_size: int = 64,
+    answers: Sequence[StrPath] = (),
+    **data: Any,
+) -> None:
     """Writes a report's page, tables, figures and predictions.
 
     Args:
@@ -197,7 +201,7 @@ def _means(models):
     return rows
 
 
-def by_seeds(model_dirs):
+def by_seeds(model_dirs: Iterable[StrPath]) -> dict[str, list[str]]:
     """Returns a dict from names to folders that differ in their seed alone."""
     groups = {}
     for model_dir in dict.fromkeys(map(str, model_dirs)):
@@ -214,7 +218,9 @@ def by_seeds(model_dirs):
     }
 
 
-def training_curves(model_dirs, metric):
+def training_curves(
+    model_dirs: Iterable[StrPath], metric: str
+) -> dict[str, list[dict[str, Any]]]:
     """Returns a dict from names to rows with the metric.
 
     A row has its `step`, the number of `examples` seen and, unless an earlier
@@ -275,7 +281,11 @@ def _known_curves(model_dirs, metric):
     return training_curves(known, metric)
 
 
-def times_to(levels, curves, metric):
+def times_to(
+    levels: Iterable[float],
+    curves: dict[str, list[dict[str, Any]]],
+    metric: str,
+) -> list[dict[str, Any]]:
     """Returns the rows in which trainings first reach levels of a metric.
 
     Args:

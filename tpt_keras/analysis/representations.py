@@ -3,6 +3,8 @@
 import ast
 import collections
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -16,7 +18,9 @@ _CONTEXT = 2
 _EXPRESSION = re.compile(r"[-+*/(). \d]*/[-+*/(). \d]*")
 
 
-def cluster(vectors, num_clusters, seed=0):
+def cluster(
+    vectors: np.ndarray, num_clusters: int, seed: int = 0
+) -> np.ndarray:
     """Clusters vectors with k-means.
 
     Returns an integer array of cluster numbers, the largest cluster first.
@@ -35,7 +39,9 @@ def cluster(vectors, num_clusters, seed=0):
     return np.argsort(by_size)[labels]
 
 
-def describe_clusters(labels, texts, num_shown=5):
+def describe_clusters(
+    labels: np.ndarray, texts: Sequence[str | list[str]], num_shown: int = 5
+) -> list[dict[str, Any]]:
     """Describes clusters by their most frequent characters.
 
     The `labels` are those of all characters of the texts; see `cluster`. A text
@@ -68,13 +74,17 @@ def describe_clusters(labels, texts, num_shown=5):
     return described
 
 
-def split_by_text(labels, texts):
+def split_by_text(
+    labels: np.ndarray, texts: Sequence[str | list[str]]
+) -> list[list[int]]:
     """Splits one label per character into a list for every text."""
     ends = np.cumsum([len(text) for text in texts])
     return [each.tolist() for each in np.split(labels, ends[:-1])]
 
 
-def mutual_information(labels, classes):
+def mutual_information(
+    labels: np.ndarray, classes: Sequence[Any]
+) -> dict[str, Any] | None:
     """Computes the information that clusters carry about classes.
 
     Characters of the class `None` are left out. Returns a dict of the
@@ -94,7 +104,7 @@ def mutual_information(labels, classes):
     }
 
 
-def fraction_parts(text):
+def fraction_parts(text: str | list[str]) -> list[str | None]:
     """Tells the digits of numerators from those of denominators.
 
     The part is that of the simplified fraction: a denominator's denominator
@@ -111,7 +121,7 @@ def fraction_parts(text):
     """
     # A letter stands for its word.
     text = "".join(symbol[0] for symbol in text)
-    parts = [None] * len(text)
+    parts: list[str | None] = [None] * len(text)
     for match in _EXPRESSION.finditer(text):
         expression = match[0].strip(" .")
         start = match.start() + match[0].index(expression)
@@ -148,7 +158,9 @@ _MAX_STEPS = 200
 _TOLERANCE = 1e-5
 
 
-def split_characters(lengths, num_train, seed=0):
+def split_characters(
+    lengths: Sequence[int], num_train: int, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Splits the characters of texts into a training set and a test set.
 
     Returns two integer arrays of indices: `num_train` characters of some
@@ -172,7 +184,12 @@ def split_characters(lengths, num_train, seed=0):
     )
 
 
-def reconstruction(states, values, train, held_out):
+def reconstruction(
+    states: np.ndarray,
+    values: np.ndarray,
+    train: np.ndarray,
+    held_out: np.ndarray,
+) -> dict[str, list[float]]:
     """Fits affine maps from each head's values to the states (section 6.1).
 
     The states are `(characters, hidden_dim)`, and the values of all heads
@@ -197,7 +214,7 @@ def _mean_square(differences):
     return float(np.mean(np.square(differences)))
 
 
-def binding_problem(binding, seed=0):
+def binding_problem(binding: str, seed: int = 0) -> dict[str, np.ndarray]:
     """Computes the binding problem's example (section 6.2).
 
     Two attention layers of one head, without feed-forward and layer norm,
@@ -244,7 +261,12 @@ def _uniform_attention(binding, rng):
     return layer
 
 
-def kept_variance(fillers, roles, train, held_out):
+def kept_variance(
+    fillers: np.ndarray,
+    roles: np.ndarray,
+    train: np.ndarray,
+    held_out: np.ndarray,
+) -> dict[str, list[float]]:
     """Computes the variance of tensor products that bindings keep (section 7).
 
     The tensor products of one head, `filler role^T`, have `value_dim` squared
@@ -276,7 +298,9 @@ def kept_variance(fillers, roles, train, held_out):
     return shares
 
 
-def rotations(fillers, roles):
+def rotations(
+    fillers: np.ndarray, roles: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Finds the rotations whose elementwise products keep most variance.
 
     The variance on the diagonal is convex in each of the two matrices, so a

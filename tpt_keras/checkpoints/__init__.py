@@ -7,3 +7,10 @@ from tpt_keras.checkpoints.conversion import from_reference
 from tpt_keras.checkpoints.conversion import read_vocabulary
 from tpt_keras.checkpoints.conversion import save_reference
 from tpt_keras.checkpoints.conversion import to_reference
+
+__all__ = [
+    "from_reference",
+    "read_vocabulary",
+    "save_reference",
+    "to_reference",
+]

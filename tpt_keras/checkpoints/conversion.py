@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 import re
+from collections.abc import Sequence
 
 import numpy as np
 from keras import ops
@@ -26,6 +27,7 @@ from tpt_keras.tokenizers.character_tokenizer import PAD
 from tpt_keras.tokenizers.character_tokenizer import START
 from tpt_keras.tokenizers.character_tokenizer import UNKNOWN
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+from tpt_keras.typing import StrPath
 
 # torchtext's special symbols in its order, and ours.
 REFERENCE_SYMBOLS = {
@@ -105,7 +107,11 @@ _FIXED = {
 }
 
 
-def from_reference(path, num_heads=8, vocabulary=None):
+def from_reference(
+    path: StrPath,
+    num_heads: int = 8,
+    vocabulary: StrPath | Sequence[str] | None = None,
+) -> Transformer:
     """Loads a checkpoint of the authors' released code as a Keras model.
 
     The architecture is inferred from the names and shapes of the weights.
@@ -140,7 +146,9 @@ def from_reference(path, num_heads=8, vocabulary=None):
     require("torch", "torch")
     arrays, own_symbols = read_checkpoint(path)
     config = _infer_config(path, arrays, num_heads)
-    symbols = read_vocabulary(vocabulary or own_symbols or REFERENCE_SYMBOLS)
+    symbols = read_vocabulary(
+        vocabulary or own_symbols or list(REFERENCE_SYMBOLS)
+    )
     size = config.vocabulary_size
     if vocabulary and len(symbols) != size:
         raise UsageError(
@@ -163,7 +171,7 @@ def from_reference(path, num_heads=8, vocabulary=None):
     return model
 
 
-def to_reference(model):
+def to_reference(model: Transformer) -> dict[str, np.ndarray]:
     """Converts a model's weights to the names and layout of the released code.
 
     Args:
@@ -212,7 +220,7 @@ def to_reference(model):
     return state
 
 
-def save_reference(model, path):
+def save_reference(model: Transformer, path: StrPath) -> None:
     """Saves a model as a checkpoint for the authors' released code.
 
     The file includes the vocabulary for `from_reference`. The released code
@@ -300,7 +308,9 @@ def _array(tensor):
     return np.asarray(ops.convert_to_numpy(tensor), dtype="float32")
 
 
-def read_checkpoint(path):
+def read_checkpoint(
+    path: StrPath,
+) -> tuple[dict[str, np.ndarray], list[str] | None]:
     """Reads a checkpoint in the released format.
 
     PyTorch's zip format and its older stream format, which the released files
@@ -324,7 +334,9 @@ def read_checkpoint(path):
         return weights, checkpoint.get("vocabulary")
 
 
-def write_checkpoint(path, weights, vocabulary):
+def write_checkpoint(
+    path: StrPath, weights: dict[str, np.ndarray], vocabulary: Sequence[str]
+) -> None:
     """Writes a checkpoint in the released format.
 
     The file has all the keys that the released code reads, in PyTorch's stream
@@ -363,7 +375,7 @@ def write_checkpoint(path, weights, vocabulary):
         torch.save(checkpoint, file, _use_new_zipfile_serialization=False)
 
 
-def read_vocabulary(source):
+def read_vocabulary(source: StrPath | Sequence[str]) -> tuple[str, ...]:
     """Reads the vocabulary of a released checkpoint.
 
     The released `vocab.pt` is an object of an old version of torchtext. With

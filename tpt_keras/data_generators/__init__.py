@@ -1,14 +1,31 @@
 """Datasets as tasks: their examples, token caches and batches."""
 
 import inspect
+from collections.abc import Sequence
+from typing import Any
 
 from tpt_keras.data_generators.mathematics.stream import MathematicsStreamTask
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.mathematics.task import StockMathematicsTask
 from tpt_keras.data_generators.problem_file import ProblemFileTask
+from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.text_pairs import TextPairsTask
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.typing import StrPath
+
+__all__ = [
+    "TASKS",
+    "MathematicsStreamTask",
+    "MathematicsTask",
+    "ProblemFileTask",
+    "StockMathematicsTask",
+    "Task",
+    "TextPairsTask",
+    "open_task",
+    "select_groups",
+    "training_task",
+]
 
 # Each row is a task. Its `name` is the value of the field `dataset`.
 TASKS = {
@@ -23,7 +40,12 @@ TASKS = {
 }
 
 
-def open_task(name, data_dir, groups=(), options=()):
+def open_task(
+    name: str,
+    data_dir: StrPath,
+    groups: Sequence[str] = (),
+    options: Sequence[str] = (),
+) -> Task:
     """Opens a task by name.
 
     Args:
@@ -51,7 +73,7 @@ def open_task(name, data_dir, groups=(), options=()):
     return TASKS[name](data_dir, groups, **_parsed(TASKS[name], options))
 
 
-def training_task(config):
+def training_task(config: Any) -> Task:
     """Opens the task of a `TrainingConfig`; see `open_task`."""
     data = config.data
     return open_task(
@@ -59,7 +81,9 @@ def training_task(config):
     )
 
 
-def select_groups(name, data_dir, patterns):
+def select_groups(
+    name: str, data_dir: StrPath, patterns: Sequence[str]
+) -> tuple[str, ...]:
     """Selects groups of a task by name; see `Task.select_groups`."""
     check_choice("dataset", name, TASKS)
     return TASKS[name].select_groups(data_dir, patterns)

@@ -4,6 +4,11 @@ import functools
 import hashlib
 import itertools
 import math
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import Self
 
 import numpy as np
 
@@ -19,19 +24,21 @@ _ROUNDS = 4
 class Sequences:
     """Token sequences of different lengths, one after another in `tokens`."""
 
-    def __init__(self, tokens, lengths):
+    def __init__(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
         self.tokens = tokens
         self.lengths = lengths
 
     @functools.cached_property
-    def starts(self):
+    def starts(self) -> np.ndarray:
         return np.cumsum(self.lengths) - self.lengths
 
     def __getitem__(self, rows):
         return gather(self.tokens, self.starts[rows], self.lengths[rows])
 
 
-def gather(tokens, starts, lengths):
+def gather(
+    tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray
+) -> Sequences:
     """Copies parts of a flat array into new `Sequences`."""
     parts = [np.zeros(0, tokens.dtype)]
     for first in range(0, len(starts), _CHUNK):
@@ -50,17 +57,24 @@ class Examples:
     and the methods `read` and `lengths`.
     """
 
-    vocabulary = ()
+    vocabulary: tuple[str, ...] = ()
 
-    def read(self, indices):
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def read(
+        self, indices: Sequence[int] | np.ndarray
+    ) -> tuple[Sequences, Sequences]:
         """Reads the sources and the targets of examples, as two `Sequences`."""
         raise NotImplementedError
 
-    def lengths(self, indices):
+    def lengths(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
         """Reads the source and target lengths of examples, `(count, 2)`."""
         raise NotImplementedError
 
-    def texts(self, indices):
+    def texts(
+        self, indices: Sequence[int] | np.ndarray
+    ) -> list[tuple[str, str]]:
         """Reads examples as a list of pairs of strings."""
         symbols = np.array(self.vocabulary, dtype=object)
         columns = []
@@ -82,13 +96,17 @@ class ArrayExamples(Examples):
         vocabulary: The symbols, each at its token id.
     """
 
-    def __init__(self, tokens, offsets, vocabulary):
+    def __init__(
+        self, tokens: np.ndarray, offsets: np.ndarray, vocabulary: Sequence[str]
+    ) -> None:
         self.tokens = tokens
         self.offsets = offsets
         self.vocabulary = tuple(vocabulary)
 
     @classmethod
-    def from_texts(cls, pairs, vocabulary):
+    def from_texts(
+        cls, pairs: Iterable[tuple[str, str]], vocabulary: Sequence[str]
+    ) -> Self:
         """Tokenizes pairs of strings."""
         tokenizer = CharacterTokenizer(vocabulary)
         # The smallest type that holds all token ids.
@@ -105,11 +123,13 @@ class ArrayExamples(Examples):
     def __len__(self):
         return len(self.offsets) // 2
 
-    def read(self, indices):
+    def read(
+        self, indices: Sequence[int] | np.ndarray
+    ) -> tuple[Sequences, Sequences]:
         first = 2 * np.asarray(indices, dtype="int64")
         return self._sequences(first), self._sequences(first + 1)
 
-    def lengths(self, indices):
+    def lengths(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
         first = 2 * np.asarray(indices, dtype="int64")[:, None]
         return np.diff(self.offsets[first + range(3)])
 
@@ -122,7 +142,12 @@ class ArrayExamples(Examples):
 class ExampleView(Examples):
     """Some examples of others; `places` maps indices to places in those."""
 
-    def __init__(self, examples, count, places):
+    def __init__(
+        self,
+        examples: Examples,
+        count: int,
+        places: Callable[[np.ndarray], np.ndarray],
+    ) -> None:
         self._examples = examples
         self._count = count
         self._places = places
@@ -131,14 +156,18 @@ class ExampleView(Examples):
     def __len__(self):
         return self._count
 
-    def read(self, indices):
+    def read(
+        self, indices: Sequence[int] | np.ndarray
+    ) -> tuple[Sequences, Sequences]:
         return self._examples.read(self._places(np.asarray(indices)))
 
-    def lengths(self, indices):
+    def lengths(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
         return self._examples.lengths(self._places(np.asarray(indices)))
 
 
-def random_part(examples, start=0, stop=None, seed=0):
+def random_part(
+    examples: Examples, start: int = 0, stop: int | None = None, seed: int = 0
+) -> Examples:
     """A random part of examples, such as those set apart for validation.
 
     `start` and `stop` are places in an order that depends on the seed. Parts of
@@ -153,7 +182,7 @@ def random_part(examples, start=0, stop=None, seed=0):
     return ExampleView(examples, len(part), places)
 
 
-def readable_examples(examples, model_config):
+def readable_examples(examples: Examples, model_config: Any) -> Examples:
     """Selects the examples that a model can read and answer."""
     limits = (model_config.max_question_length, model_config.max_answer_length)
     known = np.isin(examples.vocabulary, model_config.vocabulary)
@@ -184,8 +213,10 @@ class ExampleMixture(Examples):
         weights: Positive numbers, one a part. Defaults to equal weights.
     """
 
-    def __init__(self, parts, weights=None):
-        weights = np.ones(len(parts)) if weights is None else weights
+    def __init__(
+        self, parts: Sequence[Examples], weights: Sequence[float] | None = None
+    ) -> None:
+        weights = [1.0] * len(parts) if weights is None else weights
         if min(weights, default=1) <= 0:
             raise UsageError("The weights of modules must be positive.")
         pairs = [(p, w) for p, w in zip(parts, weights) if len(p)]
@@ -201,7 +232,9 @@ class ExampleMixture(Examples):
     def __len__(self):
         return int(self._starts[-1])
 
-    def read(self, indices):
+    def read(
+        self, indices: Sequence[int] | np.ndarray
+    ) -> tuple[Sequences, Sequences]:
         order, pieces = self._by_part(indices, "read")
         return tuple(
             Sequences(
@@ -211,7 +244,7 @@ class ExampleMixture(Examples):
             for column in zip(*pieces)
         )
 
-    def lengths(self, indices):
+    def lengths(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
         order, pieces = self._by_part(indices, "lengths")
         return np.concatenate(pieces)[order]
 
@@ -232,7 +265,9 @@ class ExampleMixture(Examples):
         return np.argsort(by_part, kind="stable"), pieces
 
 
-def permute(positions, count, seed):
+def permute(
+    positions: np.ndarray, count: int, seed: tuple[int, ...]
+) -> np.ndarray:
     """Places of positions in a pseudorandom permutation of `range(count)`.
 
     A Feistel network: positions are laid out in a nearly square grid, and in

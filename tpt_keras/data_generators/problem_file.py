@@ -3,8 +3,12 @@
 import json
 import pathlib
 import typing
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 from tpt_keras.data_generators.examples import ArrayExamples
+from tpt_keras.data_generators.examples import Examples
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
 from tpt_keras.errors import UsageError
@@ -12,6 +16,7 @@ from tpt_keras.errors import check_choice
 from tpt_keras.files import reading
 from tpt_keras.files import write_text
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
+from tpt_keras.typing import StrPath
 
 _ADVICE = (
     "Every line needs the texts `question`, `answer`, `module` and `split`."
@@ -52,7 +57,7 @@ class ProblemFileTask(Task):
     name = "problem_file"
     vocabulary = MATHEMATICS_VOCABULARY
 
-    def __init__(self, data_dir, groups=()):
+    def __init__(self, data_dir: StrPath, groups: Sequence[str] = ()) -> None:
         self.problems = read_problem_file(data_dir)
         self.groups = _groups(self.problems, groups)
         pairs = {}
@@ -61,7 +66,7 @@ class ProblemFileTask(Task):
                 of_split = pairs.setdefault(split, {})
                 of_split.setdefault(module, []).append((question, answer))
         self.splits = tuple(pairs)
-        self._examples = {
+        self._examples: dict[str, dict[str, Examples]] = {
             split: {
                 module: ArrayExamples.from_texts(of_module, self.vocabulary)
                 for module, of_module in of_split.items()
@@ -70,10 +75,12 @@ class ProblemFileTask(Task):
         }
 
     @staticmethod
-    def select_groups(data_dir, patterns):
+    def select_groups(
+        data_dir: StrPath, patterns: Sequence[str]
+    ) -> tuple[str, ...]:
         return _groups(read_problem_file(data_dir), patterns)
 
-    def examples(self, split):
+    def examples(self, split: str) -> dict[str, Examples]:
         check_choice("split", split, self.splits)
         return self._examples[split]
 
@@ -83,7 +90,9 @@ def _groups(problems, patterns):
     return matching_groups(patterns or ["all"], list(modules))
 
 
-def write_problem_file(path, problems, **fields):
+def write_problem_file(
+    path: StrPath, problems: Iterable[Problem], **fields: Any
+) -> None:
     """Writes a file of problems, the same bytes for the same arguments.
 
     Args:
@@ -98,7 +107,7 @@ def write_problem_file(path, problems, **fields):
     write_text(path, "".join(lines))
 
 
-def read_problem_file(path):
+def read_problem_file(path: StrPath) -> list[Problem]:
     """Reads the list of `Problem`s of a file."""
     problems = []
     with reading(path, _ADVICE):
@@ -113,7 +122,9 @@ def read_problem_file(path):
     return problems
 
 
-def read_answers(path, problems):
+def read_answers(
+    path: StrPath, problems: Sequence[Problem]
+) -> dict[Problem, str]:
     """Reads the answers of any model to the problems of a file.
 
     Line by line they belong to the problems. A line of a JSON-lines file

@@ -3,15 +3,24 @@
 import fnmatch
 import functools
 import hashlib
+from collections.abc import Collection
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import ExampleMixture
+from tpt_keras.data_generators.examples import Examples
 from tpt_keras.data_generators.examples import random_part
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+from tpt_keras.typing import StrPath
+
+if TYPE_CHECKING:
+    from tpt_keras.models.configs import SequenceToSequenceConfig
 
 # The name of the training examples as a split.
 TRAIN = "train"
@@ -34,13 +43,15 @@ class Task:
         vocabulary: The symbols of the examples, each at its token id.
     """
 
-    name = None
-    groups = ()
-    splits = ()
-    vocabulary = ()
+    name: str | None = None
+    groups: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+    vocabulary: tuple[str, ...] = ()
 
     @staticmethod
-    def select_groups(data_dir, patterns):
+    def select_groups(
+        data_dir: StrPath, patterns: Sequence[str]
+    ) -> tuple[str, ...]:
         """Selects groups by name or pattern.
 
         Args:
@@ -56,7 +67,7 @@ class Task:
         """
         raise NotImplementedError
 
-    def examples(self, split):
+    def examples(self, split: str) -> dict[str, Examples]:
         """The examples of a split.
 
         Args:
@@ -70,11 +81,13 @@ class Task:
         """
         raise NotImplementedError
 
-    def is_right(self, answer, target):
+    def is_right(self, answer: str, target: str) -> bool:
         """Returns `True` if an answer counts as right."""
         return answer == target
 
-    def training_batches(self, batches, weights, config):
+    def training_batches(
+        self, batches: ProblemBatches, weights: Sequence[float], config: Any
+    ) -> ProblemBatches:
         """The batches of a training, by default those of the examples.
 
         A task whose training never repeats an example has others.
@@ -85,16 +98,18 @@ class Task:
             config: A `TrainingConfig`.
 
         Returns:
-            A `NumberedBatches`.
+            A `ProblemBatches`.
         """
         return batches
 
-    def adapted(self, model_config):
+    def adapted(
+        self, model_config: "SequenceToSequenceConfig"
+    ) -> "SequenceToSequenceConfig":
         """Returns a model's configuration, adapted to the task."""
         return model_config
 
     @functools.cached_property
-    def fingerprints(self):
+    def fingerprints(self) -> dict[str, str]:
         """Hashes of the number and of some of each group's training examples.
 
         A dict of the groups' names to strings.
@@ -109,7 +124,9 @@ class Task:
             fingerprints[group] = hashlib.sha256(content).hexdigest()[:16]
         return fingerprints
 
-    def samples(self, splits, count):
+    def samples(
+        self, splits: Sequence[str], count: int
+    ) -> dict[tuple[str, str], list[tuple[str, str]]]:
         """A fixed sample of every split and group, by pairs of their names.
 
         A sample holds the first examples of a random order, which are those of
@@ -125,7 +142,9 @@ class Task:
         return samples
 
 
-def matching_groups(patterns, names):
+def matching_groups(
+    patterns: Sequence[str], names: Collection[str]
+) -> tuple[str, ...]:
     """The names that fit any of the patterns, `"all"` among them."""
     patterns = ["*" if pattern == "all" else pattern for pattern in patterns]
     for pattern in patterns:
@@ -138,7 +157,9 @@ def matching_groups(patterns, names):
     )
 
 
-def training_batches(task, model_config, config):
+def training_batches(
+    task: Task, model_config: "SequenceToSequenceConfig", config: Any
+) -> tuple[ProblemBatches, ProblemBatches]:
     """Cuts the training examples into training and validation batches.
 
     The seed of the `TrainingConfig` decides which examples are set apart. The
@@ -156,8 +177,8 @@ def training_batches(task, model_config, config):
                 field="validation_examples",
             )
     seed = config.run.seed
-    weights = dict(zip(config.data.modules, config.data.module_weights))
-    weights = [weights.get(group, 1.0) for group in task.groups]
+    shares = dict(zip(config.data.modules, config.data.module_weights))
+    weights = [shares.get(group, 1.0) for group in task.groups]
 
     def batches(weights, **part):
         parts = [

@@ -4,8 +4,11 @@ import csv
 import hashlib
 import json
 import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tpt_keras.data_generators.examples import ArrayExamples
+from tpt_keras.data_generators.examples import Examples
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
@@ -16,6 +19,10 @@ from tpt_keras.tokenizers.character_tokenizer import END
 from tpt_keras.tokenizers.character_tokenizer import PAD
 from tpt_keras.tokenizers.character_tokenizer import START
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
+from tpt_keras.typing import StrPath
+
+if TYPE_CHECKING:
+    from tpt_keras.models.configs import SequenceToSequenceConfig
 
 TEST = "test"
 _COLUMNS = ["question", "answer"]
@@ -62,8 +69,13 @@ class TextPairsTask(Task):
     splits = (TEST,)
 
     def __init__(
-        self, data_dir, groups=(), test_share=0.1, split_seed=0, vocabulary=""
-    ):
+        self,
+        data_dir: StrPath,
+        groups: Sequence[str] = (),
+        test_share: float = 0.1,
+        split_seed: int = 0,
+        vocabulary: str | Sequence[str] = "",
+    ) -> None:
         if not 0 <= test_share < 1:
             raise UsageError(
                 f"`test_share` must be in [0, 1). Received: {test_share}.",
@@ -88,18 +100,22 @@ class TextPairsTask(Task):
                     )
 
     @staticmethod
-    def select_groups(data_dir, patterns):
+    def select_groups(
+        data_dir: StrPath, patterns: Sequence[str]
+    ) -> tuple[str, ...]:
         return matching_groups(patterns or ["all"], _files(data_dir))
 
-    def examples(self, split):
+    def examples(self, split: str) -> dict[str, Examples]:
         check_choice("split", split, self._examples)
         return self._examples[split]
 
-    def adapted(self, model_config):
+    def adapted(
+        self, model_config: "SequenceToSequenceConfig"
+    ) -> "SequenceToSequenceConfig":
         return model_config.replace(vocabulary=self.vocabulary)
 
 
-def read_pairs(path):
+def read_pairs(path: pathlib.Path) -> list[tuple[str, str]]:
     """Reads the pairs of one file, whose suffix is a key of `READERS`."""
     pairs = []
     with (

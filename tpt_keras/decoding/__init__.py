@@ -12,3 +12,14 @@ from tpt_keras.decoding.samplers import BeamSampler
 from tpt_keras.decoding.samplers import GreedySampler
 from tpt_keras.decoding.samplers import Sampler
 from tpt_keras.decoding.samplers import TopKSampler
+
+__all__ = [
+    "SAMPLERS",
+    "Answer",
+    "BeamSampler",
+    "EarlyExit",
+    "Generator",
+    "GreedySampler",
+    "Sampler",
+    "TopKSampler",
+]

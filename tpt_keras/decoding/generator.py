@@ -1,4 +1,7 @@
 import threading
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -9,10 +12,12 @@ from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.compilation import compiled
 from tpt_keras.decoding.samplers import IMPOSSIBLE
+from tpt_keras.decoding.samplers import Sampler
 from tpt_keras.decoding.samplers import get_sampler
 from tpt_keras.decoding.samplers import row_keys
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
+from tpt_keras.typing import Tensor
 
 # On JAX, questions are padded to multiples of this length.
 _LENGTH_STEP = 16
@@ -58,12 +63,12 @@ class Generator:
 
     def __init__(
         self,
-        model,
-        sampler="greedy",
-        max_length=None,
-        batch_size=64,
-        early_exit=None,
-    ):
+        model: Any,
+        sampler: str | Sampler = "greedy",
+        max_length: int | None = None,
+        batch_size: int = 64,
+        early_exit: bool | None = None,
+    ) -> None:
         if max_length is None:
             max_length = model.config.max_answer_length
         check_positive_integer("max_length", max_length)
@@ -80,7 +85,9 @@ class Generator:
         # The variables that the program was compiled for, and the program.
         self._compiled = None, None
 
-    def answer(self, questions, batch_size=None):
+    def answer(
+        self, questions: Sequence[str | bytes], batch_size: int | None = None
+    ) -> list[Answer]:
         """Answers questions.
 
         A question that cannot be answered gets a status that tells why, and
@@ -134,7 +141,9 @@ class Generator:
                 ),
             )
 
-    def generate_on_batch(self, encoder_token_ids):
+    def generate_on_batch(
+        self, encoder_token_ids: Tensor
+    ) -> dict[str, np.ndarray]:
         """Runs `generate` compiled, on NumPy arrays."""
         token_ids = np.asarray(encoder_token_ids).astype("int32")
         num_rows = len(token_ids)
@@ -143,13 +152,15 @@ class Generator:
         found = self._program()(token_ids)
         return {name: values[:num_rows] for name, values in found.items()}
 
-    def init_cache(self, encoder_token_ids):
+    def init_cache(self, encoder_token_ids: Tensor) -> dict[str, Any]:
         """Encodes questions `(batch, source_length)`, for `generate`."""
         # The cache of an early exit grows.
         room = 1 if self.early_exit else self.max_length
         return self.model.init_cache(encoder_token_ids, room)
 
-    def generate(self, encoder_token_ids, cache=None):
+    def generate(
+        self, encoder_token_ids: Tensor, cache: dict[str, Any] | None = None
+    ) -> dict[str, Tensor]:
         """Decodes answers, in pure `keras.ops`.
 
         Args:
@@ -251,11 +262,19 @@ class EarlyExit:
         num_sequences: Number of sequences of a question. They leave together.
     """
 
-    def __init__(self, grow_cache, num_sequences=1):
+    def __init__(
+        self, grow_cache: Callable[[Any, Any], Any], num_sequences: int = 1
+    ) -> None:
         self._grow_cache = grow_cache
         self._num_sequences = num_sequences
 
-    def __call__(self, cond, body, loop_vars, maximum_iterations):
+    def __call__(
+        self,
+        cond: Callable[..., Tensor],
+        body: Callable[..., Any],
+        loop_vars: tuple[dict[str, Any]],
+        maximum_iterations: int,
+    ) -> tuple[dict[str, Any]]:
         """Runs the loop, and returns the last state without the cache.
 
         The arguments are those of `keras.ops.while_loop`. `loop_vars` is a

@@ -1,6 +1,8 @@
 """Samplers: they choose the next tokens while a model decodes."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from keras import ops
 from keras import tree
@@ -8,6 +10,7 @@ from keras import tree
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
+from tpt_keras.typing import Tensor
 
 # The log-probability of the impossible. Minus infinity would lead to NaNs.
 IMPOSSIBLE = -1e9
@@ -32,7 +35,7 @@ class Sampler:
     num_sequences = 1
     length_penalty = 0.0
 
-    def init_state(self, row_keys):
+    def init_state(self, row_keys: Tensor) -> dict[str, Any]:
         """Makes the sampler's own part of the state.
 
         Args:
@@ -44,7 +47,9 @@ class Sampler:
         """
         return {}
 
-    def choose(self, logits, log_probs, state):
+    def choose(
+        self, logits: Tensor, log_probs: Tensor, state: dict[str, Any]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Chooses the next token of every sequence.
 
         Padding has no probability, except in a sequence that has ended, where
@@ -69,16 +74,16 @@ class Sampler:
 
     def decode(
         self,
-        step,
-        cache,
-        batch_size,
-        max_length,
-        start_id,
-        end_id,
-        pad_id,
-        row_keys=None,
-        while_loop=None,
-    ):
+        step: Callable[..., tuple[Tensor, dict[str, Any]]],
+        cache: dict[str, Any],
+        batch_size: int | Tensor,
+        max_length: int,
+        start_id: int,
+        end_id: int,
+        pad_id: int,
+        row_keys: Tensor | None = None,
+        while_loop: Callable[..., Any] | None = None,
+    ) -> dict[str, Tensor]:
         """Decodes until every sequence has ended. A `Generator` calls it.
 
         Args:
@@ -174,7 +179,9 @@ class Sampler:
 class GreedySampler(Sampler):
     """Takes the likeliest token at every step."""
 
-    def choose(self, logits, log_probs, state):
+    def choose(
+        self, logits: Tensor, log_probs: Tensor, state: dict[str, Any]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         # By logits: rounding makes some log-probabilities equal.
         return _extended(ops.argmax(logits, axis=-1), log_probs, state)
 
@@ -203,7 +210,9 @@ class TopKSampler(Sampler):
     ```
     """
 
-    def __init__(self, k=5, temperature=1.0, seed=0):
+    def __init__(
+        self, k: int = 5, temperature: float = 1.0, seed: int = 0
+    ) -> None:
         check_positive_integer("k", k)
         if not 0.0 < temperature < math.inf:
             raise UsageError(
@@ -214,10 +223,12 @@ class TopKSampler(Sampler):
         self.temperature = temperature
         self.seed = seed
 
-    def init_state(self, row_keys):
+    def init_state(self, row_keys: Tensor) -> dict[str, Any]:
         return {"row_keys": row_keys}
 
-    def choose(self, logits, log_probs, state):
+    def choose(
+        self, logits: Tensor, log_probs: Tensor, state: dict[str, Any]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         k = min(self.k, logits.shape[-1])
         smallest = ops.top_k(logits, k)[0][:, -1:]
         # The largest sum of logit and Gumbel noise is a draw by probability.
@@ -251,7 +262,7 @@ class BeamSampler(Sampler):
             finite number.
     """
 
-    def __init__(self, width=4, length_penalty=0.0):
+    def __init__(self, width: int = 4, length_penalty: float = 0.0) -> None:
         check_positive_integer("width", width)
         if not math.isfinite(length_penalty):
             raise UsageError(
@@ -261,7 +272,9 @@ class BeamSampler(Sampler):
         self.num_sequences = width
         self.length_penalty = length_penalty
 
-    def choose(self, logits, log_probs, state):
+    def choose(
+        self, logits: Tensor, log_probs: Tensor, state: dict[str, Any]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         width, vocabulary_size = self.num_sequences, logits.shape[-1]
         log_probs = ops.expand_dims(state["log_probs"], -1) + log_probs
         divisor = _penalty_divisor(state["lengths"], self.length_penalty)
@@ -286,7 +299,7 @@ SAMPLERS = {
 }
 
 
-def get_sampler(sampler):
+def get_sampler(sampler: str | Sampler) -> Sampler:
     """Returns a `Sampler` by its name in `SAMPLERS`, or itself."""
     if isinstance(sampler, Sampler):
         return sampler
@@ -321,7 +334,7 @@ def _penalty_divisor(lengths, length_penalty):
     return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
 
 
-def row_keys(token_ids, pad_id):
+def row_keys(token_ids: Tensor, pad_id: int) -> Tensor:
     """Hashes rows of tokens, whatever padding is behind them: `(batch,)`."""
     token_ids = ops.cast(token_ids, "int32")
     places = ops.arange(ops.shape(token_ids)[1], dtype="int32")

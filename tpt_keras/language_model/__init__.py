@@ -7,3 +7,13 @@ from tpt_keras.language_model.training import TextSegments
 from tpt_keras.language_model.training import language_model_trainer
 from tpt_keras.language_model.transformer_xl import TransformerXL
 from tpt_keras.language_model.transformer_xl import load_language_model
+
+__all__ = [
+    "XL_PRESETS",
+    "TextLearner",
+    "TextSegments",
+    "TransformerXL",
+    "TransformerXLConfig",
+    "language_model_trainer",
+    "load_language_model",
+]

@@ -46,7 +46,7 @@ class TransformerXLConfig(AttentionConfig):
     positions: str = setting("none", choices=POSITIONS)
 
     @property
-    def max_length(self):
+    def max_length(self) -> int | None:
         """Longest segment in symbols, or `None` without a limit."""
         return make_mechanism(self.attention, self.attention_options).max_length
 

@@ -3,6 +3,8 @@
 import hashlib
 import math
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,8 +15,11 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.language_model.config import TransformerXLConfig
 from tpt_keras.language_model.transformer_xl import TransformerXL
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.step import token_metrics
 from tpt_keras.training.trainer import Trainer
+from tpt_keras.typing import StrPath
+from tpt_keras.typing import Tensor
 
 NUM_BYTES = 256
 # The validation and the test part are each one of so many parts of a text, as
@@ -56,7 +61,13 @@ class TextSegments(NumberedBatches):
     [[[0, 1], [1, 2]], [[1, 2], [2, 0]]]
     """
 
-    def __init__(self, text, vocabulary, batch_size, length):
+    def __init__(
+        self,
+        text: bytes | np.ndarray,
+        vocabulary: Sequence[int],
+        batch_size: int,
+        length: int,
+    ) -> None:
         if isinstance(text, bytes):
             text = np.frombuffer(text, np.uint8)
         # The first symbol is not predicted.
@@ -86,11 +97,11 @@ class TextSegments(NumberedBatches):
         return self.batch_size * self.steps_per_epoch
 
     @property
-    def steps_per_epoch(self):
+    def steps_per_epoch(self) -> int:
         return self._stream_length // self.length
 
     @property
-    def signature(self):
+    def signature(self) -> Any:
         import tensorflow as tf
 
         token_ids = tf.TensorSpec((self.batch_size, self.length), tf.int32)
@@ -116,7 +127,7 @@ class TextSegments(NumberedBatches):
         return part
 
 
-def text_vocabulary(text):
+def text_vocabulary(text: bytes | np.ndarray) -> tuple[int, ...]:
     """Returns the different bytes of a text, in ascending order.
 
     Example:
@@ -133,14 +144,14 @@ def text_vocabulary(text):
     return tuple(np.flatnonzero(found).tolist())
 
 
-def text_fingerprint(text):
+def text_fingerprint(text: np.ndarray) -> str:
     """Returns a short hash of a text's length and of bytes all over it."""
     places = np.linspace(0, len(text) - 1, _FINGERPRINTED, dtype=int)
     content = text[places].tobytes() + str(len(text)).encode()
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def read_text(path):
+def read_text(path: StrPath) -> np.ndarray:
     """Opens a text file as a uint8 array, without reading it into memory."""
     path = pathlib.Path(path)
     if not path.is_file() or not path.stat().st_size:
@@ -153,7 +164,7 @@ def read_text(path):
     return np.memmap(path, np.uint8, mode="r")
 
 
-def text_part(text, name):
+def text_part(text: np.ndarray, name: str) -> np.ndarray:
     """Returns a part of a text.
 
     The parts are `"train"` (the first nine tenths), `"validation"` and
@@ -195,7 +206,9 @@ class TextLearner:
     # A row's memory belongs to its stream.
     learns_on_replicas = False
 
-    def __init__(self, model_config, config):
+    def __init__(
+        self, model_config: TransformerXLConfig, config: TrainingConfig
+    ) -> None:
         if not isinstance(model_config, TransformerXLConfig):
             raise UsageError(
                 "`text_file` is for a language model, such as "
@@ -235,7 +248,9 @@ class TextLearner:
         self.fingerprints = {"the text": text_fingerprint(text)}
 
     @staticmethod
-    def make_trainer(model_config, config):
+    def make_trainer(
+        model_config: TransformerXLConfig, config: TrainingConfig
+    ) -> Trainer:
         """Makes a new model and its `Trainer`, not compiled.
 
         The model has a memory for every row of a batch.
@@ -247,18 +262,18 @@ class TextLearner:
             model, global_clipnorm=config.optimizer.global_clipnorm
         )
 
-    def evaluate(self, trainer):
+    def evaluate(self, trainer: Trainer) -> dict[str, float]:
         """Evaluates a compiled `Trainer` on the validation's text."""
         results = evaluate_segments(trainer, self.validation)
         return {f"val_{name}": value for name, value in results.items()}
 
     @staticmethod
-    def score(metrics):
+    def score(metrics: dict[str, float]) -> float:
         """The geometric mean of the right symbols' probabilities."""
         return 2.0 ** -metrics["val_bits_per_character"]
 
 
-def language_model_trainer(model, **kwargs):
+def language_model_trainer(model: TransformerXL, **kwargs: Any) -> Trainer:
     """Makes the trainer of a `TransformerXL` that keeps its memory.
 
     Its batches are those of `TextSegments`, of as many streams as the model's
@@ -274,7 +289,11 @@ def language_model_trainer(model, **kwargs):
     )
 
 
-def loss_and_metrics(model, batch, training=False):
+def loss_and_metrics(
+    model: TransformerXL,
+    batch: tuple[Tensor, Tensor, Tensor],
+    training: bool = False,
+) -> tuple[Tensor, dict[str, Any]]:
     """Computes the loss and the metrics of a batch of segments.
 
     Like `tpt_keras.training.step.loss_and_metrics`, with token ids as inputs.
@@ -290,7 +309,9 @@ def loss_and_metrics(model, batch, training=False):
     }
 
 
-def evaluate_segments(trainer, segments):
+def evaluate_segments(
+    trainer: Trainer, segments: TextSegments
+) -> dict[str, float]:
     """Evaluates a model on a text, starting with an empty memory.
 
     The model's own memory is restored afterwards.
@@ -305,7 +326,13 @@ def evaluate_segments(trainer, segments):
             variable.assign(values)
 
 
-def evaluate_text(model, text, splits, batch_size, segment_length):
+def evaluate_text(
+    model: TransformerXL,
+    text: np.ndarray,
+    splits: Sequence[str],
+    batch_size: int,
+    segment_length: int,
+) -> list[dict[str, Any]]:
     """Evaluates a model on parts of a text.
 
     Every symbol is predicted from equally many earlier ones, as far as the

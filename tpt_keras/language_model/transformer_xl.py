@@ -1,5 +1,8 @@
 import dataclasses
 import math
+from typing import Any
+from typing import AnyStr
+from typing import Self
 
 import keras
 import numpy as np
@@ -16,6 +19,9 @@ from tpt_keras.layers import TransformerXLAttention
 from tpt_keras.layers import TransformerXLCell
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.load_model import load_model
+from tpt_keras.typing import Shape
+from tpt_keras.typing import StrPath
+from tpt_keras.typing import Tensor
 
 # Tokens of a prompt that are read at once.
 _CHUNK = 64
@@ -68,7 +74,12 @@ class TransformerXL(keras.Model):
     (3, 5, 204)
     """
 
-    def __init__(self, config, batch_size=None, **kwargs):
+    def __init__(
+        self,
+        config: TransformerXLConfig,
+        batch_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         if not isinstance(config, TransformerXLConfig):
             raise UsageError(
                 "`config` must be a TransformerXLConfig. Received: "
@@ -96,7 +107,13 @@ class TransformerXL(keras.Model):
         self.build()
 
     @classmethod
-    def from_preset(cls, preset, batch_size=None, dtype=None, **overrides):
+    def from_preset(
+        cls,
+        preset: str,
+        batch_size: int | None = None,
+        dtype: str | keras.DTypePolicy | None = None,
+        **overrides: Any,
+    ) -> Self:
         """Builds a new, untrained model of a named size.
 
         Args:
@@ -112,7 +129,7 @@ class TransformerXL(keras.Model):
         config = XL_PRESETS[preset].replace(**overrides)
         return cls(config, batch_size, dtype=dtype)
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         config = self.config
         self.embedding.build()
         biases = QueryBiases(dtype=self.dtype_policy, name="biases")
@@ -168,7 +185,7 @@ class TransformerXL(keras.Model):
         )
         return {"attention": mechanism}
 
-    def init_memory(self, batch_size):
+    def init_memory(self, batch_size: int | Tensor) -> dict[str, Any]:
         """Returns an empty memory of streams.
 
         It is a dict of `states`, a tensor `(batch, memory_length, hidden_dim)`
@@ -185,7 +202,7 @@ class TransformerXL(keras.Model):
             "length": ops.zeros((batch_size,), dtype="int32"),
         }
 
-    def reset_memory(self):
+    def reset_memory(self) -> None:
         """Empties the memory that the model keeps."""
         if self.batch_size is None:
             raise UsageError(
@@ -196,11 +213,16 @@ class TransformerXL(keras.Model):
         for variable in keras.tree.flatten(self.memory):
             variable.assign(ops.zeros(variable.shape, variable.dtype))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         """Returns the shape of the logits, `(batch, length, symbols)`."""
         return (*input_shape, self.config.vocabulary_size)
 
-    def call(self, token_ids, memory=None, training=None):
+    def call(
+        self,
+        token_ids: Tensor,
+        memory: dict[str, Any] | None = None,
+        training: bool | None = None,
+    ) -> Tensor | tuple[Tensor, dict[str, Any]]:
         is_kept = memory is None and self.batch_size is not None
         if is_kept:
             self._check_rows(token_ids)
@@ -234,7 +256,13 @@ class TransformerXL(keras.Model):
             variable.assign(values)
         return logits
 
-    def generate(self, prompt, length=200, temperature=1.0, seed=0):
+    def generate(
+        self,
+        prompt: AnyStr,
+        length: int = 200,
+        temperature: float = 1.0,
+        seed: int = 0,
+    ) -> AnyStr:
         """Continues a text.
 
         Args:
@@ -345,7 +373,7 @@ class TransformerXL(keras.Model):
         )
         return {"states": states, "length": length}
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "config": dataclasses.asdict(self.config),
@@ -354,7 +382,7 @@ class TransformerXL(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         config = dict(config)
         config["config"] = TransformerXLConfig(**config["config"])
         return cls(**config)
@@ -381,7 +409,9 @@ def _draw(logits, temperature, generator):
     return int(generator.choice(len(logits), p=weights / weights.sum()))
 
 
-def load_language_model(model_dir, best=False):
+def load_language_model(
+    model_dir: StrPath, best: bool = False
+) -> TransformerXL:
     """Loads a trained `TransformerXL` from its folder, without a memory.
 
     Args:

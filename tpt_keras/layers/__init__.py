@@ -28,3 +28,32 @@ from tpt_keras.layers.token_and_position_embedding import (
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
 from tpt_keras.layers.transformer_xl_cell import TransformerXLCell
+
+__all__ = [
+    "ATTENTION_POSITIONS",
+    "BINDINGS",
+    "MECHANISMS",
+    "POSITIONS",
+    "AttentionMechanism",
+    "Binding",
+    "DecoderCell",
+    "DigitPlaceEmbedding",
+    "DotProductAttention",
+    "EncoderCell",
+    "FanInUniform",
+    "FeedForward",
+    "MultiLinearAttention",
+    "Projection",
+    "QueryBiases",
+    "RelationalAttention",
+    "RelativeAttention",
+    "TPMultiHeadAttention",
+    "TokenAndPositionEmbedding",
+    "TransformerXLAttention",
+    "TransformerXLCell",
+    "dtype_config",
+    "make_binding",
+    "make_mechanism",
+    "merge_masks",
+    "position_sinusoids",
+]

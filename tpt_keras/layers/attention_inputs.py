@@ -2,11 +2,20 @@
 
 import functools
 import math
+from collections.abc import Sequence
 
 from keras import ops
 
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
-def merge_masks(query_mask, value_mask, key_mask, attention_mask):
+
+def merge_masks(
+    query_mask: Tensor | None,
+    value_mask: Tensor | None,
+    key_mask: Tensor | None,
+    attention_mask: Tensor | None,
+) -> Tensor | None:
     """Merges masks into one, as Keras does.
 
     Args:
@@ -34,7 +43,12 @@ def merge_masks(query_mask, value_mask, key_mask, attention_mask):
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
+def resolve_attention_axes(
+    attention_axes: tuple[int, ...] | None,
+    query_shape: Shape,
+    value_shape: Shape,
+    key_shape: Shape,
+) -> tuple[int, ...]:
     """Resolves the axes to attend over, counted from the front.
 
     `None` stands for all axes but the first and the last one. Raises a
@@ -73,7 +87,7 @@ def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
     return axes
 
 
-def tuple_or_none(sizes):
+def tuple_or_none(sizes: int | Sequence[int] | None) -> tuple[int, ...] | None:
     """Converts an integer or several to a tuple, and nothing to `None`."""
     if isinstance(sizes, int):
         return (sizes,)
@@ -93,7 +107,13 @@ class FoldedAxes:
         value_shape: Shape of the value.
     """
 
-    def __init__(self, attention_axes, num_heads, query_shape, value_shape):
+    def __init__(
+        self,
+        attention_axes: tuple[int, ...],
+        num_heads: int,
+        query_shape: Sequence[int | Tensor],
+        value_shape: Sequence[int | Tensor],
+    ) -> None:
         axes = range(len(query_shape) - 1)
         others = [axis for axis in axes if axis not in attention_axes]
         self._axes = attention_axes
@@ -107,7 +127,7 @@ class FoldedAxes:
             *_pick(value_shape, attention_axes),
         )
 
-    def fold(self, sequences):
+    def fold(self, sequences: Tensor) -> Tensor:
         """Folds `(batch, ..., features)` to rank 3."""
         sequences = ops.moveaxis(sequences, self._axes, self._last_axes)
         *sizes, features = ops.shape(sequences)
@@ -116,13 +136,13 @@ class FoldedAxes:
             sequences, (math.prod(leading), math.prod(lengths), features)
         )
 
-    def fold_padding_mask(self, mask):
+    def fold_padding_mask(self, mask: Tensor | None) -> Tensor | None:
         """Folds a mask `(batch, ...)` to rank 2. `None` stays `None`."""
         if mask is None:
             return None
         return ops.squeeze(self.fold(ops.expand_dims(mask, -1)), -1)
 
-    def fold_attention_mask(self, mask):
+    def fold_attention_mask(self, mask: Tensor | None) -> Tensor | None:
         """Folds an attention mask to rank 4. `None` stays `None`.
 
         The mask may lack the axes of the heads and of the others.
@@ -142,14 +162,14 @@ class FoldedAxes:
         )
         return ops.reshape(ops.broadcast_to(mask, shape), folded_shape)
 
-    def unfold(self, outputs):
+    def unfold(self, outputs: Tensor) -> Tensor:
         """Unfolds `(batch * others, target_length, ...)`."""
         outputs = ops.reshape(
             outputs, (*self._unfolded_shape, *ops.shape(outputs)[2:])
         )
         return ops.moveaxis(outputs, self._last_axes, self._axes)
 
-    def unfold_weights(self, weights):
+    def unfold_weights(self, weights: Tensor) -> Tensor:
         """Unfolds attention weights."""
         return ops.reshape(weights, self._weights_shape)
 

@@ -1,35 +1,39 @@
 """The base class of the layers, and their tools."""
 
 import inspect
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 from keras import ops
 
 from tpt_keras.errors import UsageError
+from tpt_keras.typing import Tensor
 
 
 class BaseLayer(keras.layers.Layer):
     """Supports masks, and keeps the dtypes of quantized sublayers."""
 
     # The call arguments that change the form of the output.
-    traced_arguments = ()
+    traced_arguments: tuple[str, ...] = ()
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def compute_output_spec(self, *args, **kwargs):
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         call = inspect.signature(self.call).bind(*args, **kwargs).arguments
         if any(call.get(name) for name in self.traced_arguments):
             # Keras traces the call.
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
         return super().compute_output_spec(*args, **kwargs)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "dtype": dtype_config(self)}
 
 
-def dtype_config(layer):
+def dtype_config(layer: keras.layers.Layer) -> dict[str, Any]:
     """Serializes the dtype of a layer that holds other layers.
 
     A quantized layer can only be loaded with its own dtype policy, so the
@@ -46,7 +50,7 @@ def dtype_config(layer):
     return keras.dtype_policies.serialize(policies or policy)
 
 
-def serialize_fields(layer, *names):
+def serialize_fields(layer: keras.layers.Layer, *names: str) -> dict[str, Any]:
     """Serializes attributes by the kind in which their names end."""
     kinds = {name: name.rpartition("_")[2] for name in names}
     return {
@@ -55,7 +59,15 @@ def serialize_fields(layer, *names):
     }
 
 
-def make_choice(kind, base, table, choice, options=None, /, **kwargs):
+def make_choice(
+    kind: str,
+    base: type,
+    table: Mapping[str, type],
+    choice: Any,
+    options: dict[str, Any] | None = None,
+    /,
+    **kwargs: Any,
+) -> Any:
     """Makes the mechanism or the binding of an attention.
 
     Args:
@@ -95,14 +107,17 @@ def make_choice(kind, base, table, choice, options=None, /, **kwargs):
         ) from None
 
 
-def serialize_choice(choice):
+def serialize_choice(choice: str | keras.layers.Layer) -> str | dict[str, Any]:
     """Serializes the name or the instance that `make_choice` takes."""
     if isinstance(choice, keras.layers.Layer):
         return keras.saving.serialize_keras_object(choice)
     return choice
 
 
-def with_gradient(forward, gradient):
+def with_gradient(
+    forward: Callable[..., Tensor],
+    gradient: Callable[..., tuple[Tensor | None, ...]],
+) -> Callable[..., Tensor]:
     """A function with a gradient of its own, on every backend.
 
     Args:

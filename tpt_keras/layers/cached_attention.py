@@ -1,6 +1,7 @@
 from keras import ops
 
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.typing import Tensor
 
 
 class CachedAttention(BaseLayer):
@@ -9,7 +10,12 @@ class CachedAttention(BaseLayer):
     The subclass builds the maps, the mechanism and the binding.
     """
 
-    def project_keys_and_values(self, value, key=None, padding_mask=None):
+    def project_keys_and_values(
+        self,
+        value: Tensor,
+        key: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
         """Makes the KV cache of a whole sequence, for `attend`.
 
         Args:
@@ -21,7 +27,13 @@ class CachedAttention(BaseLayer):
         heads = self._key_and_value_heads(value, key)
         return self.attention.make_cache(*heads, padding_mask)
 
-    def update_cache(self, cache, value, index, key=None):
+    def update_cache(
+        self,
+        cache: tuple[Tensor, ...],
+        value: Tensor,
+        index: int | Tensor,
+        key: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
         """Writes one position to a KV cache.
 
         Args:
@@ -37,25 +49,25 @@ class CachedAttention(BaseLayer):
         key = value if key is None else key
         return self.key_heads(key), self.value_dense(value)
 
-    def query_heads(self, query):
+    def query_heads(self, query: Tensor) -> Tensor:
         """Maps `(batch, target_length, hidden_dim)` to queries of heads."""
         heads = self.query_dense(query)
         return heads if self.query_norm is None else self.query_norm(heads)
 
-    def key_heads(self, key):
+    def key_heads(self, key: Tensor) -> Tensor:
         """Maps `(batch, source_length, hidden_dim)` to keys of heads."""
         heads = self.key_dense(key)
         return heads if self.key_norm is None else self.key_norm(heads)
 
     def attend(
         self,
-        query,
-        *cache,
-        mask=None,
-        index=None,
-        training=None,
-        return_weights=True,
-    ):
+        query: Tensor,
+        *cache: Tensor,
+        mask: Tensor | None = None,
+        index: int | Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
         """Attends over a KV cache.
 
         Args:

@@ -1,9 +1,13 @@
 """The cells of the encoder and the decoder."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from tpt_keras.layers.transformer_cell import TransformerCell
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -69,7 +73,7 @@ class EncoderCell(TransformerCell):
     (3, 10, 8)
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.hidden_dim = input_shape[-1]
         self._build_skip()
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
@@ -79,13 +83,13 @@ class EncoderCell(TransformerCell):
 
     def call(
         self,
-        inputs,
-        padding_mask=None,
-        embedded=None,
-        value_embedding=None,
-        training=None,
-        return_attention_inputs=False,
-    ):
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        embedded: Tensor | None = None,
+        value_embedding: Tensor | None = None,
+        training: bool | None = None,
+        return_attention_inputs: bool = False,
+    ) -> Tensor | tuple[Tensor, dict[str, Any]]:
         inputs = self._skip(inputs, embedded)
         attention_inputs = {
             **self._self_attention_inputs(inputs, value_embedding),
@@ -97,7 +101,7 @@ class EncoderCell(TransformerCell):
             return x
         return x, {"self_attention": attention_inputs}
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
 
@@ -154,7 +158,11 @@ class DecoderCell(TransformerCell):
     (3, 4, 8)
     """
 
-    def build(self, decoder_sequence_shape, encoder_sequence_shape=None):
+    def build(
+        self,
+        decoder_sequence_shape: Shape,
+        encoder_sequence_shape: Shape | None = None,
+    ) -> None:
         self.hidden_dim = decoder_sequence_shape[-1]
         self._build_skip()
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
@@ -173,18 +181,18 @@ class DecoderCell(TransformerCell):
 
     def call(
         self,
-        decoder_sequence,
-        encoder_sequence=None,
-        decoder_padding_mask=None,
-        encoder_padding_mask=None,
-        self_attention_cache=None,
-        cross_attention_cache=None,
-        cache_update_index=None,
-        embedded=None,
-        value_embedding=None,
-        training=None,
-        return_attention_inputs=False,
-    ):
+        decoder_sequence: Tensor,
+        encoder_sequence: Tensor | None = None,
+        decoder_padding_mask: Tensor | None = None,
+        encoder_padding_mask: Tensor | None = None,
+        self_attention_cache: tuple[Tensor, ...] | None = None,
+        cross_attention_cache: tuple[Tensor, ...] | None = None,
+        cache_update_index: int | Tensor | None = None,
+        embedded: Tensor | None = None,
+        value_embedding: Tensor | None = None,
+        training: bool | None = None,
+        return_attention_inputs: bool = False,
+    ) -> Tensor | tuple[Tensor, Any]:
         attention_inputs = {}
         decoder_sequence = self._skip(decoder_sequence, embedded)
         inputs = self._self_attention_inputs(decoder_sequence, value_embedding)
@@ -233,11 +241,15 @@ class DecoderCell(TransformerCell):
         return (x, attention_inputs) if return_attention_inputs else x
 
     def compute_output_shape(
-        self, decoder_sequence_shape, encoder_sequence_shape=None
-    ):
+        self,
+        decoder_sequence_shape: Shape,
+        encoder_sequence_shape: Shape | None = None,
+    ) -> Shape:
         return decoder_sequence_shape
 
-    def init_cache(self, batch_size, max_length):
+    def init_cache(
+        self, batch_size: int | Tensor, max_length: int | Tensor
+    ) -> tuple[Tensor, ...]:
         """Makes an empty KV cache for the self-attention.
 
         Args:
@@ -249,13 +261,17 @@ class DecoderCell(TransformerCell):
         """
         return self.self_attention.attention.init_cache(batch_size, max_length)
 
-    def grow_cache(self, cache, max_length):
+    def grow_cache(
+        self, cache: tuple[Tensor, ...], max_length: int | Tensor
+    ) -> tuple[Tensor, ...]:
         """Makes room for `max_length` tokens in a KV cache of `init_cache`."""
         return self.self_attention.attention.grow_cache(cache, max_length)
 
     def cross_attention_keys_and_values(
-        self, encoder_sequence, encoder_padding_mask=None
-    ):
+        self,
+        encoder_sequence: Tensor,
+        encoder_padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
         """Makes the KV cache of the encoder's output, a tuple of tensors.
 
         Args:

@@ -2,12 +2,18 @@
 
 import math
 import string
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+from typing import Self
 
 import keras
 from keras import ops
 
 from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import serialize_fields
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -64,15 +70,17 @@ class Projection(keras.layers.EinsumDense):
     ['bias', 'lora_kernel_a', 'lora_kernel_b']
     """
 
+    bias_initializer: keras.Initializer
+
     def __init__(
         self,
-        output_shape,
-        num_input_axes=1,
-        use_bias=True,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        **kwargs,
-    ):
+        output_shape: int | Sequence[int],
+        num_input_axes: int = 1,
+        use_bias: bool = True,
+        kernel_initializer: str | keras.Initializer = "glorot_uniform",
+        bias_initializer: str | keras.Initializer = "zeros",
+        **kwargs: Any,
+    ) -> None:
         if isinstance(output_shape, int):
             output_shape = (output_shape,)
         # For one input axis and two output axes: "ab,bcd->acd".
@@ -93,7 +101,7 @@ class Projection(keras.layers.EinsumDense):
         self.use_bias = use_bias
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         if isinstance(self.dtype_policy, keras.dtype_policies.DTypePolicyMap):
             # Keras does not look into a map of policies when it merges LoRA
             # into a quantized kernel.
@@ -118,7 +126,7 @@ class Projection(keras.layers.EinsumDense):
             },
         )
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         kernel = self.kernel
         matrix_shape = _matrix_shape(kernel.shape, self.num_input_axes)
         outputs = ops.matmul(
@@ -129,7 +137,9 @@ class Projection(keras.layers.EinsumDense):
             outputs = ops.add(outputs, ops.reshape(self.bias, matrix_shape[1:]))
         return self._with_leading_axes(self.activation(outputs), inputs)
 
-    def quantized_call(self, inputs, training=None):
+    def quantized_call(
+        self, inputs: Tensor, training: bool | None = None
+    ) -> Tensor:
         contracted = inputs.shape[-self.num_input_axes :]
         outputs = super().quantized_call(
             ops.reshape(inputs, (-1, *contracted)), training=training
@@ -142,15 +152,20 @@ class Projection(keras.layers.EinsumDense):
             outputs, (*leading_shape, *self.partial_output_shape)
         )
 
-    def quantize(self, mode=None, type_check=True, config=None):
+    def quantize(
+        self,
+        mode: str | None = None,
+        type_check: bool = True,
+        config: Any = None,
+    ) -> None:
         # Keras's check refuses every subclass of `EinsumDense`.
         super().quantize(mode, type_check=False, config=config)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         leading_shape = tuple(input_shape[: -self.num_input_axes])
         return leading_shape + self.partial_output_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         # These follow from the other arguments.
         del config["equation"], config["bias_axes"]
@@ -165,12 +180,14 @@ class Projection(keras.layers.EinsumDense):
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-def relu_squared(x):
+def relu_squared(x: Tensor) -> Tensor:
     """The square of a ReLU (So et al., 2021), which Keras lacks."""
     return ops.square(ops.relu(x))
 
 
-def get_activation(activation):
+def get_activation(
+    activation: str | Callable[[Tensor], Tensor],
+) -> Callable[[Tensor], Tensor]:
     """Returns the function of a name, `"relu_squared"` or one of Keras's."""
     if activation == "relu_squared":
         return relu_squared
@@ -210,15 +227,15 @@ class FeedForward(BaseLayer):
 
     def __init__(
         self,
-        intermediate_dim,
-        activation="relu",
-        dropout=0.0,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        seed=None,
-        output_kernel_initializer=None,
-        **kwargs,
-    ):
+        intermediate_dim: int,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        dropout: float = 0.0,
+        kernel_initializer: str | keras.Initializer = "glorot_uniform",
+        bias_initializer: str | keras.Initializer = "zeros",
+        seed: int | None = None,
+        output_kernel_initializer: str | keras.Initializer | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.intermediate_dim = intermediate_dim
         self.activation = get_activation(activation)
@@ -230,7 +247,7 @@ class FeedForward(BaseLayer):
             output_kernel_initializer
         )
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.intermediate_dense = self._projection(
             self.intermediate_dim,
             "intermediate",
@@ -259,15 +276,15 @@ class FeedForward(BaseLayer):
         layer.build(input_shape)
         return layer
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         x = self.activation(self.intermediate_dense(inputs))
         x = self.dropout_layer(x, training=training)
         return self.output_dense(x)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
@@ -300,21 +317,23 @@ class FanInUniform(keras.initializers.RandomUniform):
     True
     """
 
-    def __init__(self, fan_in=None, seed=None):
+    def __init__(
+        self, fan_in: int | None = None, seed: int | None = None
+    ) -> None:
         super().__init__(seed=seed)
         self.fan_in = fan_in
 
-    def with_fan_in(self, fan_in):
+    def with_fan_in(self, fan_in: int) -> Self:
         """The same initializer for a map of this input size."""
         return type(self)(self.fan_in or fan_in, self._init_seed)
 
-    def __call__(self, shape, dtype=None):
+    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Tensor:
         limit = 1.0 / math.sqrt(self.fan_in or shape[0])
         return keras.random.uniform(
             shape, -limit, limit, dtype=dtype, seed=self.seed
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"fan_in": self.fan_in, "seed": self._init_seed}
 
 

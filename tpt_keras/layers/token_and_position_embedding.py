@@ -1,4 +1,6 @@
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import keras
 from keras import ops
@@ -8,6 +10,8 @@ from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import serialize_fields
 from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.projection import Projection
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 # Positions that an attention mechanism uses.
 ATTENTION_POSITIONS = ("rotary", "alibi")
@@ -73,17 +77,17 @@ class TokenAndPositionEmbedding(BaseLayer):
 
     def __init__(
         self,
-        vocabulary_size,
-        hidden_dim,
-        bind_embeddings=True,
-        embeddings_initializer=None,
-        bias_initializer="zeros",
-        dropout=0.0,
-        seed=None,
-        mask_zero=False,
-        positions="sinusoidal",
-        **kwargs,
-    ):
+        vocabulary_size: int,
+        hidden_dim: int,
+        bind_embeddings: bool = True,
+        embeddings_initializer: str | keras.Initializer | None = None,
+        bias_initializer: str | keras.Initializer = "zeros",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        mask_zero: bool = False,
+        positions: str = "sinusoidal",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if embeddings_initializer is None:
             embeddings_initializer = keras.initializers.RandomNormal(
@@ -105,7 +109,7 @@ class TokenAndPositionEmbedding(BaseLayer):
         # `keras.Input` makes float ids, which bfloat16 would round.
         self.autocast = False
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.vocabulary_size, self.hidden_dim),
@@ -129,8 +133,13 @@ class TokenAndPositionEmbedding(BaseLayer):
         self.built = True
 
     def call(
-        self, inputs, start_index=0, added=None, reverse=False, training=None
-    ):
+        self,
+        inputs: Tensor,
+        start_index: int | Tensor = 0,
+        added: Tensor | None = None,
+        reverse: bool = False,
+        training: bool | None = None,
+    ) -> Tensor:
         if reverse:
             return self._logits(inputs)
         # TensorFlow's custom gradient takes tensors, but not variables. The
@@ -159,18 +168,20 @@ class TokenAndPositionEmbedding(BaseLayer):
             logits, (*ops.shape(hidden)[:-1], self.vocabulary_size)
         )
 
-    def compute_mask(self, inputs, mask=None):
+    def compute_mask(
+        self, inputs: Tensor, mask: Tensor | None = None
+    ) -> Tensor | None:
         if not self.mask_zero:
             return None
         is_hidden_states = len(inputs.shape) > 2
         return mask if is_hidden_states else ops.not_equal(inputs, 0)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         if len(input_shape) > 2:  # hidden states
             return (*input_shape[:-1], self.vocabulary_size)
         return (*input_shape, self.hidden_dim)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
@@ -217,7 +228,13 @@ class DigitPlaceEmbedding(BaseLayer):
     (1, 6, 8)
     """
 
-    def __init__(self, digit_ids, hidden_dim, max_places=32, **kwargs):
+    def __init__(
+        self,
+        digit_ids: Iterable[int],
+        hidden_dim: int,
+        max_places: int = 32,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.digit_ids = tuple(digit_ids)
         self.hidden_dim = hidden_dim
@@ -225,7 +242,7 @@ class DigitPlaceEmbedding(BaseLayer):
         # `keras.Input` makes float ids, which bfloat16 would round.
         self.autocast = False
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.max_places, self.hidden_dim),
@@ -234,7 +251,7 @@ class DigitPlaceEmbedding(BaseLayer):
         )
         self.built = True
 
-    def places(self, token_ids):
+    def places(self, token_ids: Tensor) -> Tensor:
         """Returns the places `(batch, length)`: 1 for units, 0 for no digit."""
         ids = ops.expand_dims(ops.cast(token_ids, "int32"), -1)
         is_digit = ops.any(
@@ -249,17 +266,17 @@ class DigitPlaceEmbedding(BaseLayer):
             width *= 2
         return ops.minimum(places, self.max_places)
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         places = self.places(inputs)
         x = _look_up(ops.copy(self.embeddings), ops.maximum(places - 1, 0))
         is_digit = ops.expand_dims(ops.greater(places, 0), -1)
         x = ops.where(is_digit, x, 0.0) * math.sqrt(self.hidden_dim)
         return ops.cast(x, self.compute_dtype)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape, self.hidden_dim)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "digit_ids": self.digit_ids,
@@ -267,7 +284,12 @@ class DigitPlaceEmbedding(BaseLayer):
             "max_places": self.max_places,
         }
 
-    def quantize(self, mode=None, type_check=True, config=None):
+    def quantize(
+        self,
+        mode: str | None = None,
+        type_check: bool = True,
+        config: Any = None,
+    ) -> None:
         """Does nothing: the table is not quantized."""
 
 
@@ -288,7 +310,9 @@ class EmbeddingSkip(BaseLayer):
         Tensor of the same shape.
     """
 
-    def build(self, inputs_shape, embedded_shape=None):
+    def build(
+        self, inputs_shape: Shape, embedded_shape: Shape | None = None
+    ) -> None:
         self.input_scale, self.embedding_scale = (
             self.add_weight(name=name, shape=(), initializer=initializer)
             for name, initializer in (
@@ -298,16 +322,23 @@ class EmbeddingSkip(BaseLayer):
         )
         self.built = True
 
-    def call(self, inputs, embedded):
+    def call(self, inputs: Tensor, embedded: Tensor) -> Tensor:
         return ops.add(
             ops.multiply(self.input_scale, inputs),
             ops.multiply(self.embedding_scale, embedded),
         )
 
-    def compute_output_shape(self, inputs_shape, embedded_shape=None):
+    def compute_output_shape(
+        self, inputs_shape: Shape, embedded_shape: Shape | None = None
+    ) -> Shape:
         return inputs_shape
 
-    def quantize(self, mode=None, type_check=True, config=None):
+    def quantize(
+        self,
+        mode: str | None = None,
+        type_check: bool = True,
+        config: Any = None,
+    ) -> None:
         """Does nothing: numbers are not quantized."""
 
 
@@ -335,7 +366,7 @@ def _take_rows_gradient(upstream, matrix, token_ids):
 _look_up = with_gradient(_take_rows, _take_rows_gradient)
 
 
-def position_sinusoids(positions, hidden_dim):
+def position_sinusoids(positions: Tensor, hidden_dim: int) -> Tensor:
     """Sinusoids of positions: sine in even columns, cosine in odd ones.
 
     Column `2i` has the frequency `exp(-log(10000) * 2i / hidden_dim)`, as in

@@ -1,3 +1,6 @@
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -9,11 +12,15 @@ from tpt_keras.layers.attention_inputs import resolve_attention_axes
 from tpt_keras.layers.attention_inputs import tuple_or_none
 from tpt_keras.layers.base_layer import serialize_choice
 from tpt_keras.layers.base_layer import serialize_fields
+from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.bindings import with_gate
 from tpt_keras.layers.cached_attention import CachedAttention
+from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import Projection
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 # The arguments of all maps.
 _MAP_ARGUMENTS = (
@@ -130,32 +137,32 @@ class TPMultiHeadAttention(CachedAttention):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
-        output_shape=None,
-        binding="hadamard",
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        activity_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        seed=None,
-        attention_axes=None,
-        sliding_window=None,
-        flash_attention=None,
-        attention="dot_product",
-        attention_options=None,
-        binding_options=None,
-        query_key_norm=False,
-        output_kernel_initializer=None,
-        use_gate=False,
-        **kwargs,
-    ):
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        output_shape: int | Sequence[int] | None = None,
+        binding: str | Binding = "hadamard",
+        kernel_initializer: str | keras.Initializer = "glorot_uniform",
+        bias_initializer: str | keras.Initializer = "zeros",
+        kernel_regularizer: str | keras.Regularizer | None = None,
+        bias_regularizer: str | keras.Regularizer | None = None,
+        activity_regularizer: str | keras.Regularizer | None = None,
+        kernel_constraint: str | keras.constraints.Constraint | None = None,
+        bias_constraint: str | keras.constraints.Constraint | None = None,
+        seed: int | None = None,
+        attention_axes: int | Sequence[int] | None = None,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        attention: str | AttentionMechanism = "dot_product",
+        attention_options: dict[str, Any] | None = None,
+        binding_options: dict[str, Any] | None = None,
+        query_key_norm: bool = False,
+        output_kernel_initializer: str | keras.Initializer | None = None,
+        use_gate: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         value_dim = key_dim if value_dim is None else value_dim
         check_positive_integer("num_heads", num_heads)
@@ -217,7 +224,12 @@ class TPMultiHeadAttention(CachedAttention):
                 field="binding",
             )
 
-    def build(self, query_shape, value_shape, key_shape=None):
+    def build(
+        self,
+        query_shape: Shape,
+        value_shape: Shape,
+        key_shape: Shape | None = None,
+    ) -> None:
         key_shape = value_shape if key_shape is None else key_shape
         self._resolve_axes(query_shape, value_shape, key_shape)
         sizes = (self.key_dim, self.key_dim, self.value_dim)
@@ -292,19 +304,19 @@ class TPMultiHeadAttention(CachedAttention):
 
     def call(
         self,
-        query,
-        value,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        use_causal_mask=False,
-        start_index=0,
-        return_roles=False,
-    ):
+        query: Tensor,
+        value: Tensor,
+        key: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        use_causal_mask: bool = False,
+        start_index: int | Tensor = 0,
+        return_roles: bool = False,
+    ) -> Tensor | tuple[Tensor, ...]:
         self._check_returned(return_attention_scores, return_roles)
         key = value if key is None else key
         axes = self._resolve_axes(query.shape, value.shape, key.shape)
@@ -372,14 +384,21 @@ class TPMultiHeadAttention(CachedAttention):
             self.attention_axes, query_shape, value_shape, key_shape
         )
 
-    def compute_mask(self, query, query_mask=None):
+    def compute_mask(
+        self, query: Tensor, query_mask: Tensor | None = None
+    ) -> Tensor | None:
         return query_mask
 
-    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+    def compute_output_shape(
+        self,
+        query_shape: Shape,
+        value_shape: Shape,
+        key_shape: Shape | None = None,
+    ) -> Shape:
         self._resolve_axes(query_shape, value_shape, key_shape)
         return (*query_shape[:-1], *(self._output_shape or query_shape[-1:]))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

@@ -1,4 +1,6 @@
 import random
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
@@ -7,10 +9,13 @@ from tpt_keras.errors import UsageError
 from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import serialize_choice
 from tpt_keras.layers.base_layer import serialize_fields
+from tpt_keras.layers.bindings import Binding
+from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.projection import FeedForward
 from tpt_keras.layers.projection import get_activation
 from tpt_keras.layers.token_and_position_embedding import EmbeddingSkip
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
+from tpt_keras.typing import Tensor
 
 
 class TransformerCell(BaseLayer):
@@ -20,25 +25,26 @@ class TransformerCell(BaseLayer):
 
     def __init__(
         self,
-        intermediate_dim,
-        num_heads,
-        binding="hadamard",
-        activation="relu",
-        dropout=0.0,
-        layer_norm_epsilon=1e-5,
-        kernel_initializer="glorot_uniform",
-        attention_kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        seed=None,
-        attention="dot_product",
-        attention_options=None,
-        binding_options=None,
-        key_dim=None,
-        query_key_norm=False,
-        embedding_skip=False,
-        output_kernel_initializer=None,
-        **kwargs,
-    ):
+        intermediate_dim: int,
+        num_heads: int,
+        binding: str | Binding = "hadamard",
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        dropout: float = 0.0,
+        layer_norm_epsilon: float = 1e-5,
+        kernel_initializer: str | keras.Initializer = "glorot_uniform",
+        attention_kernel_initializer: str
+        | keras.Initializer = "glorot_uniform",
+        bias_initializer: str | keras.Initializer = "zeros",
+        seed: int | None = None,
+        attention: str | AttentionMechanism = "dot_product",
+        attention_options: dict[str, Any] | None = None,
+        binding_options: dict[str, Any] | None = None,
+        key_dim: int | None = None,
+        query_key_norm: bool = False,
+        embedding_skip: bool = False,
+        output_kernel_initializer: str | keras.Initializer | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.intermediate_dim = intermediate_dim
         self.num_heads = num_heads
@@ -152,7 +158,7 @@ class TransformerCell(BaseLayer):
         z = self.feed_forward(z, training=training)
         return self.output_layer_norm(self._add(x, z, training))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,

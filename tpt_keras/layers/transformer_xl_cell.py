@@ -1,7 +1,13 @@
+from typing import Any
+
 import keras
 from keras import ops
 
+from tpt_keras.layers.bindings import Binding
+from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.transformer_cell import TransformerCell
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -48,25 +54,33 @@ class TransformerXLCell(TransformerCell):
 
     def __init__(
         self,
-        intermediate_dim,
-        num_heads,
-        binding="none",
-        attention="transformer_xl",
-        **kwargs,
-    ):
+        intermediate_dim: int,
+        num_heads: int,
+        binding: str | Binding = "none",
+        attention: str | AttentionMechanism = "transformer_xl",
+        **kwargs: Any,
+    ) -> None:
         if kwargs.get("embedding_skip"):
             raise ValueError("`embedding_skip` needs an `EncoderCell`.")
         super().__init__(
             intermediate_dim, num_heads, binding, attention=attention, **kwargs
         )
 
-    def build(self, inputs_shape, memory_shape=None):
+    def build(
+        self, inputs_shape: Shape, memory_shape: Shape | None = None
+    ) -> None:
         self.hidden_dim = inputs_shape[-1]
         self.self_attention = self._attention("self_attention", use_bias=False)
         self._build_feed_forward()
         self.built = True
 
-    def call(self, inputs, memory=None, memory_mask=None, training=None):
+    def call(
+        self,
+        inputs: Tensor,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Tensor:
         sources, start_index, mask = inputs, 0, None
         if memory is not None:
             sources = ops.concatenate([memory, inputs], axis=1)
@@ -86,5 +100,7 @@ class TransformerXLCell(TransformerCell):
         z = self.feed_forward(x, training=training)
         return self.output_layer_norm(self._add(x, z, training))
 
-    def compute_output_shape(self, inputs_shape, memory_shape=None):
+    def compute_output_shape(
+        self, inputs_shape: Shape, memory_shape: Shape | None = None
+    ) -> Shape:
         return inputs_shape

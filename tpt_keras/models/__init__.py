@@ -10,3 +10,16 @@ from tpt_keras.models.sequence_to_sequence import build_model
 from tpt_keras.models.sequence_to_sequence import count_weights
 from tpt_keras.models.transformer import Transformer
 from tpt_keras.pretrained import TRAINED_PRESETS
+
+__all__ = [
+    "PRESETS",
+    "TRAINED_PRESETS",
+    "AttentionalLSTM",
+    "LSTMConfig",
+    "SequenceToSequence",
+    "SimpleLSTM",
+    "Transformer",
+    "TransformerConfig",
+    "build_model",
+    "count_weights",
+]

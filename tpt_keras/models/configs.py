@@ -4,6 +4,8 @@ import dataclasses
 import json
 import math
 import typing
+from typing import Any
+from typing import Self
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
@@ -12,12 +14,14 @@ from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import POSITIONS
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.layers import make_mechanism
+from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.settings import check_settings
 from tpt_keras.settings import setting
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.character_tokenizer import MAX_ANSWER_LENGTH
 from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
+from tpt_keras.typing import Items
 
 INITIALIZATIONS = ("paper", "released", "zero_outputs")
 ACTIVATIONS = ("relu", "relu_squared")
@@ -38,14 +42,14 @@ class ModelConfig:
     """
 
     # The name of the subclass in a stored configuration.
-    KIND: typing.ClassVar = None
+    KIND: typing.ClassVar[str | None] = None
     # Every subclass with a name, by its name.
-    KINDS: typing.ClassVar = {}
+    KINDS: typing.ClassVar[dict[str, type]] = {}
     # The vocabularies that have a name, by it.
-    VOCABULARIES: typing.ClassVar = {}
+    VOCABULARIES: typing.ClassVar[dict[str, tuple]] = {}
 
     dropout: float = setting(0.0, minimum=0, below=1)
-    vocabulary: tuple = setting(())
+    vocabulary: Items = setting(())
     vocabulary_size: int = setting(0)
 
     def __init_subclass__(cls, **kwargs):
@@ -69,7 +73,7 @@ class ModelConfig:
                 field="vocabulary_size",
             )
 
-    def replace(self, **overrides):
+    def replace(self, **overrides: Any) -> Self:
         """Returns a copy with other values.
 
         Args:
@@ -87,7 +91,7 @@ class ModelConfig:
             overrides = {"vocabulary_size": 0, **overrides}
         return dataclasses.replace(self, **overrides)
 
-    def parse_overrides(self, text):
+    def parse_overrides(self, text: str) -> dict[str, Any]:
         """Parses fields from `"name=value,name=value"` to a dict for `replace`.
 
         An option has a dotted name:
@@ -96,13 +100,13 @@ class ModelConfig:
         Raises:
             UsageError: If a name is unknown, or the field has no options.
         """
-        overrides = {}
+        overrides: dict[str, Any] = {}
         fields = {field.name for field in dataclasses.fields(self)}
         for item in filter(None, text.split(",")):
-            name, _, value = map(str.strip, item.partition("="))
+            name, _, given = map(str.strip, item.partition("="))
             name, _, option = name.partition(".")
             check_choice("hyperparameter", name, fields)
-            value = _parse(value)
+            value = _parse(given)
             if option:
                 options = overrides.get(name, getattr(self, name))
                 if not isinstance(options, dict):
@@ -162,13 +166,13 @@ class AttentionConfig(ModelConfig):
     layer_norm_epsilon: float = setting(1e-5, above=0)
 
     @property
-    def mechanism_options(self):
+    def mechanism_options(self) -> dict[str, Any]:
         """The mechanism's options, with the positions that it encodes."""
         if self.positions not in ATTENTION_POSITIONS:
             return self.attention_options
         return {**self.attention_options, "positions": self.positions}
 
-    def make_mechanism(self, key_dim=None):
+    def make_mechanism(self, key_dim: int | None = None) -> AttentionMechanism:
         """Makes the attention's mechanism, not built, and checks its options.
 
         The size of a head, `key_dim`, defaults to its share of `hidden_dim`.
@@ -231,7 +235,7 @@ class SequenceToSequenceConfig(ModelConfig):
 
     VOCABULARIES: typing.ClassVar = VOCABULARIES
 
-    vocabulary: tuple = setting(MATHEMATICS_VOCABULARY)
+    vocabulary: Items = setting(MATHEMATICS_VOCABULARY)
     max_question_length: int = setting(MAX_QUESTION_LENGTH, minimum=1)
     max_answer_length: int = setting(MAX_ANSWER_LENGTH, minimum=1)
 
@@ -272,7 +276,14 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
     value_embeddings: bool = setting(False)
     digit_places: bool = setting(False)
 
-    def resized(self, width, more, num_layers, num_heads, filter_ratio=None):
+    def resized(
+        self,
+        width: int,
+        more: int,
+        num_layers: int,
+        num_heads: int,
+        filter_ratio: float | None = None,
+    ) -> Self:
         """Returns this variant at another size, for the tuner.
 
         A head has the size `width`, and the filter `more` units besides its
@@ -331,7 +342,7 @@ class LSTMConfig(SequenceToSequenceConfig):
     encoder_dim: int = setting(512, minimum=1)
     attention_dim: int = setting(512, minimum=1)
 
-    def resized(self, width, more, **of_cells):
+    def resized(self, width: int, more: int, **of_cells: Any) -> Self:
         """Returns this variant at another size, for the tuner.
 
         The sizes are in proportion to `width`, and the hidden state has `more`
@@ -345,12 +356,12 @@ class LSTMConfig(SequenceToSequenceConfig):
         )
 
 
-def to_stored(config):
+def to_stored(config: ModelConfig) -> dict[str, Any]:
     """Converts a configuration to a dict for JSON, with its `kind`."""
     return {"kind": config.KIND, **dataclasses.asdict(config)}
 
 
-def from_stored(stored):
+def from_stored(stored: dict[str, Any]) -> ModelConfig:
     """Converts a dict of `to_stored` back, after a trip through JSON too."""
     fields = dict(stored)
     kind = fields.pop("kind", None)

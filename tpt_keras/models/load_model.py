@@ -14,13 +14,14 @@ from tpt_keras.models.weights import COMPRESSED_FILE
 from tpt_keras.models.weights import CompressedModel
 from tpt_keras.models.weights import copy_model
 from tpt_keras.pretrained import find_model
+from tpt_keras.typing import StrPath
 
 MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
 # Of a folder that Keras wrote, with `zipped=False` or on the Hugging Face Hub.
 _KERAS_CONFIG = "config.json"
 _KERAS_FILES = (_KERAS_CONFIG, "model.weights.h5")
-_REMEDY = ("train", {})
+_REMEDY: tuple[str, dict] = ("train", {})
 _ADVICE = (
     "It is damaged or of another version. Delete it and train with the same "
     "configuration, which makes it from the last checkpoint. There may be "
@@ -28,7 +29,11 @@ _ADVICE = (
 )
 
 
-def load_model(model_dir, best=False, classes=(SequenceToSequence,)):
+def load_model(
+    model_dir: StrPath,
+    best: bool = False,
+    classes: tuple[type, ...] = (SequenceToSequence,),
+) -> SequenceToSequence:
     """Loads a trained model from its folder.
 
     Args:

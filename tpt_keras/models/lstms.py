@@ -1,11 +1,15 @@
 """The LSTMs of Saxton et al. (2019), the baselines of the data."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from tpt_keras.layers import Projection
 from tpt_keras.models.configs import LSTMConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 class LSTMModel(SequenceToSequence):
@@ -17,11 +21,12 @@ class LSTMModel(SequenceToSequence):
     """
 
     config_class = LSTMConfig
+    config: LSTMConfig
     changing_caches = ("states",)
     # The `attention` of the configurations that a subclass takes.
-    config_attention = None
+    config_attention: str | None = None
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: LSTMConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.dropout_layer = keras.layers.Dropout(
             config.dropout, dtype=self.dtype_policy
@@ -31,7 +36,7 @@ class LSTMModel(SequenceToSequence):
         )
 
     @classmethod
-    def takes(cls, config):
+    def takes(cls, config: Any) -> bool:
         return (
             super().takes(config) and config.attention == cls.config_attention
         )
@@ -91,18 +96,20 @@ class SimpleLSTM(LSTMModel):
 
     config_attention = "none"
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: LSTMConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.lstm = self._lstm(config.hidden_dim, "lstm", return_state=True)
         self.build()
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         # No weight depends on the shape of the inputs.
         self.lstm.build((None, None, self.config.vocabulary_size))
         self.logits_dense.build((None, self.config.hidden_dim))
         self.built = True
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None
+    ) -> Tensor:
         states = self.encode(inputs["encoder_token_ids"], training=training)
         hidden, *_ = self.lstm(
             self._one_hot(inputs["decoder_token_ids"]),
@@ -111,7 +118,9 @@ class SimpleLSTM(LSTMModel):
         )
         return self._logits(hidden, training)
 
-    def encode(self, encoder_token_ids, training=None):
+    def encode(
+        self, encoder_token_ids: Tensor, training: bool | None = None
+    ) -> tuple[Tensor, ...]:
         shape = (ops.shape(encoder_token_ids)[0], self.config.thinking_steps)
         blanks = ops.zeros(
             (*shape, self.config.vocabulary_size), dtype=self.compute_dtype
@@ -124,10 +133,17 @@ class SimpleLSTM(LSTMModel):
         )
         return tuple(states)
 
-    def init_cache(self, encoder_token_ids, max_length):
+    def init_cache(
+        self, encoder_token_ids: Tensor, max_length: int | Tensor
+    ) -> dict[str, Any]:
         return {"states": self.encode(encoder_token_ids)}
 
-    def decode_step(self, token_ids, cache, cache_update_index):
+    def decode_step(
+        self,
+        token_ids: Tensor,
+        cache: dict[str, Any],
+        cache_update_index: int | Tensor,
+    ) -> tuple[Tensor, dict[str, Any]]:
         hidden, states = self.lstm.cell(
             self._one_hot(token_ids), list(cache["states"])
         )
@@ -171,7 +187,7 @@ class AttentionalLSTM(LSTMModel):
 
     config_attention = "additive"
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: LSTMConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.forward_encoder = self._lstm(config.encoder_dim, "forward_encoder")
         self.backward_encoder = self._lstm(
@@ -197,7 +213,7 @@ class AttentionalLSTM(LSTMModel):
         )
         self.build()
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         # No weight depends on the shape of the inputs.
         config = self.config
         memory = (None, None, config.attention_dim)
@@ -214,7 +230,9 @@ class AttentionalLSTM(LSTMModel):
         )
         self.built = True
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None
+    ) -> Tensor:
         encoder_token_ids = inputs["encoder_token_ids"]
         mask = self.padding_mask(encoder_token_ids)
         memory = self.encode(encoder_token_ids, training=training)
@@ -224,7 +242,9 @@ class AttentionalLSTM(LSTMModel):
         )
         return self._logits(outputs, training)
 
-    def encode(self, encoder_token_ids, training=None):
+    def encode(
+        self, encoder_token_ids: Tensor, training: bool | None = None
+    ) -> Tensor:
         x = self._one_hot(encoder_token_ids)
         mask = self.padding_mask(encoder_token_ids)
         # Backwards, padding comes first and leaves the state at zero.
@@ -235,7 +255,9 @@ class AttentionalLSTM(LSTMModel):
         )
         return self.dropout_layer(memory, training=training)
 
-    def init_cache(self, encoder_token_ids, max_length):
+    def init_cache(
+        self, encoder_token_ids: Tensor, max_length: int | Tensor
+    ) -> dict[str, Any]:
         mask = self.padding_mask(encoder_token_ids)
         memory = self.encode(encoder_token_ids)
         return {
@@ -244,7 +266,12 @@ class AttentionalLSTM(LSTMModel):
             "states": self._think(memory, mask),
         }
 
-    def decode_step(self, token_ids, cache, cache_update_index):
+    def decode_step(
+        self,
+        token_ids: Tensor,
+        cache: dict[str, Any],
+        cache_update_index: int | Tensor,
+    ) -> tuple[Tensor, dict[str, Any]]:
         output, states = self._step(
             self._one_hot(token_ids),
             cache["states"],

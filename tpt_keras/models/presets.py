@@ -11,8 +11,9 @@ from tpt_keras.models.configs import TransformerConfig
 from tpt_keras.pretrained import TRAINED_PRESETS
 from tpt_keras.pretrained import is_name
 from tpt_keras.pretrained import trained_folder
+from tpt_keras.typing import StrPath
 
-PRESETS = {
+PRESETS: dict = {
     # The paper's baseline (section 4.1).
     "transformer": TransformerConfig(binding="none", bind_embeddings=False),
     # The paper's model.
@@ -107,7 +108,7 @@ FREE_FIELDS = (
 )
 
 
-def find_trained(preset):
+def find_trained(preset: StrPath) -> StrPath:
     """Returns what `from_preset` loads: a model's folder, file or address.
 
     Raises:

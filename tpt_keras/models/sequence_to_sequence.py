@@ -4,20 +4,28 @@ import concurrent.futures
 import dataclasses
 import random
 import warnings
+from collections.abc import Sequence
+from typing import Any
+from typing import Self
 
 import keras
+import numpy as np
 from keras import ops
 
 from tpt_keras.answer import unanswered
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import dtype_config
+from tpt_keras.models.configs import SequenceToSequenceConfig
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.presets import find_trained
 from tpt_keras.models.strings import encode_pairs
 from tpt_keras.models.strings import refuse_strings
 from tpt_keras.pretrained import TRAINED_PRESETS
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+from tpt_keras.typing import Shape
+from tpt_keras.typing import StrPath
+from tpt_keras.typing import Tensor
 
 
 class SequenceToSequence(keras.Model):
@@ -62,11 +70,11 @@ class SequenceToSequence(keras.Model):
     """
 
     # The class of the configurations. A class without one is abstract.
-    config_class = ()
+    config_class: Any = ()
     # The cache's entries that `decode_step` changes.
-    changing_caches = ()
+    changing_caches: tuple[str, ...] = ()
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: SequenceToSequenceConfig, **kwargs: Any) -> None:
         if not self.takes(config):
             name = type(self).__name__
             raise UsageError(
@@ -82,14 +90,20 @@ class SequenceToSequence(keras.Model):
         self.tokenizer = CharacterTokenizer(config.vocabulary)
         self._generator = Generator(self)
 
-    def quantize(self, mode=None, config=None, filters=None, **kwargs):
+    def quantize(
+        self,
+        mode: str | None = None,
+        config: Any = None,
+        filters: Any = None,
+        **kwargs: Any,
+    ) -> None:
         """Quantizes every map; see `keras.Model.quantize`."""
         # Keras warns of each layer that it cannot quantize.
         if filters is None:
             filters = _is_map
         super().quantize(mode, config=config, filters=filters, **kwargs)
 
-    def get_compile_config(self):
+    def get_compile_config(self) -> dict[str, Any]:
         # Adapters are saved merged. The state of their optimizer fits no
         # model without them.
         layers = self._flatten_layers()
@@ -97,7 +111,7 @@ class SequenceToSequence(keras.Model):
             return {}
         return super().get_compile_config()
 
-    def make_train_function(self, force=False):
+    def make_train_function(self, force: bool = False) -> Any:
         # An optimizer that makes its variables inside TensorFlow's graph has
         # the step traced twice, with a conditional for every variable.
         if self.optimizer is not None and not self.optimizer.built:
@@ -105,12 +119,12 @@ class SequenceToSequence(keras.Model):
         return super().make_train_function(force)
 
     @classmethod
-    def takes(cls, config):
+    def takes(cls, config: Any) -> bool:
         """Returns `True` if this class makes models of `config`."""
         return isinstance(config, cls.config_class)
 
     @classmethod
-    def class_for(cls, config):
+    def class_for(cls, config: Any) -> type[Self]:
         """Returns this class or its subclass that makes models of `config`."""
         classes = [cls]
         for each in classes:
@@ -124,7 +138,13 @@ class SequenceToSequence(keras.Model):
         )
 
     @classmethod
-    def from_preset(cls, preset, dtype=None, load_weights=None, **overrides):
+    def from_preset(
+        cls,
+        preset: StrPath,
+        dtype: str | keras.DTypePolicy | None = None,
+        load_weights: bool | None = None,
+        **overrides: Any,
+    ) -> Self:
         """Makes a new model of a variant, or loads a trained one.
 
         `SequenceToSequence.from_preset` makes any preset; the class of a model
@@ -171,20 +191,22 @@ class SequenceToSequence(keras.Model):
         config = config.replace(**overrides)
         return cls.class_for(config)(config, dtype=dtype)
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         refuse_strings(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
-    def padding_mask(self, token_ids):
+    def padding_mask(self, token_ids: Tensor) -> Tensor:
         """Boolean tensor of the shape of `token_ids`, true at real tokens."""
         return ops.not_equal(token_ids, self.tokenizer.pad_id)
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
         """Returns the shape of the logits, `(batch, length, symbols)`."""
         shape = tuple(input_shape["decoder_token_ids"])
         return (*shape, self.config.vocabulary_size)
 
-    def fit(self, x=None, y=None, *args, **kwargs):
+    def fit(
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> keras.callbacks.History:
         """Trains the model; see `keras.Model.fit`.
 
         It also takes lists or arrays of questions (`x`) and of answers (`y`),
@@ -207,17 +229,21 @@ class SequenceToSequence(keras.Model):
             kwargs["validation_data"] = (*pair, *weights.values())
         return super().fit(x, y, *args, **{**more, **kwargs})
 
-    def evaluate(self, x=None, y=None, *args, **kwargs):
+    def evaluate(
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
         """Evaluates the model. See `fit` and `keras.Model.evaluate`."""
         x, y, more = encode_pairs(self, x, y)
         return super().evaluate(x, y, *args, **{**more, **kwargs})
 
-    def predict(self, x, *args, **kwargs):
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> np.ndarray:
         """Computes logits of token ids. See `keras.Model.predict`."""
         refuse_strings(x)
         return super().predict(x, *args, **kwargs)
 
-    def encode(self, encoder_token_ids, training=None):
+    def encode(
+        self, encoder_token_ids: Tensor, training: bool | None = None
+    ) -> Tensor | tuple[Tensor, ...]:
         """Encodes questions.
 
         Args:
@@ -229,7 +255,9 @@ class SequenceToSequence(keras.Model):
         """
         raise NotImplementedError
 
-    def init_cache(self, encoder_token_ids, max_length):
+    def init_cache(
+        self, encoder_token_ids: Tensor, max_length: int | Tensor
+    ) -> dict[str, Any]:
         """Encodes questions and prepares to decode their answers.
 
         Args:
@@ -242,11 +270,18 @@ class SequenceToSequence(keras.Model):
         """
         raise NotImplementedError
 
-    def grow_cache(self, cache, max_length):
+    def grow_cache(
+        self, cache: dict[str, Any], max_length: int | Tensor
+    ) -> dict[str, Any]:
         """Returns a cache with room for more tokens, up to `max_length`."""
         return cache
 
-    def decode_step(self, token_ids, cache, cache_update_index):
+    def decode_step(
+        self,
+        token_ids: Tensor,
+        cache: dict[str, Any],
+        cache_update_index: int | Tensor,
+    ) -> tuple[Tensor, dict[str, Any]]:
         """Decodes one step: computes the logits of the next token.
 
         Args:
@@ -259,7 +294,9 @@ class SequenceToSequence(keras.Model):
         """
         raise NotImplementedError
 
-    def generate(self, encoder_token_ids, max_length=None):
+    def generate(
+        self, encoder_token_ids: Tensor, max_length: int | None = None
+    ) -> Tensor:
         """Decodes answers greedily. A `Generator` has other ways.
 
         Args:
@@ -274,7 +311,9 @@ class SequenceToSequence(keras.Model):
         generator = Generator(self, max_length=max_length)
         return generator.generate(encoder_token_ids)["token_ids"][:, 0]
 
-    def solve(self, questions, batch_size=64):
+    def solve(
+        self, questions: Sequence[str], batch_size: int = 64
+    ) -> list[str]:
         """Answers questions greedily.
 
         A question that cannot be answered (it is empty or too long, or has a
@@ -298,7 +337,13 @@ class SequenceToSequence(keras.Model):
             warnings.warn(faults, stacklevel=2)
         return [answer.text for answer in answers]
 
-    def export(self, filepath, *args, input_signature=None, **kwargs):
+    def export(
+        self,
+        filepath: StrPath,
+        *args: Any,
+        input_signature: Any = None,
+        **kwargs: Any,
+    ) -> None:
         """Exports the forward pass; see `keras.Model.export`.
 
         It takes int32 token ids of any batch size and lengths, and gives
@@ -315,7 +360,7 @@ class SequenceToSequence(keras.Model):
             filepath, *args, input_signature=input_signature, **kwargs
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "config": dataclasses.asdict(self.config),
@@ -323,7 +368,7 @@ class SequenceToSequence(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         config = dict(config)
         config["config"] = cls.config_class(**config["config"])
         return cls(**config)
@@ -333,7 +378,10 @@ def _is_map(layer):
     return isinstance(layer, keras.layers.EinsumDense)
 
 
-def build_model(config, dtype=None):
+def build_model(
+    config: SequenceToSequenceConfig,
+    dtype: str | keras.DTypePolicy | None = None,
+) -> SequenceToSequence:
     """Builds a new model of a configuration.
 
     Args:
@@ -350,7 +398,7 @@ def build_model(config, dtype=None):
     return SequenceToSequence.class_for(config)(config, dtype=dtype)
 
 
-def count_weights(config):
+def count_weights(config: SequenceToSequenceConfig) -> int:
     """Counts the weights of a configuration's model without allocating them.
 
     Example:

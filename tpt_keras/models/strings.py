@@ -1,5 +1,7 @@
 """Strings as inputs of a model: encoded where it trains, else refused."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -9,7 +11,9 @@ from tpt_keras.errors import UsageError
 _LENGTH_STEP = 16
 
 
-def encode_pairs(model, x, y):
+def encode_pairs(
+    model: keras.Model, x: Any, y: Any
+) -> tuple[Any, Any, dict[str, np.ndarray]]:
     """Encodes lists of questions and answers for `fit` and `evaluate`.
 
     Anything else is left as it is, unless it has strings.
@@ -54,7 +58,7 @@ def encode_pairs(model, x, y):
     return inputs, targets, {"sample_weight": weights / weights.mean()}
 
 
-def refuse_strings(inputs):
+def refuse_strings(inputs: Any) -> None:
     """Raises a `UsageError` if there are strings in place of token ids."""
     if any(map(_has_strings, keras.tree.flatten(inputs))):
         raise UsageError(

@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -8,6 +10,8 @@ from tpt_keras.layers import FanInUniform
 from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.models.configs import TransformerConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 DIGITS = tuple("0123456789")
 
@@ -35,9 +39,10 @@ class Transformer(SequenceToSequence):
     """
 
     config_class = TransformerConfig
+    config: TransformerConfig
     changing_caches = ("self_attention",)
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.embedding = TokenAndPositionEmbedding(
             config.vocabulary_size,
@@ -130,7 +135,7 @@ class Transformer(SequenceToSequence):
             return FanInUniform()
         return "glorot_uniform"
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         # No weight depends on the shape of the inputs, so that a new model is
         # built and can load weights at once.
         shape = (None, None, self.config.hidden_dim)
@@ -143,7 +148,9 @@ class Transformer(SequenceToSequence):
             cell.build(shape, shape)
         self.built = True
 
-    def call(self, inputs, training=None):
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None
+    ) -> Tensor:
         encoder_token_ids = inputs["encoder_token_ids"]
         decoder_token_ids = inputs["decoder_token_ids"]
         encoder_padding_mask = self.padding_mask(encoder_token_ids)
@@ -162,7 +169,9 @@ class Transformer(SequenceToSequence):
             )
         return self.embedding(x, reverse=True)
 
-    def encode(self, encoder_token_ids, training=None):
+    def encode(
+        self, encoder_token_ids: Tensor, training: bool | None = None
+    ) -> Tensor:
         padding_mask = self.padding_mask(encoder_token_ids)
         x = embedded = self.embed_questions(encoder_token_ids, training)
         values = self.embed_values("encoder", encoder_token_ids)
@@ -176,7 +185,9 @@ class Transformer(SequenceToSequence):
             )
         return x
 
-    def embed_questions(self, encoder_token_ids, training=None):
+    def embed_questions(
+        self, encoder_token_ids: Tensor, training: bool | None = None
+    ) -> Tensor:
         """Embeds questions, and the places of their digits if there are any.
 
         The decoder does not know how many digits follow, so that the digits of
@@ -189,7 +200,9 @@ class Transformer(SequenceToSequence):
             encoder_token_ids, added=places, training=training
         )
 
-    def embed_values(self, stack, token_ids):
+    def embed_values(
+        self, stack: str, token_ids: Tensor
+    ) -> list[Tensor | None]:
         """Returns what each cell adds to its values, or `None` for each.
 
         Args:
@@ -201,7 +214,9 @@ class Transformer(SequenceToSequence):
             for layer in self.value_embeddings[stack]
         ]
 
-    def init_cache(self, encoder_token_ids, max_length):
+    def init_cache(
+        self, encoder_token_ids: Tensor, max_length: int | Tensor
+    ) -> dict[str, Any]:
         encoder_output = self.encode(encoder_token_ids)
         batch_size = ops.shape(encoder_token_ids)[0]
         padding_mask = self.padding_mask(encoder_token_ids)
@@ -219,7 +234,9 @@ class Transformer(SequenceToSequence):
             ),
         }
 
-    def grow_cache(self, cache, max_length):
+    def grow_cache(
+        self, cache: dict[str, Any], max_length: int | Tensor
+    ) -> dict[str, Any]:
         self_attention = tuple(
             cell.grow_cache(self_cache, max_length)
             for cell, self_cache in zip(
@@ -228,7 +245,12 @@ class Transformer(SequenceToSequence):
         )
         return {**cache, "self_attention": self_attention}
 
-    def decode_step(self, token_ids, cache, cache_update_index):
+    def decode_step(
+        self,
+        token_ids: Tensor,
+        cache: dict[str, Any],
+        cache_update_index: int | Tensor,
+    ) -> tuple[Tensor, dict[str, Any]]:
         token_ids = ops.expand_dims(token_ids, -1)
         x = embedded = self.embedding(
             token_ids, start_index=cache_update_index

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from typing import Self
 
 import keras
 import numpy as np
@@ -13,8 +14,10 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
 from tpt_keras.layers import Projection
+from tpt_keras.models.configs import ModelConfig
 from tpt_keras.models.configs import from_stored
 from tpt_keras.models.configs import to_stored
+from tpt_keras.typing import StrPath
 
 COMPRESSED_FILE = "model.int8.safetensors"
 # Suffix of the name of a weight's scales.
@@ -23,7 +26,12 @@ _MAX_INT8 = 127
 _MAX_NAMES = 5
 
 
-def copy_model(model, dtype, config=None, model_class=None):
+def copy_model(
+    model: keras.Model,
+    dtype: str | keras.DTypePolicy,
+    config: ModelConfig | None = None,
+    model_class: type | None = None,
+) -> keras.Model:
     """Makes a new model of a dtype with the same weights, not compiled.
 
     Args:
@@ -53,7 +61,7 @@ def copy_model(model, dtype, config=None, model_class=None):
     return copy
 
 
-def lasting_weights(model):
+def lasting_weights(model: keras.Model) -> list[keras.Variable]:
     """Returns the weights of a model without the memory of its streams."""
     memory = {id(v) for v in keras.tree.flatten(getattr(model, "memory", ()))}
     return [weight for weight in model.weights if id(weight) not in memory]
@@ -87,12 +95,14 @@ class CompressedModel:
     >>> compressed.assign_to(other)
     """
 
-    def __init__(self, config, arrays):
+    def __init__(
+        self, config: ModelConfig, arrays: dict[str, np.ndarray]
+    ) -> None:
         self.config = config
         self.arrays = arrays
 
     @classmethod
-    def of(cls, model):
+    def of(cls, model: keras.Model) -> Self:
         """Compresses a `SequenceToSequence` as `copy_model` copies it.
 
         Raises:
@@ -119,7 +129,7 @@ class CompressedModel:
         return cls(model.config, arrays)
 
     @classmethod
-    def read(cls, path):
+    def read(cls, path: StrPath) -> Self:
         """Reads a file; raises an `UnreadableFileError` if it cannot."""
         with (
             reading(path, "Copy it again, or compress its model again."),
@@ -132,7 +142,7 @@ class CompressedModel:
             config = from_stored(json.loads(metadata["config"]))
         return cls(config, arrays)
 
-    def write(self, path):
+    def write(self, path: StrPath) -> None:
         """Writes a file atomically. Its folder has to exist."""
         config = json.dumps(to_stored(self.config))
         metadata = {
@@ -143,7 +153,7 @@ class CompressedModel:
         with whole_file(path) as partial:
             partial.write_bytes(content)
 
-    def assign_to(self, model):
+    def assign_to(self, model: keras.Model) -> None:
         """Assigns these weights to a model.
 
         Args:
@@ -170,12 +180,12 @@ class CompressedModel:
             variable.assign(values)
 
 
-def weight_name(variable):
+def weight_name(variable: keras.Variable) -> str:
     """A weight's name in the file: its path without the model's name."""
     return variable.path.partition("/")[2]
 
 
-def finite_values(variable):
+def finite_values(variable: keras.Variable) -> np.ndarray:
     """Returns a weight's values; a `UsageError` if one is not finite."""
     values = np.asarray(ops.convert_to_numpy(variable))
     if not np.isfinite(values.astype("float32")).all():
@@ -186,7 +196,9 @@ def finite_values(variable):
     return values
 
 
-def check_shapes(shapes, expected):
+def check_shapes(
+    shapes: dict[str, tuple[int, ...]], expected: dict[str, tuple[int, ...]]
+) -> None:
     """Raises a `UsageError` if weights are not those of a model.
 
     Both arguments are dicts of names to shapes.

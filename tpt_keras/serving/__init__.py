@@ -4,6 +4,14 @@ Names are imported on first use, so that `RestClient` needs no TensorFlow.
 """
 
 import importlib
+from typing import TYPE_CHECKING
+from typing import Any
+
+if TYPE_CHECKING:
+    from tpt_keras.serving.client import GrpcClient as GrpcClient
+    from tpt_keras.serving.client import RestClient as RestClient
+    from tpt_keras.serving.client import ServingError as ServingError
+    from tpt_keras.serving.saved_model import SavedModel as SavedModel
 
 _HOMES = {
     "GrpcClient": "client",
@@ -14,7 +22,7 @@ _HOMES = {
 __all__ = [*_HOMES]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in _HOMES:
         home = importlib.import_module(f"tpt_keras.serving.{_HOMES[name]}")
         return getattr(home, name)

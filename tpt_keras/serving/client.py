@@ -3,6 +3,10 @@
 import base64
 import json
 import urllib.parse
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
+from typing import Self
 
 from tpt_keras.answer import Answer
 from tpt_keras.errors import UsageError
@@ -31,7 +35,7 @@ class ServingError(UsageError):
             response without answers.
     """
 
-    def __init__(self, message, code):
+    def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
 
@@ -40,8 +44,12 @@ class _Client:
     """Base class of the clients, which implement `_connect` and `_predict`."""
 
     def __init__(
-        self, server, model_name="solver", timeout=60.0, max_batch_size=64
-    ):
+        self,
+        server: str,
+        model_name: str = "solver",
+        timeout: float = 60.0,
+        max_batch_size: int = 64,
+    ) -> None:
         if not timeout > 0:
             raise UsageError(
                 f"`timeout` must be positive. Received: {timeout}",
@@ -54,17 +62,23 @@ class _Client:
         self.max_batch_size = max_batch_size
         self._connection = self._connect()
 
-    def __enter__(self):
+    def _connect(self):
+        raise NotImplementedError
+
+    def _predict(self, questions):
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Closes the connection."""
         self._connection.close()
 
-    def answer(self, questions):
+    def answer(self, questions: Sequence[str | bytes]) -> list[Answer]:
         """Answers questions.
 
         Args:
@@ -231,7 +245,11 @@ class RestClient(_Client):
         return content.get("outputs")
 
 
-def answer_in_batches(answer_batch, questions, batch_size):
+def answer_in_batches(
+    answer_batch: Callable[[list[bytes]], list[Answer]],
+    questions: Sequence[str | bytes],
+    batch_size: int,
+) -> list[Answer]:
     """Answers questions in batches of similar lengths.
 
     Args:
@@ -247,24 +265,24 @@ def answer_in_batches(answer_batch, questions, batch_size):
     """
     if isinstance(questions, (str, bytes)):
         raise TypeError("`questions` must be a list of strings.")
-    questions = [
+    encoded = [
         # Lone surrogates become invalid UTF-8, which an export reports.
         question.encode("utf-8", "surrogatepass")
         if isinstance(question, str)
         else question
         for question in questions
     ]
-    order = sorted(range(len(questions)), key=lambda i: len(questions[i]))
-    answers = [None] * len(questions)
+    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+    answers: list[Any] = [None] * len(encoded)
     for start in range(0, len(order), batch_size):
         indices = order[start : start + batch_size]
-        batch = answer_batch([questions[i] for i in indices])
+        batch = answer_batch([encoded[i] for i in indices])
         for index, answer in zip(indices, batch, strict=True):
             answers[index] = answer
     return answers
 
 
-def answers_of(outputs, count):
+def answers_of(outputs: dict[str, Any], count: int) -> list[Answer]:
     """Returns `count` `Answer`s; raises any exception for other outputs.
 
     Args:

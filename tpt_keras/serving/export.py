@@ -7,12 +7,14 @@ import keras
 import tensorflow as tf
 
 from tpt_keras.decoding import Generator
+from tpt_keras.decoding import Sampler
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_folder
+from tpt_keras.models import SequenceToSequence
 from tpt_keras.models.configs import to_stored
 from tpt_keras.models.weights import copy_model
 from tpt_keras.serving.export_graph import AnswerGraph
@@ -21,6 +23,7 @@ from tpt_keras.serving.export_graph import Int8Weights
 from tpt_keras.serving.export_graph import check_graph
 from tpt_keras.serving.saved_model import CONFIG_ASSET
 from tpt_keras.serving.saved_model import version_paths
+from tpt_keras.typing import StrPath
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 # Requests that TF Serving replays before it reports a version as available.
@@ -31,12 +34,12 @@ _QUESTION = "Let z(k) = -3*k + 5. What is the tens digit of z(-31)?"
 
 
 def export(
-    model,
-    export_dir,
-    max_answer_length=None,
-    sampler="greedy",
-    precision="float32",
-):
+    model: SequenceToSequence,
+    export_dir: StrPath,
+    max_answer_length: int | None = None,
+    sampler: str | Sampler = "greedy",
+    precision: str = "float32",
+) -> pathlib.Path:
     """Exports a model as the next version in a folder.
 
     TF Serving polls the folder, so the version gets its number when it is

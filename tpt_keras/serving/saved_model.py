@@ -3,13 +3,16 @@
 import json
 import pathlib
 import re
+from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tpt_keras.answer import Answer
 from tpt_keras.errors import UsageError
 from tpt_keras.files import refuse_pattern
 from tpt_keras.serving.client import answer_in_batches
 from tpt_keras.serving.client import answers_of
+from tpt_keras.typing import StrPath
 
 # The model's configuration, which TF Serving ignores.
 CONFIG_ASSET = "assets.extra/tpt_keras.json"
@@ -39,7 +42,7 @@ class SavedModel:
     ```
     """
 
-    def __init__(self, path):
+    def __init__(self, path: StrPath) -> None:
         self.path = find_saved_model(path)
         refuse_pattern(self.path)
         try:
@@ -51,7 +54,7 @@ class SavedModel:
         except Exception as error:
             raise self._error("cannot be loaded", error) from error
 
-    def answer(self, questions):
+    def answer(self, questions: Sequence[str | bytes]) -> list[Answer]:
         """Answers questions.
 
         Args:
@@ -86,7 +89,7 @@ class SavedModel:
         )
 
 
-def version_paths(export_dir):
+def version_paths(export_dir: StrPath) -> dict[int, pathlib.Path]:
     """Returns a dict of the numbers to the paths of a folder's versions."""
     return {
         int(path.name): path
@@ -95,7 +98,7 @@ def version_paths(export_dir):
     }
 
 
-def find_saved_model(path):
+def find_saved_model(path: StrPath) -> pathlib.Path:
     """Returns the path of the SavedModel at a path or of its newest version.
 
     Args:

@@ -1,5 +1,7 @@
 import collections
 import re
+from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -72,7 +74,9 @@ class CharacterTokenizer:
     ['What', ' ', 'is', ' ', '1', '+', '1', '?']
     """
 
-    def __init__(self, vocabulary=MATHEMATICS_VOCABULARY):
+    def __init__(
+        self, vocabulary: Sequence[str] = MATHEMATICS_VOCABULARY
+    ) -> None:
         self.vocabulary = tuple(vocabulary)
         _check(self.vocabulary)
         self.token_ids = {
@@ -104,7 +108,7 @@ class CharacterTokenizer:
             [self.token_ids[word] for word in self.words], "int32"
         )
 
-    def encode(self, text):
+    def encode(self, text: str) -> list[int]:
         """Encodes a string, with the start and the end symbol.
 
         Args:
@@ -118,7 +122,9 @@ class CharacterTokenizer:
         """
         return self.encode_batch([text])[0].tolist()
 
-    def encode_batch(self, texts, words=False):
+    def encode_batch(
+        self, texts: Sequence[str], words: bool = False
+    ) -> np.ndarray:
         """Encodes strings as one padded batch.
 
         Args:
@@ -137,23 +143,25 @@ class CharacterTokenizer:
             token_ids, lengths = self.join_words(token_ids, lengths)
         return self.frame(token_ids, lengths)
 
-    def split(self, question):
+    def split(self, question: str) -> list[str]:
         """Splits a question into its symbols, a list of strings."""
         _, *token_ids, _ = self.encode_batch([question], words=True)[0]
         return [self.vocabulary[token_id] for token_id in token_ids]
 
-    def encode_flat(self, texts):
+    def encode_flat(self, texts: Sequence[str]) -> np.ndarray:
         """Encodes strings into one int32 array, without start and end."""
         # Lone surrogates pass, and are refused as unknown characters.
-        codes = "".join(texts).encode("utf-32-le", "surrogatepass")
-        codes = np.frombuffer(codes, "<u4")
+        content = "".join(texts).encode("utf-32-le", "surrogatepass")
+        codes = np.frombuffer(content, "<u4")
         above_all = len(self._token_of_code) - 1
         ids = self._token_of_code[np.minimum(codes, above_all)]
         if ids.size and ids.min() < 0:
             self._refuse_unknown(texts)
         return ids
 
-    def join_words(self, token_ids, lengths):
+    def join_words(
+        self, token_ids: np.ndarray, lengths: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Replaces the characters of every word by the word's own token.
 
         Args:
@@ -193,7 +201,7 @@ class CharacterTokenizer:
         kept = np.bincount(rows, is_kept, len(lengths)).astype(lengths.dtype)
         return token_ids[is_kept], kept
 
-    def frame(self, token_ids, lengths):
+    def frame(self, token_ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Adds start and end symbols to sequences and pads them.
 
         Args:
@@ -211,7 +219,9 @@ class CharacterTokenizer:
         batch[np.arange(len(lengths)), lengths + 1] = self.end_id
         return batch
 
-    def encode_questions(self, questions, max_length=MAX_QUESTION_LENGTH):
+    def encode_questions(
+        self, questions: Iterable[str], max_length: int = MAX_QUESTION_LENGTH
+    ) -> np.ndarray:
         """Encodes questions as one padded batch.
 
         Args:
@@ -236,7 +246,9 @@ class CharacterTokenizer:
                 raise UsageError(f"The question {question[:40]!r} {reason}.")
         return self.encode_batch(questions, words=True)
 
-    def question_status(self, question, max_length=MAX_QUESTION_LENGTH):
+    def question_status(
+        self, question: str, max_length: int = MAX_QUESTION_LENGTH
+    ) -> str:
         """Returns the `status` of an `Answer`: `"OK"` if it can be encoded."""
         try:
             question.encode()
@@ -250,7 +262,7 @@ class CharacterTokenizer:
             return UNKNOWN_CHARACTER
         return OK
 
-    def decode(self, token_ids):
+    def decode(self, token_ids: Iterable[int]) -> str:
         """Decodes token ids up to the end symbol.
 
         Args:

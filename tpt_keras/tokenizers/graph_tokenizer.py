@@ -7,6 +7,7 @@ from tpt_keras.answer import TOO_LONG
 from tpt_keras.answer import UNKNOWN_CHARACTER
 from tpt_keras.tokenizers.character_tokenizer import OF_WORDS
 from tpt_keras.tokenizers.character_tokenizer import SPECIAL_SYMBOLS
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 _UNKNOWN_ID = -1
 
@@ -21,7 +22,9 @@ class GraphTokenizer(tf.Module):
         vocabulary_size: Number of token ids, including those without a symbol.
     """
 
-    def __init__(self, tokenizer, vocabulary_size):
+    def __init__(
+        self, tokenizer: CharacterTokenizer, vocabulary_size: int
+    ) -> None:
         super().__init__(name="tokenizer")
         self._tokenizer = tokenizer
         # Special symbols are encoded from nothing, and decoded to nothing.
@@ -46,7 +49,9 @@ class GraphTokenizer(tf.Module):
         )
         self._symbols = tf.constant(symbols)
 
-    def encode_questions(self, questions, max_length):
+    def encode_questions(
+        self, questions: tf.Tensor, max_length: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Encodes questions as one padded batch.
 
         Args:
@@ -118,7 +123,7 @@ class GraphTokenizer(tf.Module):
             )
         )
 
-    def decode(self, token_ids):
+    def decode(self, token_ids: tf.Tensor) -> tf.Tensor:
         """Decodes answers that are padded behind their end symbol.
 
         Args:

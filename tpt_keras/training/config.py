@@ -7,12 +7,17 @@ fields before they load a backend.
 
 import dataclasses
 import math
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import Self
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_choices
 from tpt_keras.settings import check_settings
 from tpt_keras.settings import setting
+from tpt_keras.typing import Items
 
 PRECISIONS = ("float32", "mixed_bfloat16")
 DISTRIBUTIONS = ("none", "mirrored", "multi_worker_mirrored")
@@ -46,12 +51,12 @@ class DataConfig:
         validation_examples: Training problems set apart for validation.
     """
 
-    modules: tuple = setting(())
+    modules: Items = setting(())
     # The data itself is compared when a training resumes.
     data_dir: str = setting("data", may_change=True)
     dataset: str = setting("mathematics_dataset")
-    dataset_options: tuple = setting(())
-    module_weights: tuple = setting(())
+    dataset_options: Items = setting(())
+    module_weights: Items = setting(())
     drawing_processes: int = setting(0, minimum=0, may_change=True)
     text_file: str = setting("", may_change=True)
     segment_length: int = setting(512, minimum=1)
@@ -113,7 +118,7 @@ class OptimizerConfig:
     def __post_init__(self):
         check_settings(self)
 
-    def build(self, learning_rate):
+    def build(self, learning_rate: Any) -> Any:
         """Builds the Keras optimizer, which does not clip."""
         raise NotImplementedError
 
@@ -132,7 +137,7 @@ class Adam(OptimizerConfig):
     beta_2: float = setting(0.995, minimum=0, below=1)
     adam_epsilon: float = setting(1e-8, minimum=0, below=1)
 
-    def build(self, learning_rate):
+    def build(self, learning_rate: Any) -> Any:
         from tpt_keras.training.optimizers import PyTorchAdam
 
         return PyTorchAdam(
@@ -170,7 +175,7 @@ class Muon(Adam):
     momentum_warmup_steps: int = setting(300, minimum=0)
     newton_schulz_dtype: str = setting("float32", choices=NEWTON_SCHULZ_DTYPES)
 
-    def build(self, learning_rate):
+    def build(self, learning_rate: Any) -> Any:
         from tpt_keras.training import optimizers
 
         return optimizers.Muon(
@@ -198,7 +203,7 @@ class Lion(OptimizerConfig):
     beta_1: float = setting(0.9, minimum=0, below=1)
     beta_2: float = setting(0.995, minimum=0, below=1)
 
-    def build(self, learning_rate):
+    def build(self, learning_rate: Any) -> Any:
         import keras
 
         return keras.optimizers.Lion(
@@ -209,7 +214,7 @@ class Lion(OptimizerConfig):
         )
 
 
-OPTIMIZERS = {"adam": Adam, "adamw": AdamW, "muon": Muon, "lion": Lion}
+OPTIMIZERS: dict = {"adam": Adam, "adamw": AdamW, "muon": Muon, "lion": Lion}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -260,7 +265,7 @@ class RunConfig:
             )
 
     @property
-    def interval(self):
+    def interval(self) -> int:
         """Steps between two checkpoints."""
         return min(self.steps_per_checkpoint, self.steps_per_evaluation)
 
@@ -315,21 +320,18 @@ class TrainingConfig:
             )
 
     @classmethod
-    def from_flat(cls, optimizer="adam", **fields):
+    def from_flat(cls, optimizer: str = "adam", **fields: Any) -> Self:
         """Makes a configuration from the flags' flat names.
 
         Args:
             optimizer: A key of `OPTIMIZERS`.
             **fields: Fields of all sections. Others have their defaults.
 
-        Returns:
-            A `TrainingConfig`.
-
         Raises:
             UsageError: If a field is not known, or is another optimizer's.
         """
         check_choice("optimizer", optimizer, OPTIMIZERS)
-        sections = (DataConfig, OPTIMIZERS[optimizer], RunConfig)
+        sections: tuple = (DataConfig, OPTIMIZERS[optimizer], RunConfig)
         known = set().union(*(s.__dataclass_fields__ for s in sections))
         for field in fields:
             if field not in known:
@@ -351,7 +353,7 @@ class TrainingConfig:
             )
         )
 
-    def flat(self):
+    def flat(self) -> dict[str, Any]:
         """Returns all fields by the flags' flat names, as `from_flat` takes."""
         return {
             **dataclasses.asdict(self.data),
@@ -359,16 +361,13 @@ class TrainingConfig:
             **dataclasses.asdict(self.run),
         }
 
-    def replace(self, **fields):
+    def replace(self, **fields: Any) -> Self:
         """Returns a copy with other values.
 
         Args:
             **fields: Fields of all sections, and `optimizer`, a key of
                 `OPTIMIZERS`. Another optimizer keeps the values that were set
                 of the fields that it has, too.
-
-        Returns:
-            A `TrainingConfig`.
         """
         old = self.flat()
         name = fields.get("optimizer", self.optimizer.optimizer)
@@ -380,19 +379,16 @@ class TrainingConfig:
                     del old[field.name]
         return type(self).from_flat(**{**old, **fields})
 
-    def to_stored(self):
+    def to_stored(self) -> dict[str, Any]:
         """Returns the sections as a dict for a JSON file."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_stored(cls, stored):
+    def from_stored(cls, stored: dict[str, Any]) -> Self:
         """Restores a configuration that `to_stored` gave.
 
         Args:
             stored: Dict of all sections.
-
-        Returns:
-            A `TrainingConfig`.
 
         Raises:
             UsageError: If there are other sections, fields or values.
@@ -421,7 +417,9 @@ MAY_CHANGE = frozenset(
 )
 
 
-def parse_module_weights(items, modules):
+def parse_module_weights(
+    items: Iterable[str], modules: Sequence[str]
+) -> tuple[float, ...]:
     """Parses `"name=weight"`. A module without a weight has 1.
 
     Example:

@@ -1,6 +1,8 @@
 """The training of models that answer questions, and their evaluation."""
 
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -8,11 +10,13 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import random_part
 from tpt_keras.data_generators.examples import readable_examples
+from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import training_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.models import build_model
 from tpt_keras.models.configs import SequenceToSequenceConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.trainer import Trainer
 
 
@@ -40,7 +44,9 @@ class QuestionLearner:
     model_classes = (SequenceToSequence,)
     learns_on_replicas = True
 
-    def __init__(self, model_config, config):
+    def __init__(
+        self, model_config: SequenceToSequenceConfig, config: TrainingConfig
+    ) -> None:
         if not isinstance(model_config, SequenceToSequenceConfig):
             raise UsageError(
                 f"A {type(model_config).__name__} answers no questions. Train "
@@ -63,7 +69,9 @@ class QuestionLearner:
         self.fingerprints = self.task.fingerprints
 
     @staticmethod
-    def make_trainer(model_config, config):
+    def make_trainer(
+        model_config: SequenceToSequenceConfig, config: TrainingConfig
+    ) -> Trainer:
         """Makes a new model and its `Trainer`, not compiled."""
         return Trainer(
             build_model(model_config, config.run.precision),
@@ -71,7 +79,7 @@ class QuestionLearner:
             gradient_accumulation_steps=config.run.gradient_accumulation_steps,
         )
 
-    def evaluate(self, trainer):
+    def evaluate(self, trainer: Trainer) -> dict[str, float]:
         """Evaluates on validation and on the task's splits.
 
         Args:
@@ -101,12 +109,18 @@ class QuestionLearner:
         return metrics
 
     @staticmethod
-    def score(metrics):
+    def score(metrics: dict[str, float]) -> float:
         """The score of an evaluation's metrics; higher is better."""
         return metrics["val_sequence_accuracy"]
 
 
-def evaluate(trainer, task, splits=None, batch_size=256, max_examples=None):
+def evaluate(
+    trainer: Trainer,
+    task: Task,
+    splits: Sequence[str] | None = None,
+    batch_size: int = 256,
+    max_examples: int | None = None,
+) -> list[dict[str, Any]]:
     """Evaluates a model on a task.
 
     A question that is too long for the model (`max_question_length`,

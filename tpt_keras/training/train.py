@@ -9,10 +9,13 @@ import dataclasses
 import logging
 import pathlib
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
 from tpt_keras.errors import UsageError
+from tpt_keras.models.configs import ModelConfig
 from tpt_keras.models.configs import to_stored
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
@@ -24,6 +27,7 @@ from tpt_keras.training.backends import is_chief
 from tpt_keras.training.backends import num_replicas
 from tpt_keras.training.backends import num_workers
 from tpt_keras.training.backends import scope
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import Intervals
 from tpt_keras.training.intervals import TimeLimit
 from tpt_keras.training.optimizers import make_optimizer
@@ -31,6 +35,8 @@ from tpt_keras.training.questions import QuestionLearner
 from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.checkpoints import TrainingState
 from tpt_keras.training.state.checkpoints import checkpoint_numbers
+from tpt_keras.training.trainer import Trainer
+from tpt_keras.typing import StrPath
 
 # Fields that another model with the same weights may have otherwise.
 _NO_ARCHITECTURE = (
@@ -44,14 +50,14 @@ _log = logging.getLogger(__name__)
 
 
 def train(
-    model_config,
-    config,
-    model_dir,
-    preset=None,
-    strategy=None,
-    callbacks=(),
-    make_learner=QuestionLearner,
-):
+    model_config: ModelConfig,
+    config: TrainingConfig,
+    model_dir: StrPath,
+    preset: str | None = None,
+    strategy: Any = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    make_learner: Any = QuestionLearner,
+) -> Any:
     """Trains a model, or resumes the training of the same folder.
 
     Args:
@@ -129,7 +135,11 @@ def train(
         return trainer.model
 
 
-def make_trainer(model_config, config, make_learner=QuestionLearner):
+def make_trainer(
+    model_config: ModelConfig,
+    config: TrainingConfig,
+    make_learner: Any = QuestionLearner,
+) -> Trainer:
     """Makes a new model that is ready to be trained.
 
     Args:

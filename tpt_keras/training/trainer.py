@@ -1,12 +1,17 @@
 import types
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
 
 import keras
 from keras import ops
 
+from tpt_keras.data_generators.batches import NumberedBatches
 from tpt_keras.training import backends
 from tpt_keras.training.step import COUNTS
 from tpt_keras.training.step import METRICS
 from tpt_keras.training.step import loss_and_metrics
+from tpt_keras.typing import Tensor
 
 
 class Trainer(keras.Model):
@@ -47,14 +52,16 @@ class Trainer(keras.Model):
 
     def __init__(
         self,
-        model,
-        loss_and_metrics=loss_and_metrics,
-        metrics=METRICS,
-        counts=COUNTS,
-        pad_id="model's",
-        global_clipnorm=None,
-        gradient_accumulation_steps=1,
-    ):
+        model: keras.Model,
+        loss_and_metrics: Callable[
+            ..., tuple[Tensor, dict[str, Any]]
+        ] = loss_and_metrics,
+        metrics: Iterable[str] = METRICS,
+        counts: Iterable[str] = COUNTS,
+        pad_id: int | str | None = "model's",
+        global_clipnorm: float | None = None,
+        gradient_accumulation_steps: int = 1,
+    ) -> None:
         super().__init__(name="trainer")
         self.model = model
         self.loss_and_metrics = loss_and_metrics
@@ -76,10 +83,15 @@ class Trainer(keras.Model):
         }
         self.built = True
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         return self.model(inputs, training=training)
 
-    def feed(self, batches, start_step=0, num_epochs=None):
+    def feed(
+        self,
+        batches: NumberedBatches,
+        start_step: int = 0,
+        num_epochs: int | None = None,
+    ) -> Any:
         """Returns batches as `fit` and `evaluate` take them.
 
         Args:
@@ -92,7 +104,7 @@ class Trainer(keras.Model):
         """
         return backends.feed(self, batches, start_step, num_epochs)
 
-    def evaluate_batches(self, batches):
+    def evaluate_batches(self, batches: NumberedBatches) -> dict[str, float]:
         """Evaluates the model on an epoch of batches.
 
         Args:
@@ -111,14 +123,16 @@ class Trainer(keras.Model):
             )
         return {name: results[name] for name in self._means}
 
-    def no_metrics(self):
+    def no_metrics(self) -> dict[str, Any]:
         """The metrics of an empty batch."""
         return {
             **{name: (ops.zeros(()), ops.zeros(())) for name in self._means},
             **{name: ops.zeros(()) for name in self._counts},
         }
 
-    def track(self, metrics, gradient_norm=None):
+    def track(
+        self, metrics: dict[str, Any], gradient_norm: Tensor | None = None
+    ) -> dict[str, Any]:
         """Adds the metrics of a batch to those of the epoch.
 
         Args:
@@ -148,7 +162,7 @@ class Trainer(keras.Model):
         if self.test_function is None or force:
             self.test_function = backends.compile_test_step(self)
 
-    def reset_metrics(self):
+    def reset_metrics(self) -> None:
         super().reset_metrics()
         self.kept.logs = None
 

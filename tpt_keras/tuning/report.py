@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import operator
+import pathlib
+from typing import Any
 
 from tpt_keras.files import whole_file
 from tpt_keras.files import write_text
@@ -14,7 +16,12 @@ from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.visualization.page import markdown_table
 
 
-def write_report(folder, search, results, reverse=True):
+def write_report(
+    folder: pathlib.Path,
+    search: dict[str, Any],
+    results: list[dict[str, Any]],
+    reverse: bool = True,
+) -> None:
     """Writes the results of a search, as `tune` returns them, into its folder.
 
     `search` is the content of its `config.json`. `reverse` is `True` if a
@@ -94,7 +101,7 @@ def _cell(value):
     return value or ""
 
 
-def flagfile(config):
+def flagfile(config: dict[str, Any]) -> str:
     """Returns the flags that make `experiments.train` repeat a training.
 
     Those at their defaults are left out. `config` is a model folder's.

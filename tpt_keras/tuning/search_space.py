@@ -1,6 +1,8 @@
 import dataclasses
 import functools
 import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
@@ -8,6 +10,13 @@ from tpt_keras.settings import check_settings
 from tpt_keras.settings import setting
 from tpt_keras.training.config import OPTIMIZERS
 from tpt_keras.training.config import SCHEDULES
+from tpt_keras.training.config import TrainingConfig
+from tpt_keras.typing import Items
+
+if TYPE_CHECKING:
+    import keras_tuner
+
+    from tpt_keras.models.configs import ModelConfig
 
 # Lion's learning rates, as a share of Adam's (Chen et al. 2023).
 LION_FACTOR = 0.1
@@ -54,7 +63,7 @@ class SearchSpace:
     ```
     """
 
-    variants: tuple = setting(
+    variants: Items = setting(
         (
             "transformer",
             "tp_transformer",
@@ -63,14 +72,14 @@ class SearchSpace:
         ),
         items=str,
     )
-    num_layers: tuple = setting((1, 2), items=int, minimum=1)
-    num_heads: tuple = setting((2, 4), items=int, minimum=1)
-    filter_ratios: tuple = setting((), items=float, above=0)
-    dropouts: tuple = setting((0.0, 0.1), items=float, minimum=0, below=1)
-    optimizers: tuple = setting(("adam",), items=str, choices=tuple(OPTIMIZERS))
-    learning_rates: tuple = setting((5e-4, 4e-3), items=float, above=0)
-    schedules: tuple = setting(("cosine",), items=str, choices=SCHEDULES)
-    warmup_shares: tuple = setting((0.1,), items=float, minimum=0, below=1)
+    num_layers: Items = setting((1, 2), items=int, minimum=1)
+    num_heads: Items = setting((2, 4), items=int, minimum=1)
+    filter_ratios: Items = setting((), items=float, above=0)
+    dropouts: Items = setting((0.0, 0.1), items=float, minimum=0, below=1)
+    optimizers: Items = setting(("adam",), items=str, choices=tuple(OPTIMIZERS))
+    learning_rates: Items = setting((5e-4, 4e-3), items=float, above=0)
+    schedules: Items = setting(("cosine",), items=str, choices=SCHEDULES)
+    warmup_shares: Items = setting((0.1,), items=float, minimum=0, below=1)
     min_weights: int = setting(190_000, minimum=1)
     max_weights: int = setting(200_000, minimum=1)
 
@@ -96,7 +105,9 @@ class SearchSpace:
         ):
             self._model(*choices)
 
-    def propose(self, hp, training):
+    def propose(
+        self, hp: "keras_tuner.HyperParameters", training: TrainingConfig
+    ) -> tuple["ModelConfig", TrainingConfig]:
         """Converts hyperparameters to configurations.
 
         Hyperparameters that `hp` does not know are declared in it.
@@ -204,7 +215,7 @@ def _choice(hp, name, values):
     return hp.Choice(name, list(values))
 
 
-def largest(count, limit, start):
+def largest(count: Callable[[int], int], limit: int, start: int) -> int:
     """The largest integer whose count is within a limit, or 0.
 
     Bisection at interpolated places, because each count takes time.

@@ -17,6 +17,7 @@ import logging
 import pathlib
 import tempfile
 import warnings
+from typing import Any
 
 import keras
 import keras_tuner
@@ -25,13 +26,17 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import write_text
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.state.logs import best_row
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import write_config
 from tpt_keras.training.train import make_trainer
 from tpt_keras.training.train import train
+from tpt_keras.training.trainer import Trainer
 from tpt_keras.tuning.report import write_report
+from tpt_keras.tuning.search_space import SearchSpace
+from tpt_keras.typing import StrPath
 
 TUNERS = ("random", "bayesian", "grid")
 # Metrics of the validation, and the better of two values.
@@ -47,15 +52,15 @@ _log = logging.getLogger(__name__)
 
 
 def tune(
-    space,
-    training,
-    folder,
-    tuner="random",
-    objective="val_sequence_accuracy",
-    max_trials=10,
-    executions_per_trial=1,
-    strategy=None,
-):
+    space: SearchSpace,
+    training: TrainingConfig,
+    folder: StrPath,
+    tuner: str = "random",
+    objective: str = "val_sequence_accuracy",
+    max_trials: int = 10,
+    executions_per_trial: int = 1,
+    strategy: Any = None,
+) -> list[dict[str, Any]]:
     """Searches for the best model, or resumes a search.
 
     Args:
@@ -123,7 +128,13 @@ def tune(
     return searcher.results
 
 
-def make_oracle(space, training, kind, objective, max_trials):
+def make_oracle(
+    space: SearchSpace,
+    training: TrainingConfig,
+    kind: str,
+    objective: str,
+    max_trials: int,
+) -> keras_tuner.Oracle:
     """Makes the oracle of keras-tuner that proposes the trials."""
     hyperparameters = keras_tuner.HyperParameters()
     space.propose(hyperparameters, training)
@@ -156,8 +167,14 @@ class TrainingTuner(keras_tuner.Tuner):
     """
 
     def __init__(
-        self, oracle, space, training, folder, strategy=None, **kwargs
-    ):
+        self,
+        oracle: keras_tuner.Oracle,
+        space: SearchSpace,
+        training: TrainingConfig,
+        folder: pathlib.Path,
+        strategy: Any = None,
+        **kwargs: Any,
+    ) -> None:
         self.space = space
         self.training = training
         self.folder = folder
@@ -165,7 +182,7 @@ class TrainingTuner(keras_tuner.Tuner):
         self.results = []
         super().__init__(oracle, **kwargs)
 
-    def search(self):
+    def search(self) -> None:
         """Runs trials until none is left.
 
         An error of a training that is not its trial's own is raised.
@@ -178,7 +195,7 @@ class TrainingTuner(keras_tuner.Tuner):
             except keras_tuner.errors.FatalError as error:
                 raise (error.__cause__ or error) from None
 
-    def run_trial(self, trial, **kwargs):
+    def run_trial(self, trial: Any, **kwargs: Any) -> list[dict[str, Any]]:
         """Trains a trial and returns the objective's value per execution."""
         objective = self.oracle.objective.name
         result = self._new_result(trial)
@@ -297,12 +314,12 @@ class TransformerHyperModel(keras_tuner.HyperModel):
     ```
     """
 
-    def __init__(self, space, training):
+    def __init__(self, space: SearchSpace, training: TrainingConfig) -> None:
         super().__init__(name="transformer")
         self.space = space
         self.training = training
 
-    def build(self, hp):
+    def build(self, hp: keras_tuner.HyperParameters) -> Trainer:
         """Builds a compiled `Trainer`.
 
         Args:

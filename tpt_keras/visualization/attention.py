@@ -1,9 +1,13 @@
 """Figures and the page of attention weights, and tables of heads."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
+from tpt_keras.typing import StrPath
 from tpt_keras.visualization.page import page
 
 # Each attention's title, and the texts of its targets and sources.
@@ -23,7 +27,13 @@ _ENTRY = 0.17
 _MAX_PANELS_IN_ROW = 3
 
 
-def draw_attention(weights, targets, sources, title, path):
+def draw_attention(
+    weights: np.ndarray | Sequence[Sequence[float]],
+    targets: str | Sequence[str],
+    sources: str | Sequence[str],
+    title: str,
+    path: StrPath,
+) -> None:
     """Draws one head's attention weights `(targets, sources)` as a matrix.
 
     The targets and the sources are strings, the characters of both, or lists
@@ -37,7 +47,11 @@ def draw_attention(weights, targets, sources, title, path):
     image = axes.imshow(
         weights, "Blues", norm=PowerNorm(_GAMMA, 0.0, 1.0), aspect="auto"
     )
-    style = {"family": "monospace", "fontsize": 9, "parse_math": False}
+    style: dict[str, Any] = {
+        "family": "monospace",
+        "fontsize": 9,
+        "parse_math": False,
+    }
     axes.set_xticks(
         range(len(sources)), sources, rotation=90 * has_words, **style
     )
@@ -55,7 +69,11 @@ def draw_attention(weights, targets, sources, title, path):
     figure.savefig(path, dpi=110)
 
 
-def attention_page(problems, shown, scheme=None):
+def attention_page(
+    problems: list[dict[str, Any]],
+    shown: dict[str, Any],
+    scheme: str | None = None,
+) -> str:
     """Returns a page of HTML with the attention weights of every head.
 
     The problems are results of `attention_weights`, or parts of them: all with
@@ -72,7 +90,7 @@ def attention_page(problems, shown, scheme=None):
     return page("attention", data, scheme)
 
 
-def draw_head_tables(panels, label, path):
+def draw_head_tables(panels: dict[str, Any], label: str, path: StrPath) -> None:
     """Draws one number per head and layer, in panels side by side.
 
     The panels are a dict from titles to nested lists `(num_layers,

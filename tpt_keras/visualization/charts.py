@@ -3,6 +3,8 @@
 import base64
 import pathlib
 import textwrap
+from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
@@ -10,6 +12,7 @@ from matplotlib.ticker import MultipleLocator
 from matplotlib.ticker import PercentFormatter
 
 from tpt_keras.files import write_text
+from tpt_keras.typing import StrPath
 from tpt_keras.visualization.colors import OKABE_ITO
 from tpt_keras.visualization.page import markdown_table
 from tpt_keras.visualization.page import page
@@ -35,7 +38,7 @@ OVER = {
 MAX_WRONG = 200
 
 
-def draw_learning_curves(rows, path):
+def draw_learning_curves(rows: list[dict[str, Any]], path: StrPath) -> None:
     """Draws a training's loss and accuracy over its steps.
 
     Args:
@@ -60,8 +63,12 @@ def draw_learning_curves(rows, path):
 
 
 def draw_comparison(
-    trainings, path, metric="val_sequence_accuracy", over=("step",), levels=()
-):
+    trainings: dict[str, list[dict[str, Any]]],
+    path: StrPath,
+    metric: str = "val_sequence_accuracy",
+    over: Sequence[str] = ("step",),
+    levels: Sequence[float] = (),
+) -> None:
     """Draws one metric of several trainings.
 
     Args:
@@ -128,7 +135,9 @@ def _draw_ring(axes, row, metric, over, color):
     )
 
 
-def draw_choices(trials, objective, path):
+def draw_choices(
+    trials: list[dict[str, Any]], objective: str, path: StrPath
+) -> None:
     """Draws the score over each hyperparameter that differs, one panel each.
 
     A dot is a trial. A bar is the mean of the trials with the same value.
@@ -181,7 +190,7 @@ def _label(axes, metric, **legend):
     axes.legend(**legend)
 
 
-def markdown_report(report):
+def markdown_report(report: dict[str, Any]) -> str:
     """Returns a report's table and its notes in Markdown.
 
     Args:
@@ -294,7 +303,11 @@ def _notes(report):
     return notes
 
 
-def draw_accuracy_bars(accuracies, title, path):
+def draw_accuracy_bars(
+    accuracies: dict[str, dict[str, dict[str, float]]],
+    title: str,
+    path: StrPath,
+) -> None:
     """Draws a bar with its confidence interval for every module and model.
 
     Modules are sorted by topic, and in a topic by accuracy.
@@ -347,8 +360,12 @@ def draw_accuracy_bars(accuracies, title, path):
 
 
 def write_accuracy_page(
-    report, predictions, figures, path, training_figure=None
-):
+    report: dict[str, Any],
+    predictions: dict[str, Any],
+    figures: dict[str, StrPath],
+    path: StrPath,
+    training_figure: StrPath | None = None,
+) -> None:
     """Writes a page with the tables, the figures and the wrong answers.
 
     Args:

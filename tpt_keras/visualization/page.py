@@ -2,11 +2,13 @@
 
 import json
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 _PAGES = pathlib.Path(__file__).parent / "pages"
 
 
-def page(name, data, scheme=None):
+def page(name: str, data: dict[str, Any], scheme: str | None = None) -> str:
     """Fills the template `pages/<name>.html` with data, and returns its text.
 
     The data is made of dicts, lists, strings and numbers. The scheme is
@@ -20,7 +22,7 @@ def page(name, data, scheme=None):
     return text.replace("__STYLE__", style).replace("__DATA__", values)
 
 
-def markdown_table(header, rows):
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Returns a table in Markdown.
 
     Args:

@@ -1,11 +1,15 @@
 """The figure and the page of role clusters."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.colors import to_hex
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from tpt_keras.typing import StrPath
 from tpt_keras.visualization.colors import OKABE_ITO
 from tpt_keras.visualization.page import page
 
@@ -22,7 +26,13 @@ _CENTERED = {
 }
 
 
-def draw_role_squares(texts, labels, clusters, title, path):
+def draw_role_squares(
+    texts: Sequence[str | list[str]],
+    labels: Sequence[Sequence[int]],
+    clusters: list[dict[str, Any]],
+    title: str,
+    path: StrPath,
+) -> None:
     """Draws every character on a square in the colour of its cluster.
 
     Shows the first 20 texts, up to 70 characters of each. The labels are a
@@ -105,7 +115,14 @@ def _colors(count):
     return colors
 
 
-def role_page(texts, labels, clusters, title, summary, scheme=None):
+def role_page(
+    texts: Sequence[str | list[str]],
+    labels: Sequence[Sequence[int]],
+    clusters: list[dict[str, Any]],
+    title: str,
+    summary: str,
+    scheme: str | None = None,
+) -> str:
     """Returns a page of HTML with the clusters of all texts.
 
     See `draw_role_squares`. The summary is a text below the title. See `page`

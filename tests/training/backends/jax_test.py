@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.training import processes
-from tpt_keras.data_generators.batches import Buckets
+from tpt_keras.data_generators.buckets import Buckets
 from tpt_keras.errors import UsageError
 from tpt_keras.models import build_model
 from tpt_keras.training.train import train

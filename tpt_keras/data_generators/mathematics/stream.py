@@ -5,12 +5,16 @@ import itertools
 import os
 import pathlib
 import time
+from collections.abc import Iterator
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
 import filelock
 import numpy as np
 
 from tpt_keras.data_generators import batches
+from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
 from tpt_keras.data_generators.mathematics.shards import draw_shard
@@ -25,6 +29,7 @@ from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
+from tpt_keras.typing import StrPath
 
 # Windows of batches that are drawn ahead, which bounds the memory.
 _WINDOWS_AHEAD = 2
@@ -58,12 +63,12 @@ class MathematicsStreamTask(MathematicsTask):
 
     def __init__(
         self,
-        data_dir,
-        groups,
-        evaluation_problems=200,
-        validation_problems=8192,
-        problems_seed=0,
-    ):
+        data_dir: StrPath,
+        groups: Sequence[str],
+        evaluation_problems: int = 200,
+        validation_problems: int = 8192,
+        problems_seed: int = 0,
+    ) -> None:
         check_positive_integer("evaluation_problems", evaluation_problems)
         check_positive_integer("validation_problems", validation_problems)
         self.groups = self.select_groups(data_dir, groups)
@@ -75,7 +80,9 @@ class MathematicsStreamTask(MathematicsTask):
             problems_seed,
         )
 
-    def training_batches(self, batches, weights, config):
+    def training_batches(
+        self, batches: ProblemBatches, weights: Sequence[float], config: Any
+    ) -> ProblemBatches:
         return StreamBatches(
             batches,
             self.groups,
@@ -186,7 +193,7 @@ class StreamBatches(batches.ProblemBatches):
         return self.steps_per_epoch * self.batch_size
 
     @contextlib.contextmanager
-    def own_errors(self):
+    def own_errors(self) -> Iterator[None]:
         self._pool = spawned_pool(self._num_processes, _start, self._excluded)
         try:
             with super().own_errors():
@@ -254,7 +261,7 @@ class StreamBatches(batches.ProblemBatches):
         return problems
 
 
-_excluded = frozenset()
+_excluded: frozenset = frozenset()
 
 
 def _start(excluded):

@@ -2,7 +2,10 @@
 
 import functools
 import pathlib
+from collections.abc import Sequence
+from typing import Any
 
+from tpt_keras.data_generators.examples import Examples
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
@@ -10,6 +13,7 @@ from tpt_keras.data_generators.token_cache import open_cache
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
+from tpt_keras.typing import StrPath
 
 # Difficulties are thirds of a module's range of entropy.
 TRAIN_SPLITS = ("train_easy", "train_medium", "train_hard")
@@ -139,10 +143,10 @@ class MathematicsTask(Task):
     """
 
     name = "mathematics_dataset"
-    splits = EVALUATION_SPLITS
+    splits: tuple[str, ...] = EVALUATION_SPLITS
     vocabulary = MATHEMATICS_VOCABULARY
 
-    def __init__(self, data_dir, groups):
+    def __init__(self, data_dir: StrPath, groups: Sequence[str]) -> None:
         self.groups = self.select_groups(data_dir, groups)
         missing = [
             group
@@ -168,14 +172,16 @@ class MathematicsTask(Task):
         }
 
     @staticmethod
-    def select_groups(data_dir, patterns):
+    def select_groups(
+        data_dir: StrPath, patterns: Sequence[str]
+    ) -> tuple[str, ...]:
         if not patterns:
             raise UsageError(
                 "`modules` is missing. Name some, or say all.", field="modules"
             )
         return matching_groups(patterns, MODULES)
 
-    def examples(self, split):
+    def examples(self, split: str) -> dict[str, Examples]:
         check_choice("split", split, (TRAIN, *self.splits))
         return {
             group: splits[split]
@@ -191,7 +197,9 @@ class StockMathematicsTask(MathematicsTask):
     splits = ("interpolate",)
 
 
-def open_module(module, data_dir, dataset):
+def open_module(
+    module: str, data_dir: StrPath, dataset: str
+) -> dict[str, Examples]:
     """Opens the token cache of a module's prepared dataset."""
     return open_cache(
         prepared_folder(module, data_dir, dataset),
@@ -207,14 +215,18 @@ def _read_prepared(*described):
     return read_prepared(*described)
 
 
-def prepared_folder(module, data_dir, dataset):
+def prepared_folder(
+    module: str, data_dir: StrPath, dataset: str
+) -> pathlib.Path | None:
     """The folder of a prepared dataset, or `None` if there is none."""
     folder = pathlib.Path(data_dir) / dataset / module
     infos = sorted(folder.glob("*/dataset_info.json"))
     return infos[-1].parent if infos else None
 
 
-def making(modules, data_dir, dataset):
+def making(
+    modules: Sequence[str], data_dir: StrPath, dataset: str
+) -> tuple[str, dict[str, Any]]:
     """The remedy for missing datasets, as `UsageError` takes it."""
     options = {"modules": modules, "data_dir": data_dir, "dataset": dataset}
     return "prepare_data", options

@@ -4,6 +4,8 @@
 them: it factors queries, keys and values, and has no roles.
 """
 
+from typing import Any
+
 from tpt_keras.errors import UsageError
 from tpt_keras.layers.base_layer import make_choice
 from tpt_keras.layers.bindings.binding import Binding
@@ -17,6 +19,20 @@ from tpt_keras.layers.bindings.gated_binding import HybridGatedBinding
 from tpt_keras.layers.bindings.hadamard_binding import HadamardBinding
 from tpt_keras.layers.bindings.tensor_binding import TensorBinding
 
+__all__ = [
+    "BINDINGS",
+    "Binding",
+    "CircularConvolutionBinding",
+    "DiscreteBinding",
+    "GatedBinding",
+    "HadamardBinding",
+    "HybridGatedBinding",
+    "NoBinding",
+    "TensorBinding",
+    "make_binding",
+    "with_gate",
+]
+
 BINDINGS = {
     "none": NoBinding,
     "hadamard": HadamardBinding,
@@ -28,7 +44,12 @@ BINDINGS = {
 }
 
 
-def make_binding(binding, options=None, /, **kwargs):
+def make_binding(
+    binding: str | Binding,
+    options: dict[str, Any] | None = None,
+    /,
+    **kwargs: Any,
+) -> Binding:
     """Makes a `Binding` of a name or an instance, and a dict of options.
 
     See `TPMultiHeadAttention`. Raises a `UsageError` with the field at fault.
@@ -36,7 +57,7 @@ def make_binding(binding, options=None, /, **kwargs):
     return make_choice("binding", Binding, BINDINGS, binding, options, **kwargs)
 
 
-def with_gate(binding):
+def with_gate(binding: str | Binding) -> str:
     """Returns the binding of `use_gate=True`, given the `binding` beside it."""
     if binding not in ("hadamard", "none", "gated"):
         raise UsageError(

@@ -1,6 +1,10 @@
+from typing import Any
+
 import keras
 
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 class Binding(BaseLayer):
@@ -31,18 +35,18 @@ class Binding(BaseLayer):
     # Is the role map created before the value map, as Keras's gate is?
     role_before_value = False
 
-    def build(self, filler_shape):
+    def build(self, filler_shape: Shape) -> None:
         """Creates the weights for fillers `(..., num_heads, value_dim)`."""
         self.num_heads, self.value_dim = filler_shape[-2:]
         self.built = True
 
     @property
-    def role_dim(self):
+    def role_dim(self) -> int:
         """Size of a head's role map."""
         return self.value_dim
 
     @property
-    def role_map_arguments(self):
+    def role_map_arguments(self) -> dict[str, Any]:
         """Arguments of the role map, a `Projection`, that are not the layer's.
 
         Those of the other maps hold for what is missing here.
@@ -50,11 +54,11 @@ class Binding(BaseLayer):
         return {}
 
     @property
-    def bound_dim(self):
+    def bound_dim(self) -> int:
         """Size of a head's bound vector."""
         return self.value_dim
 
-    def role(self, mapped):
+    def role(self, mapped: Tensor) -> Tensor:
         """Makes the roles from the role map's output.
 
         Args:
@@ -65,17 +69,27 @@ class Binding(BaseLayer):
         """
         return mapped
 
-    def bind_and_map(self, filler, role, output_map):
+    def bind_and_map(
+        self,
+        filler: Tensor,
+        role: Tensor | None,
+        output_map: keras.layers.EinsumDense,
+    ) -> Tensor:
         """Binds fillers to roles and applies the output map, a `Projection`.
 
         A binding whose bound vectors are large can override it.
         """
         return output_map(self(filler, role))
 
-    def compute_output_shape(self, filler_shape):
+    def compute_output_shape(self, filler_shape: Shape) -> Shape:
         return (*filler_shape[:-1], self.bound_dim)
 
-    def quantize(self, mode=None, type_check=True, config=None):
+    def quantize(
+        self,
+        mode: str | None = None,
+        type_check: bool = True,
+        config: Any = None,
+    ) -> None:
         """Does nothing: weights of its own stay, and Keras quantizes maps."""
 
 
@@ -88,5 +102,5 @@ class NoBinding(Binding):
 
     has_role = False
 
-    def call(self, filler, role=None):
+    def call(self, filler: Tensor, role: Tensor | None = None) -> Tensor:
         return filler

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.bindings.binding import Binding
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -29,10 +30,10 @@ class CircularConvolutionBinding(Binding):
     (3, 10, 2, 8)
     """
 
-    def role(self, mapped):
+    def role(self, mapped: Tensor) -> Tensor:
         return ops.divide(mapped, math.sqrt(self.value_dim))
 
-    def call(self, filler, role):
+    def call(self, filler: Tensor, role: Tensor) -> Tensor:
         dtype = keras.backend.result_type(filler.dtype, "float32")
         (a, b), (c, d) = (
             ops.rfft(ops.cast(x, dtype)) for x in (filler, role)

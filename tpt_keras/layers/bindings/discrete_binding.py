@@ -1,8 +1,12 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.bindings.binding import Binding
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -32,12 +36,12 @@ class DiscreteBinding(Binding):
     (3, 10, 2, 8)
     """
 
-    def __init__(self, num_roles=20, **kwargs):
+    def __init__(self, num_roles: int = 20, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_positive_integer("num_roles", num_roles)
         self.num_roles = num_roles
 
-    def build(self, filler_shape):
+    def build(self, filler_shape: Shape) -> None:
         super().build(filler_shape)
         self.dictionary = self.add_weight(
             name="dictionary",
@@ -46,10 +50,10 @@ class DiscreteBinding(Binding):
         )
 
     @property
-    def role_dim(self):
+    def role_dim(self) -> int:
         return self.num_roles
 
-    def role(self, mapped):
+    def role(self, mapped: Tensor) -> Tensor:
         # The softmax and the norms are in float32 under every dtype policy.
         mixture = ops.softmax(ops.cast(mapped, "float32"), axis=-1)
         dictionary = ops.normalize(
@@ -59,8 +63,8 @@ class DiscreteBinding(Binding):
             ops.cast(mixture, mapped.dtype), ops.cast(dictionary, mapped.dtype)
         )
 
-    def call(self, filler, role):
+    def call(self, filler: Tensor, role: Tensor) -> Tensor:
         return ops.add(filler, ops.multiply(filler, role))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_roles": self.num_roles}

@@ -1,9 +1,13 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.bindings.binding import Binding
 from tpt_keras.layers.projection import Projection
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -37,24 +41,24 @@ class GatedBinding(Binding):
 
     role_before_value = True
 
-    def __init__(self, per_head=False, **kwargs):
+    def __init__(self, per_head: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.per_head = per_head
 
     @property
-    def role_dim(self):
+    def role_dim(self) -> int:
         return 1 if self.per_head else self.value_dim
 
-    def role(self, mapped):
+    def role(self, mapped: Tensor) -> Tensor:
         gate = ops.sigmoid(mapped)
         if self.per_head:
             gate = ops.repeat(gate, self.value_dim, axis=-1)
         return gate
 
-    def call(self, filler, role):
+    def call(self, filler: Tensor, role: Tensor) -> Tensor:
         return ops.multiply(filler, role)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "per_head": self.per_head}
 
 
@@ -88,12 +92,12 @@ class HybridGatedBinding(Binding):
 
     role_before_value = True
 
-    def __init__(self, rank=16, **kwargs):
+    def __init__(self, rank: int = 16, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_positive_integer("rank", rank)
         self.rank = rank
 
-    def build(self, filler_shape):
+    def build(self, filler_shape: Shape) -> None:
         super().build(filler_shape)
         heads = (self.num_heads, self.value_dim)
         self.gate_down = self._projection(
@@ -112,9 +116,9 @@ class HybridGatedBinding(Binding):
         layer.build(input_shape)
         return layer
 
-    def call(self, filler, role):
+    def call(self, filler: Tensor, role: Tensor) -> Tensor:
         of_filler = self.gate_up(self.gate_down(filler))
         return ops.multiply(filler, ops.sigmoid(ops.add(role, of_filler)))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rank": self.rank}

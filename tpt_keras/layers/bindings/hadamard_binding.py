@@ -1,10 +1,13 @@
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
 from tpt_keras.errors import check_choice
 from tpt_keras.layers.bindings.binding import Binding
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -25,15 +28,15 @@ class NormalMixture(keras.initializers.RandomNormal):
     True
     """
 
-    def __init__(self, seed=None):
+    def __init__(self, seed: int | None = None) -> None:
         super().__init__(seed=seed)
 
-    def __call__(self, shape, dtype=None):
+    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Tensor:
         draws = keras.random.normal((2, *shape), dtype=dtype, seed=self.seed)
         noise = ops.divide(draws[1], math.sqrt(shape[-1]))
         return ops.add(ops.sign(draws[0]), noise)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"seed": self._init_seed}
 
 
@@ -69,14 +72,14 @@ class HadamardBinding(Binding):
     (3, 10, 2, 8)
     """
 
-    def __init__(self, role_start=None, **kwargs):
+    def __init__(self, role_start: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if role_start is not None:
             check_choice("role_start", role_start, _ROLE_STARTS)
         self.role_start = role_start
 
     @property
-    def role_map_arguments(self):
+    def role_map_arguments(self) -> dict[str, Any]:
         if self.role_start is None:
             return {}
         return {
@@ -85,8 +88,8 @@ class HadamardBinding(Binding):
             "bias_initializer": _ROLE_STARTS[self.role_start](),
         }
 
-    def call(self, filler, role):
+    def call(self, filler: Tensor, role: Tensor) -> Tensor:
         return ops.multiply(filler, role)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "role_start": self.role_start}

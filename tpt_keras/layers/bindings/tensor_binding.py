@@ -1,9 +1,13 @@
+from typing import Any
+
 import keras
 from keras import ops
 
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.bindings.binding import Binding
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -38,13 +42,13 @@ class TensorBinding(Binding):
     (3, 10, 2, 5)
     """
 
-    def __init__(self, rank=None, **kwargs):
+    def __init__(self, rank: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if rank is not None:
             check_positive_integer("rank", rank)
         self.rank = rank
 
-    def build(self, filler_shape):
+    def build(self, filler_shape: Shape) -> None:
         super().build(filler_shape)
         if self.rank is None:
             return
@@ -61,10 +65,10 @@ class TensorBinding(Binding):
         )
 
     @property
-    def bound_dim(self):
+    def bound_dim(self) -> int:
         return self.value_dim**2 if self.rank is None else self.rank
 
-    def call(self, filler, role):
+    def call(self, filler: Tensor, role: Tensor) -> Tensor:
         if self.rank is None:
             return _outer_product(filler, role)
         return ops.multiply(
@@ -72,7 +76,12 @@ class TensorBinding(Binding):
             ops.einsum("...hv,hvr->...hr", role, self.role_kernel),
         )
 
-    def bind_and_map(self, filler, role, output_map):
+    def bind_and_map(
+        self,
+        filler: Tensor,
+        role: Tensor,
+        output_map: keras.layers.EinsumDense,
+    ) -> Tensor:
         # A quantized map does not compute with its kernel.
         if self.rank is not None or output_map.quantization_mode is not None:
             return super().bind_and_map(filler, role, output_map)
@@ -89,7 +98,7 @@ class TensorBinding(Binding):
             (*ops.shape(filler)[:-2], *output_map.partial_output_shape),
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rank": self.rank}
 
 

@@ -1,5 +1,7 @@
 """Attention mechanisms. A new one is a file here and a row of `MECHANISMS`."""
 
+from typing import Any
+
 from tpt_keras.layers.base_layer import make_choice
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.mechanisms.dot_product_attention import (
@@ -15,6 +17,18 @@ from tpt_keras.layers.mechanisms.relative_attention import (
     TransformerXLAttention,
 )
 
+__all__ = [
+    "MECHANISMS",
+    "AttentionMechanism",
+    "DotProductAttention",
+    "MultiLinearAttention",
+    "QueryBiases",
+    "RelationalAttention",
+    "RelativeAttention",
+    "TransformerXLAttention",
+    "make_mechanism",
+]
+
 MECHANISMS = {
     "dot_product": DotProductAttention,
     "relative": RelativeAttention,
@@ -24,7 +38,12 @@ MECHANISMS = {
 }
 
 
-def make_mechanism(attention, options=None, /, **kwargs):
+def make_mechanism(
+    attention: str | AttentionMechanism,
+    options: dict[str, Any] | None = None,
+    /,
+    **kwargs: Any,
+) -> AttentionMechanism:
     """Makes an `AttentionMechanism` of a name or an instance, and of options.
 
     See `TPMultiHeadAttention`. Raises a `UsageError` with the field at fault.

@@ -1,6 +1,10 @@
+from typing import Any
+
 import keras
 
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 class AttentionMechanism(BaseLayer):
@@ -51,18 +55,24 @@ class AttentionMechanism(BaseLayer):
     # Is there an attention weight of each query for each key?
     has_weights = True
     # The largest number of keys, if it is limited.
-    max_length = None
+    max_length: int | None = None
     # The output's size, if the mechanism is the output map too. Its filler
     # `(batch, target_length, num_heads, output_dim)` is then each head's share
     # of the output, and nothing is bound.
-    output_dim = None
+    output_dim: int | None = None
     # Does it use distances between queries and keys? Cross-attention, where
     # they mean nothing, then takes dot products instead.
     needs_positions = False
     # Does it take the argument `positions`, as `DotProductAttention` does?
     takes_positions = False
 
-    def __init__(self, dropout=0.0, sliding_window=None, seed=None, **kwargs):
+    def __init__(
+        self,
+        dropout: float = 0.0,
+        sliding_window: int | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.dropout = dropout
         self.sliding_window = sliding_window
@@ -71,7 +81,7 @@ class AttentionMechanism(BaseLayer):
             dropout, seed=seed, dtype=self.dtype_policy
         )
 
-    def num_heads_of_maps(self, num_heads):
+    def num_heads_of_maps(self, num_heads: int) -> tuple[int, int, int]:
         """Returns the numbers of heads that queries, keys and values have.
 
         A mechanism that also matches queries and keys in another way takes more
@@ -83,7 +93,12 @@ class AttentionMechanism(BaseLayer):
         """
         return num_heads, num_heads, num_heads
 
-    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
+    def build(
+        self,
+        query_heads_shape: Shape,
+        key_heads_shape: Shape,
+        value_heads_shape: Shape,
+    ) -> None:
         """Creates the weights. Lengths and the batch size may be `None`."""
         self.num_heads, self.key_dim = query_heads_shape[-2:]
         self.value_dim = value_heads_shape[-1]
@@ -91,13 +106,13 @@ class AttentionMechanism(BaseLayer):
 
     def attend(
         self,
-        query_heads,
-        cache,
-        attention_mask=None,
-        index=None,
-        training=None,
-        return_weights=True,
-    ):
+        query_heads: Tensor,
+        cache: tuple[Tensor, ...],
+        attention_mask: Tensor | None = None,
+        index: int | Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
         """Attends over a KV cache, and returns what a call returns.
 
         Args:
@@ -111,7 +126,12 @@ class AttentionMechanism(BaseLayer):
         """
         raise NotImplementedError
 
-    def make_cache(self, key_heads, value_heads, padding_mask=None):
+    def make_cache(
+        self,
+        key_heads: Tensor,
+        value_heads: Tensor,
+        padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
         """Makes the KV cache of a whole sequence.
 
         A mechanism that sums over positions here needs the `padding_mask`,
@@ -119,19 +139,29 @@ class AttentionMechanism(BaseLayer):
         """
         raise NotImplementedError
 
-    def init_cache(self, batch_size, max_length):
+    def init_cache(
+        self, batch_size: int | Tensor, max_length: int | Tensor
+    ) -> tuple[Tensor, ...]:
         """Makes an empty KV cache for decoding."""
         raise NotImplementedError
 
-    def grow_cache(self, cache, max_length):
+    def grow_cache(
+        self, cache: tuple[Tensor, ...], max_length: int | Tensor
+    ) -> tuple[Tensor, ...]:
         """Makes room for more positions in a KV cache."""
         raise NotImplementedError
 
-    def update_cache(self, cache, key_heads, value_heads, index):
+    def update_cache(
+        self,
+        cache: tuple[Tensor, ...],
+        key_heads: Tensor,
+        value_heads: Tensor,
+        index: int | Tensor,
+    ) -> tuple[Tensor, ...]:
         """Writes the keys and values of one position to a KV cache."""
         raise NotImplementedError
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "dropout": self.dropout,

@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,6 +10,8 @@ from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.mechanisms.positions import alibi_biases
 from tpt_keras.layers.mechanisms.positions import rotate
 from tpt_keras.layers.token_and_position_embedding import ATTENTION_POSITIONS
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -55,7 +58,12 @@ class DotProductAttention(AttentionMechanism):
 
     takes_positions = True
 
-    def __init__(self, flash_attention=None, positions=None, **kwargs):
+    def __init__(
+        self,
+        flash_attention: bool | None = None,
+        positions: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if positions is not None:
             check_choice("positions", positions, ATTENTION_POSITIONS)
@@ -74,7 +82,12 @@ class DotProductAttention(AttentionMechanism):
             )
         self.flash_attention = flash_attention
 
-    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
+    def build(
+        self,
+        query_heads_shape: Shape,
+        key_heads_shape: Shape,
+        value_heads_shape: Shape,
+    ) -> None:
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
         if self.positions == "rotary" and self.key_dim % 2:
             raise UsageError(
@@ -93,21 +106,28 @@ class DotProductAttention(AttentionMechanism):
             return heads
         return rotate(heads, start_index + ops.arange(ops.shape(heads)[1]))
 
-    def make_cache(self, key_heads, value_heads, padding_mask=None):
+    def make_cache(
+        self,
+        key_heads: Tensor,
+        value_heads: Tensor,
+        padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
         key_heads = self._rotate(key_heads)
         return tuple(
             ops.transpose(heads, (0, 2, 1, 3))
             for heads in (key_heads, value_heads)
         )
 
-    def cache_heads(self):
+    def cache_heads(self) -> tuple[tuple[int, int], ...]:
         """Numbers and sizes of the heads that the cache holds."""
         return (
             (self.num_heads, self.key_dim),
             (self.num_heads, self.value_dim),
         )
 
-    def init_cache(self, batch_size, max_length):
+    def init_cache(
+        self, batch_size: int | Tensor, max_length: int | Tensor
+    ) -> tuple[Tensor, ...]:
         return tuple(
             ops.zeros(
                 (batch_size, num_heads, max_length, size),
@@ -116,10 +136,18 @@ class DotProductAttention(AttentionMechanism):
             for num_heads, size in self.cache_heads()
         )
 
-    def grow_cache(self, cache, max_length):
+    def grow_cache(
+        self, cache: tuple[Tensor, ...], max_length: int | Tensor
+    ) -> tuple[Tensor, ...]:
         return tuple(pad_positions(past, max_length) for past in cache)
 
-    def update_cache(self, cache, key_heads, value_heads, index):
+    def update_cache(
+        self,
+        cache: tuple[Tensor, ...],
+        key_heads: Tensor,
+        value_heads: Tensor,
+        index: int | Tensor,
+    ) -> tuple[Tensor, ...]:
         key_heads = self._rotate(key_heads, index)
         return tuple(
             write_position(past, heads, index)
@@ -128,15 +156,15 @@ class DotProductAttention(AttentionMechanism):
 
     def call(
         self,
-        query_heads,
-        key_heads,
-        value_heads,
-        attention_mask=None,
-        use_causal_mask=False,
-        start_index=0,
-        training=None,
-        return_weights=True,
-    ):
+        query_heads: Tensor,
+        key_heads: Tensor,
+        value_heads: Tensor,
+        attention_mask: Tensor | None = None,
+        use_causal_mask: bool = False,
+        start_index: int | Tensor = 0,
+        training: bool | None = None,
+        return_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
         cache = self.make_cache(key_heads, value_heads)
         mask = self._mask(
             query_heads, cache, attention_mask, use_causal_mask, start_index
@@ -147,13 +175,13 @@ class DotProductAttention(AttentionMechanism):
 
     def attend(
         self,
-        query_heads,
-        cache,
-        attention_mask=None,
-        index=None,
-        training=None,
-        return_weights=True,
-    ):
+        query_heads: Tensor,
+        cache: tuple[Tensor, ...],
+        attention_mask: Tensor | None = None,
+        index: int | Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
         is_step = index is not None
         start_index = index if is_step else 0
         mask = self._mask(
@@ -231,7 +259,9 @@ class DotProductAttention(AttentionMechanism):
         is_near = ops.less(ops.abs(rows - columns), self.sliding_window)
         return is_near if mask is None else ops.logical_and(mask, is_near)
 
-    def logits(self, query_heads, keys, start_index):
+    def logits(
+        self, query_heads: Tensor, keys: Tensor, start_index: int | Tensor
+    ) -> Tensor:
         """Matches queries with keys.
 
         Args:
@@ -246,7 +276,9 @@ class DotProductAttention(AttentionMechanism):
         query_heads = ops.multiply(query_heads, 1.0 / math.sqrt(self.key_dim))
         return ops.einsum("bthd,bhsd->bhts", query_heads, keys)
 
-    def retrieve(self, weights, values, start_index):
+    def retrieve(
+        self, weights: Tensor, values: Tensor, start_index: int | Tensor
+    ) -> Tensor:
         """Sums the values by their weights.
 
         Args:
@@ -259,7 +291,7 @@ class DotProductAttention(AttentionMechanism):
         """
         return ops.einsum("bhts,bhsd->bthd", weights, values)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "flash_attention": self.flash_attention,
@@ -272,7 +304,7 @@ def _is_on_gpu(tensor):
     return getattr(device, "type", "cpu") != "cpu"
 
 
-def write_position(cache, heads, index):
+def write_position(cache: Tensor, heads: Tensor, index: int | Tensor) -> Tensor:
     """Writes heads `(batch, 1, num_heads, dim)` to a cache with heads first.
 
     On TensorFlow, `ops.slice_update` becomes an XLA op that TF Serving refuses
@@ -288,7 +320,7 @@ def write_position(cache, heads, index):
     )
 
 
-def pad_positions(cache, max_length):
+def pad_positions(cache: Tensor, max_length: int | Tensor) -> Tensor:
     """Pads a cache `(batch, num_heads, length, dim)` with zeros."""
     room = max_length - ops.shape(cache)[2]
     return ops.pad(cache, ((0, 0), (0, 0), (0, room), (0, 0)))

@@ -3,9 +3,10 @@
 from keras import ops
 
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
+from tpt_keras.typing import Tensor
 
 
-def rotate(heads, positions):
+def rotate(heads: Tensor, positions: Tensor) -> Tensor:
     """Rotates heads by their positions (rotary positions, Su et al., 2021).
 
     Columns `2i` and `2i + 1` turn by `position * exp(-log(10000) * 2i / dim)`,
@@ -29,7 +30,7 @@ def rotate(heads, positions):
     return ops.reshape(pairs, shape)
 
 
-def alibi_slopes(num_heads):
+def alibi_slopes(num_heads: int) -> list[float]:
     """Slopes of the heads' biases in ALiBi (Press et al., 2022).
 
     For a power of two, `2 ** (-8 k / num_heads)` of the heads `k = 1, 2, ...`.
@@ -42,7 +43,12 @@ def alibi_slopes(num_heads):
     return slopes + between[: num_heads - power]
 
 
-def alibi_biases(num_heads, target_length, source_length, start_index):
+def alibi_biases(
+    num_heads: int,
+    target_length: int | Tensor,
+    source_length: int | Tensor,
+    start_index: int | Tensor,
+) -> Tensor:
     """Biases of logits, `-slope * |distance|`, the same in both directions.
 
     Returns:

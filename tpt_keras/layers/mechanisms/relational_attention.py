@@ -1,3 +1,5 @@
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -9,6 +11,8 @@ from tpt_keras.layers.mechanisms.dot_product_attention import (
 from tpt_keras.layers.mechanisms.dot_product_attention import write_position
 from tpt_keras.layers.mechanisms.relative_attention import clipped_distances
 from tpt_keras.layers.mechanisms.relative_attention import keys_to_distances
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -54,12 +58,12 @@ class RelationalAttention(DotProductAttention):
 
     needs_positions = True
 
-    def __init__(self, max_distance=161, **kwargs):
+    def __init__(self, max_distance: int = 161, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_positive_integer("max_distance", max_distance)
         self.max_distance = max_distance
 
-    def num_heads_of_maps(self, num_heads):
+    def num_heads_of_maps(self, num_heads: int) -> tuple[int, int, int]:
         if num_heads % 2:
             raise UsageError(
                 "Half of the heads of relational attention are relational. "
@@ -68,7 +72,12 @@ class RelationalAttention(DotProductAttention):
             )
         return 2 * num_heads, 2 * num_heads, num_heads // 2
 
-    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
+    def build(
+        self,
+        query_heads_shape: Shape,
+        key_heads_shape: Shape,
+        value_heads_shape: Shape,
+    ) -> None:
         *lengths, num_heads, key_dim = query_heads_shape
         super().build(
             (*lengths, num_heads // 2, key_dim),
@@ -96,25 +105,38 @@ class RelationalAttention(DotProductAttention):
         pairs = (batch_size, length, self.num_relations, 2 * self.key_dim)
         return heads, ops.reshape(of_relations, pairs)
 
-    def cache_heads(self):
+    def cache_heads(self) -> tuple[tuple[int, int], ...]:
         return (
             (self.num_heads, self.key_dim),
             (self.num_relations, self.value_dim),
             (self.num_relations, 2 * self.key_dim),
         )
 
-    def make_cache(self, key_heads, value_heads, padding_mask=None):
+    def make_cache(
+        self,
+        key_heads: Tensor,
+        value_heads: Tensor,
+        padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
         key_heads, of_relations = self._split(key_heads)
         return (
             *super().make_cache(key_heads, value_heads),
             ops.transpose(of_relations, (0, 2, 1, 3)),
         )
 
-    def update_cache(self, cache, key_heads, value_heads, index):
-        *attended, relation_keys = cache
+    def update_cache(
+        self,
+        cache: tuple[Tensor, ...],
+        key_heads: Tensor,
+        value_heads: Tensor,
+        index: int | Tensor,
+    ) -> tuple[Tensor, ...]:
+        keys, values, relation_keys = cache
         key_heads, of_relations = self._split(key_heads)
         return (
-            *super().update_cache(attended, key_heads, value_heads, index),
+            *super().update_cache(
+                (keys, values), key_heads, value_heads, index
+            ),
             write_position(relation_keys, of_relations, index),
         )
 
@@ -130,7 +152,12 @@ class RelationalAttention(DotProductAttention):
         retrieved = values, relations
         return super()._attend(query_heads, (keys, retrieved), *args)
 
-    def retrieve(self, weights, values, start_index):
+    def retrieve(
+        self,
+        weights: Tensor,
+        values: tuple[Tensor, Tensor],
+        start_index: int | Tensor,
+    ) -> Tensor:
         values, relations = values
         for_values, weights = ops.split(weights, 2, axis=1)
         of_values = super().retrieve(for_values, values, start_index)
@@ -156,5 +183,5 @@ class RelationalAttention(DotProductAttention):
         weight = ops.convert_to_tensor(weight, self.compute_dtype)
         return ops.reshape(weight, (-1, self.num_relations, self.value_dim))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_distance": self.max_distance}

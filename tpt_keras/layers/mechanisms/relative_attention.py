@@ -1,5 +1,7 @@
 """Mechanisms that use the distance from a query to a key."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -10,6 +12,8 @@ from tpt_keras.layers.mechanisms.dot_product_attention import (
     DotProductAttention,
 )
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
+from tpt_keras.typing import Shape
+from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -44,12 +48,17 @@ class RelativeAttention(DotProductAttention):
     needs_positions = True
     takes_positions = False
 
-    def __init__(self, max_distance=16, **kwargs):
+    def __init__(self, max_distance: int = 16, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_positive_integer("max_distance", max_distance)
         self.max_distance = max_distance
 
-    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
+    def build(
+        self,
+        query_heads_shape: Shape,
+        key_heads_shape: Shape,
+        value_heads_shape: Shape,
+    ) -> None:
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
         self.key_table, self.value_table = (
             self.add_weight(
@@ -63,7 +72,9 @@ class RelativeAttention(DotProductAttention):
             )
         )
 
-    def logits(self, query_heads, keys, start_index):
+    def logits(
+        self, query_heads: Tensor, keys: Tensor, start_index: int | Tensor
+    ) -> Tensor:
         logits = super().logits(query_heads, keys, start_index)
         lengths = ops.shape(logits)[2:]
         vectors = self._distance_vectors(self.key_table, lengths, start_index)
@@ -74,7 +85,9 @@ class RelativeAttention(DotProductAttention):
         )
         return logits + distances_to_keys(of_distances, lengths[1])
 
-    def retrieve(self, weights, values, start_index):
+    def retrieve(
+        self, weights: Tensor, values: Tensor, start_index: int | Tensor
+    ) -> Tensor:
         vectors = self._distance_vectors(
             self.value_table, ops.shape(weights)[2:], start_index
         )
@@ -89,7 +102,7 @@ class RelativeAttention(DotProductAttention):
         table = ops.convert_to_tensor(table, self.compute_dtype)
         return ops.take(table, rows, axis=0)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_distance": self.max_distance}
 
 
@@ -127,7 +140,9 @@ class TransformerXLAttention(DotProductAttention):
     needs_positions = True
     takes_positions = False
 
-    def __init__(self, biases=None, **kwargs):
+    def __init__(
+        self, biases: "QueryBiases | None" = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         if isinstance(biases, dict):
             biases = keras.saving.deserialize_keras_object(biases)
@@ -136,7 +151,12 @@ class TransformerXLAttention(DotProductAttention):
             dtype=self.dtype_policy, name="biases"
         )
 
-    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
+    def build(
+        self,
+        query_heads_shape: Shape,
+        key_heads_shape: Shape,
+        value_heads_shape: Shape,
+    ) -> None:
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
         if not self.biases.built:
             self.biases.build(query_heads_shape)
@@ -147,7 +167,9 @@ class TransformerXLAttention(DotProductAttention):
             initializer="glorot_uniform",
         )
 
-    def logits(self, query_heads, keys, start_index):
+    def logits(
+        self, query_heads: Tensor, keys: Tensor, start_index: int | Tensor
+    ) -> Tensor:
         for_contents, for_distances = self.biases(query_heads)
         source_length = ops.shape(keys)[2]
         vectors = self._distance_vectors(
@@ -175,7 +197,7 @@ class TransformerXLAttention(DotProductAttention):
         )
         return ops.reshape(vectors, (-1, self.num_heads, self.key_dim))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         biases = None
         if self._shares_biases:
             biases = keras.saving.serialize_keras_object(self.biases)
@@ -200,7 +222,7 @@ class QueryBiases(BaseLayer):
         those that meet the distances.
     """
 
-    def build(self, query_heads_shape):
+    def build(self, query_heads_shape: Shape) -> None:
         self.content_bias, self.position_bias = (
             self.add_weight(
                 name=name,
@@ -211,13 +233,18 @@ class QueryBiases(BaseLayer):
         )
         self.built = True
 
-    def call(self, query_heads):
+    def call(self, query_heads: Tensor) -> tuple[Tensor, ...]:
         return tuple(
             query_heads + ops.convert_to_tensor(bias, query_heads.dtype)
             for bias in (self.content_bias, self.position_bias)
         )
 
-    def quantize(self, mode=None, type_check=True, config=None):
+    def quantize(
+        self,
+        mode: str | None = None,
+        type_check: bool = True,
+        config: Any = None,
+    ) -> None:
         """Does nothing: biases are not quantized."""
 
 
@@ -229,19 +256,27 @@ class QueryBiases(BaseLayer):
 # CPU.
 
 
-def all_distances(target_length, source_length, start_index=0):
+def all_distances(
+    target_length: int | Tensor,
+    source_length: int | Tensor,
+    start_index: int | Tensor = 0,
+) -> Tensor:
     """All positions of keys minus positions of queries, ascending."""
     columns = ops.arange(target_length + source_length)
     return columns - (target_length - 1) - start_index
 
 
-def clipped_distances(lengths, start_index, max_distance):
+def clipped_distances(
+    lengths: tuple[int | Tensor, int | Tensor],
+    start_index: int | Tensor,
+    max_distance: int,
+) -> Tensor:
     """The rows of all distances in a table of `2 * max_distance + 1`."""
     distances = all_distances(*lengths, start_index)
     return ops.clip(distances, -max_distance, max_distance) + max_distance
 
 
-def distances_to_keys(values, source_length):
+def distances_to_keys(values: Tensor, source_length: int | Tensor) -> Tensor:
     """Rearranges values of distances, the last axis, to values of keys."""
     shift = with_gradient(
         lambda values: _shift_to_keys(values, source_length),
@@ -250,7 +285,7 @@ def distances_to_keys(values, source_length):
     return shift(values)
 
 
-def keys_to_distances(values):
+def keys_to_distances(values: Tensor) -> Tensor:
     """The inverse of `distances_to_keys`; distances without a key get zeros."""
     source_length = ops.shape(values)[3]
     shift = with_gradient(

@@ -17,8 +17,8 @@ from jax import numpy as jnp
 from jax.experimental import multihost_utils
 from keras import ops
 
-from tpt_keras.data_generators.batches import Buckets
 from tpt_keras.data_generators.batches import prefetch
+from tpt_keras.data_generators.buckets import Buckets
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.training.config import DISTRIBUTIONS

@@ -8,9 +8,13 @@ import os
 import pathlib
 import socket
 import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Any
 
 from tpt_keras.files import named_in_errors
 from tpt_keras.files import write_text
+from tpt_keras.typing import StrPath
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -35,12 +39,12 @@ class MetricsLog:
     to base 2, in place of sequence accuracies.
     """
 
-    def __init__(self, model_dir):
+    def __init__(self, model_dir: StrPath) -> None:
         self._folder = pathlib.Path(model_dir)
         self._path = self._folder / METRICS_FILE
         self._event_files = {}
 
-    def drop_after(self, step):
+    def drop_after(self, step: int) -> None:
         """Drops the rows after the step that a training resumes from."""
         rows = [
             row for row in read_metrics(self._folder) if row["step"] <= step
@@ -48,7 +52,7 @@ class MetricsLog:
         text = "".join(json.dumps(row) + "\n" for row in rows)
         write_text(self._path, text)
 
-    def write(self, row):
+    def write(self, row: dict[str, Any]) -> None:
         """Adds a row."""
         append_rows(self._path, [row])
         runs = collections.defaultdict(dict)
@@ -63,21 +67,21 @@ class MetricsLog:
             self._event_files[run].write(row["step"], values)
 
 
-def saved_step(model_dir, best):
+def saved_step(model_dir: StrPath, best: bool) -> int | None:
     """Returns the step of the best or the last model, `None` if unknown."""
     rows = read_metrics(model_dir)
     # The first of equal ones was kept.
     row = best_row(rows) if best else next(reversed(rows), None)
-    return row and row["step"]
+    return row["step"] if row else None
 
 
-def append_rows(path, rows):
+def append_rows(path: pathlib.Path, rows: Iterable[dict[str, Any]]) -> None:
     """Adds rows to a file of JSON lines."""
     with named_in_errors(path), path.open("a") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def run_and_tag(name):
+def run_and_tag(name: str) -> tuple[str, str]:
     """Returns the TensorBoard run and tag of a metric in `metrics.jsonl`.
 
     The same metric of training and of evaluation shares a diagram.
@@ -91,7 +95,7 @@ def run_and_tag(name):
     return (split, "sequence_accuracy") if is_mean else ("train", name)
 
 
-def read_metrics(model_dir):
+def read_metrics(model_dir: StrPath) -> list[dict[str, Any]]:
     """Reads the rows of a training's `metrics.jsonl`.
 
     Args:
@@ -107,7 +111,11 @@ def read_metrics(model_dir):
     return [row for row in rows if row is not None]
 
 
-def best_row(rows, metric=None, best=max):
+def best_row(
+    rows: Iterable[dict[str, Any]],
+    metric: str | None = None,
+    best: Callable[..., Any] = max,
+) -> dict[str, Any] | None:
     """Returns the row with the best value of a metric.
 
     Args:
@@ -152,7 +160,7 @@ class EventFile:
     `tensorboard.summary.Writer` imports TensorFlow where it is installed.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: pathlib.Path) -> None:
         # Imported late: tensorboard is slow to import.
         from tensorboard.compat.proto import event_pb2
         from tensorboard.plugins.scalar.summary_v2 import scalar_pb
@@ -169,7 +177,7 @@ class EventFile:
         )
         self._write([event_pb2.Event(file_version="brain.Event:2")])
 
-    def write(self, step, values):
+    def write(self, step: int, values: dict[str, float]) -> None:
         """Adds a dict of tags to numbers and writes them out."""
         self._write(
             self._event(step=step, summary=self._scalar(tag, value))

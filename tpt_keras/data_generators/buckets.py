@@ -1,0 +1,181 @@
+"""Bucketing: batches of similar lengths, padded to a few pairs of lengths.
+
+A pair of a source and a target length is a bucket. Few buckets mean few
+programs to compile.
+"""
+
+from typing import Any
+
+import numpy as np
+
+# Largest noise on source lengths when batches are sorted, as a share.
+LENGTH_NOISE = 0.2
+
+MAX_PAIRS = 6
+# As many buckets are chosen as it takes to have no larger shares of padding of
+# source and of target cells.
+MAX_PADDING = (0.22, 0.37)
+# A target cell costs as much as so many source cells. Measured, it keeps the
+# padding of all modules low.
+_CELL_WEIGHTS = (1.0, 3.0)
+# Lengths of sources are multiples of it. Both lengths of the longest pair are
+# rounded up further, to fit examples that were not sampled.
+_SOURCE_STEP = 4
+_STEPS_OF_LONGEST = (8, 4)
+
+
+def similar_length_batches(
+    lengths: np.ndarray,
+    pairs: np.ndarray,
+    batch_size: int,
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    """Cuts examples into batches of similar lengths, most of which fit a pair.
+
+    Every bucket takes the examples that fit no smaller one. Those that fill no
+    batch go to the next bucket that they fit.
+
+    Lengths in a batch are similar, not equal, because lengths identify the
+    kind of a problem (the digits of a place value question, for example), and
+    a batch of a single kind gives a poor gradient. Returns arrays of indices,
+    of which one may be smaller.
+    """
+    noise = rng.uniform(1.0, 1.0 + LENGTH_NOISE, len(lengths))
+    order = np.argsort(lengths[:, 0] * noise, kind="stable")
+    waiting = fitting_pair(lengths, pairs)
+    batches = []
+    for place in range(len(pairs)):
+        rows = order[waiting[order] == place]
+        if place < len(pairs) - 1:
+            left = rows[len(rows) - len(rows) % batch_size :]
+            waiting[left] = (
+                place + 1 + fitting_pair(lengths[left], pairs[place + 1 :])
+            )
+            rows = rows[: len(rows) - len(left)]
+        batches += _batches_of_bucket(rows, lengths[:, 1], batch_size)
+    return batches
+
+
+def _batches_of_bucket(rows, target_lengths, batch_size):
+    """Cuts rows in the order of their sources into batches."""
+    num_batches = -(-len(rows) // batch_size)
+    # A wide strip sorts targets well, a narrow one keeps sources together.
+    # Measured, ten batches keep the padding of both low.
+    strip = batch_size * (10 if num_batches > 10 else 1)
+    batches = []
+    for start in range(0, len(rows), strip):
+        part = rows[start : start + strip]
+        part = part[np.argsort(target_lengths[part], kind="stable")]
+        batches += [
+            part[first : first + batch_size]
+            for first in range(0, len(part), batch_size)
+        ]
+    return batches
+
+
+def choose_length_pairs(lengths: np.ndarray) -> np.ndarray:
+    """Chooses as few buckets as keep the padding below `MAX_PADDING`.
+
+    There are at most `MAX_PAIRS`, the smallest first. The last is as long as
+    any of the examples, whose lengths are `(examples, 2)`.
+    """
+    # Examples of nearly the same source length fit the same pairs.
+    kinds = lengths + (-lengths % (_SOURCE_STEP, 1))
+    kinds, counts = np.unique(kinds, axis=0, return_counts=True)
+    longest = kinds.max(axis=0)
+    longest += -longest % _STEPS_OF_LONGEST
+    for others in range(MAX_PAIRS):
+        pairs = _chosen_pairs(kinds, counts, longest, others)
+        cells = counts @ pairs[fitting_pair(kinds, pairs)]
+        if np.all(1 - lengths.sum(axis=0) / cells <= MAX_PADDING):
+            break
+    return pairs
+
+
+def fitting_pair(lengths: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Places of the smallest buckets that examples fit, or of the last one."""
+    fits = np.all(lengths[:, None] <= pairs, axis=-1)
+    fits[:, -1] = True
+    return fits.argmax(axis=1)
+
+
+def _chosen_pairs(kinds, counts, longest, others):
+    """The longest pair and `others` more, by greedy choice and exchange.
+
+    The pairs that save most cells are added one by one, and then replaced one
+    by one until no exchange saves more.
+    """
+    sources, targets = map(np.unique, kinds.T)
+    candidates = np.stack(np.meshgrid(sources, targets), axis=-1)
+    candidates = candidates.reshape(-1, 2)
+    fits = (candidates[:, None] >= kinds).all(axis=-1)
+    most = longest @ _CELL_WEIGHTS
+    # An example of each kind, padded to each candidate or to the longest.
+    cells = np.where(fits, (candidates @ _CELL_WEIGHTS)[:, None], most)
+
+    def best(chosen):
+        least = cells[chosen].min(axis=0, initial=most)
+        return int((np.minimum(cells, least) @ counts).argmin())
+
+    chosen, before = [], None
+    while len(chosen) < others:
+        chosen.append(best(chosen))
+    while chosen != before:
+        before = list(chosen)
+        for place in range(others):
+            chosen[place] = best(chosen[:place] + chosen[place + 1 :])
+    pairs = np.unique([*candidates[chosen], longest], axis=0)
+    return pairs[np.argsort(pairs.sum(axis=1), kind="stable")]
+
+
+class Buckets:
+    """Pairs of a source and a target length that batches are padded to.
+
+    Args:
+        model: A `SequenceToSequence`.
+        batches: The `ProblemBatches` that the model is trained with, whose
+            `length_pairs` are taken. Defaults to none: then there are a few
+            source lengths.
+    """
+
+    def __init__(self, model: Any, batches: Any = None) -> None:
+        # With the start and the end symbol; a target has one of them.
+        source = model.config.max_question_length + 2
+        target = model.config.max_answer_length + 1
+        self._limits = (source, target)
+        self._pad_id = model.tokenizer.pad_id
+        if batches is None:
+            pairs = [(-(-source * part // 4), target) for part in range(1, 5)]
+        else:
+            pairs = np.minimum(batches.length_pairs, self._limits).tolist()
+        # The smallest first.
+        self.pairs = sorted(set(map(tuple, pairs)), key=sum)
+
+    def pair(self, source_length: int, target_length: int) -> tuple[int, int]:
+        """The smallest pair that a batch fits, or a multiple of the longest."""
+        for source, target in self.pairs:
+            if source_length <= source and target_length <= target:
+                return source, target
+        source, target = self._limits
+        return (
+            -(-source_length // source) * source,
+            -(-target_length // target) * target,
+        )
+
+    def pad(
+        self, batch: tuple[dict[str, np.ndarray], np.ndarray], rows: int
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Pads a batch of `ProblemBatches` to its pair and a number of rows."""
+        inputs, targets = batch
+        source, target = self.pair(
+            inputs["encoder_token_ids"].shape[1], targets.shape[1]
+        )
+
+        def padded(ids, length):
+            added = (0, rows - ids.shape[0]), (0, length - ids.shape[1])
+            return np.pad(ids, added, constant_values=self._pad_id)
+
+        return {
+            "encoder_token_ids": padded(inputs["encoder_token_ids"], source),
+            "decoder_token_ids": padded(inputs["decoder_token_ids"], target),
+        }, padded(targets, target)
