@@ -25,6 +25,11 @@ EXTRAS = {
     "hub": ["huggingface_hub>=0.30"],
     # Trains and answers on JAX.
     "jax": ["jax>=0.6"],
+    # Answers with ONNX graphs, and makes them on PyTorch.
+    "onnx": [
+        "onnxruntime>=1.22",
+        "onnxscript>=0.5",
+    ],
     # Writes the problems as Parquet files.
     "parquet": ["pyarrow>=17"],
     # A page in the browser that asks a model.

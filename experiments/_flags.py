@@ -200,6 +200,7 @@ class ModelFlags:
 
     Args:
         saved_model: A SavedModel, or the folder of its versions.
+        onnx_model: In its place, an ONNX export, or the folder of its versions.
         model_dir: In its place, the folder of a trained model.
         preset: In its place, a trained preset: its name, its folder, or
             hf://user/name.
@@ -209,18 +210,27 @@ class ModelFlags:
     """
 
     saved_model: str = ""
+    onnx_model: str = ""
     model_dir: str = ""
     preset: str = ""
     server: str = ""
     model_name: str = "solver"
 
     def __post_init__(self):
-        named = [self.saved_model, self.model_dir, self.preset, self.server]
+        named = (
+            self.saved_model,
+            self.onnx_model,
+            self.model_dir,
+            self.preset,
+            self.server,
+        )
         if sum(map(bool, named)) != 1:
             raise UsageError(
-                "Exactly one of --saved_model, --model_dir, --preset and "
-                "--server is needed."
+                "Exactly one of --saved_model, --onnx_model, --model_dir, "
+                "--preset and --server is needed."
             )
+        if self.onnx_model:
+            require("onnxruntime", "onnx")
         for field in ("model_dir", "preset"):
             name = getattr(self, field)
             if name and not _has_model(name):
@@ -252,6 +262,11 @@ class ModelFlags:
 
             saved_model = SavedModel(self.saved_model)
             return saved_model, saved_model.config
+        if self.onnx_model:
+            from tpt_keras.serving import OnnxModel
+
+            onnx_model = OnnxModel(self.onnx_model)
+            return onnx_model, onnx_model.config
         from tpt_keras.decoding import Generator
         from tpt_keras.models import SequenceToSequence
         from tpt_keras.models.load_model import load_model

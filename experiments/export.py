@@ -1,13 +1,16 @@
-r"""Exports a model as a SavedModel.
+r"""Exports a model as a SavedModel, or as ONNX graphs.
 
     python -m experiments.export --model_dir=models/demo \
         --export_dir=saved_models/demo
+    KERAS_BACKEND=torch python -m experiments.export --model_dir=models/demo \
+        --export_dir=onnx/demo --format=onnx
 """
 
 import os
 
 from absl import flags
 
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import require
 
@@ -20,6 +23,12 @@ _flags.define_model_dir()
 flags.DEFINE_bool("best", False, "Export the best model instead of the last.")
 flags.DEFINE_string(
     "export_dir", None, "Folder of the model's versions.", required=True
+)
+flags.DEFINE_enum(
+    "format",
+    "saved_model",
+    ["saved_model", "onnx"],
+    "saved_model, for TF Serving, or onnx, which answers greedily in float32.",
 )
 flags.DEFINE_integer(
     "max_answer_length",
@@ -41,26 +50,49 @@ flags.DEFINE_string(
 
 
 def check():
-    require("tensorflow_serving", "serving")
-    # An export needs TensorFlow, and loads the models of any backend.
-    check_choice("KERAS_BACKEND", os.environ["KERAS_BACKEND"], ["tensorflow"])
+    backend = os.environ["KERAS_BACKEND"]
+    if FLAGS.format == "saved_model":
+        require("tensorflow_serving", "serving")
+        # An export needs TensorFlow, and loads the models of any backend.
+        check_choice("KERAS_BACKEND", backend, ["tensorflow"])
+        return
+    require("onnxscript", "onnx")
+    if backend != "torch":
+        raise UsageError(
+            "ONNX graphs are made with PyTorch. Start the command with "
+            "KERAS_BACKEND=torch, which loads the models of any backend."
+        )
+    for name in ("beam_width", "length_penalty", "precision"):
+        if not FLAGS[name].using_default_value:
+            raise UsageError(
+                f"`{name}` is for a SavedModel. ONNX graphs answer greedily, "
+                "in float32.",
+                field=name,
+            )
 
 
 def main():
-    from tpt_keras.decoding import BeamSampler
     from tpt_keras.models.load_model import load_model
+
+    model = load_model(FLAGS.model_dir, FLAGS.best)
+    export = _export_onnx if FLAGS.format == "onnx" else _export_saved_model
+    print(export(model, FLAGS.export_dir, FLAGS.max_answer_length))
+
+
+def _export_onnx(*arguments):
+    from tpt_keras.serving.onnx_export import export_onnx
+
+    return export_onnx(*arguments)
+
+
+def _export_saved_model(*arguments):
+    from tpt_keras.decoding import BeamSampler
     from tpt_keras.serving.export import export
 
-    version = export(
-        load_model(FLAGS.model_dir, FLAGS.best),
-        FLAGS.export_dir,
-        FLAGS.max_answer_length,
-        BeamSampler(FLAGS.beam_width, FLAGS.length_penalty)
-        if FLAGS.beam_width != 1 or FLAGS.length_penalty
-        else "greedy",
-        FLAGS.precision,
-    )
-    print(version)
+    sampler = "greedy"
+    if FLAGS.beam_width != 1 or FLAGS.length_penalty:
+        sampler = BeamSampler(FLAGS.beam_width, FLAGS.length_penalty)
+    return export(*arguments, sampler, FLAGS.precision)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ With an exported one, which needs TensorFlow and no model code of this project:
     python -m experiments.solve --saved_model=saved_models/demo \
         --question="What is the tens digit of 31859?"
 
-with a model on TF Serving (--server=localhost:8500), a trained model's folder
-(--model_dir=models/demo), or a trained preset, which may be hf://user/name:
+with ONNX graphs (--onnx_model=onnx/demo), a model on TF Serving
+(--server=localhost:8500), a trained model's folder (--model_dir=models/demo),
+or a trained preset, which may be hf://user/name:
 
     python -m experiments.solve --preset=tp_transformer_mathematics \
         --question="Sort 3, -2, 15, 0."

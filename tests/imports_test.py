@@ -44,6 +44,7 @@ IMPORTERS = {
     "huggingface_hub": {"pretrained"},
     "keras_tuner": {"tuning"},
     "matplotlib": {"visualization"},
+    "onnxruntime": {"serving"},
     "pyarrow": {"data_generators"},
     "streamlit": {"playground"},
     "tensorflow": {
@@ -55,7 +56,7 @@ IMPORTERS = {
         "training",
     },
     "tensorflow_datasets": {"data_generators"},
-    "torch": {"checkpoints", "compilation", "training"},
+    "torch": {"checkpoints", "compilation", "serving", "training"},
 }
 
 

@@ -23,18 +23,25 @@ PLACES = {
     "benchmarks": ("experiments/benchmarks/", "checkpoints/"),
     "hub": ("pretrained.py",),
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
+    "onnx": ("serving/",),
     "parquet": ("data_generators/", "experiments/prepare_data.py"),
     "playground": ("playground/", "visualization/"),
     "serving": ("serving/", "experiments/benchmarks/"),
     "torch": (
         "checkpoints/",
         "compilation.py",
+        "serving/onnx_export.py",
         "training/backends/",
         "experiments/benchmarks/",
     ),
 }
 # Imported by name or by other packages.
-INDIRECT = {"importlib-resources", "mathematics-dataset", "safetensors"}
+INDIRECT = {
+    "importlib-resources",
+    "mathematics-dataset",
+    "onnxscript",
+    "safetensors",
+}
 
 
 def canonical(requirement):

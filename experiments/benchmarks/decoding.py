@@ -1,6 +1,6 @@
 r"""Times answers beside PyTorch's.
 
-    pip install tpt_keras[torch]
+    pip install tpt_keras[onnx,torch]
     python -m experiments.benchmarks.decoding
 
 Answers to the same questions of all modules, sorted by length, in float32 and
@@ -13,13 +13,16 @@ bfloat16, of
 - `pytorch, cached`: the same with a KV cache,
 - `ours`: the model's `Generator`,
 - `ours, exported`: its SavedModel with strings in and out, on TensorFlow; also
-  with one thread for each op.
+  with one thread for each op,
+- `ours, ONNX`: its ONNX graphs, in float32.
 
 Each has a process of its own, and they are timed in turn.
 """
 
 import functools
 import os
+import subprocess
+import sys
 import tempfile
 
 from absl import flags
@@ -56,6 +59,8 @@ flags.DEFINE_bool(
 
 def check():
     require("torch", "torch")
+    require("onnxruntime", "onnx")
+    require("onnxscript", "onnx")
     if FLAGS.op_times:
         _op_times.check()
 
@@ -91,7 +96,11 @@ def ways_of(precision):
 
 def time_ways(precision, questions):
     """Yields a row for every batch size and way of answering."""
-    with _measure.in_processes(ways_of(precision)) as ways:
+    makers = ways_of(precision)
+    if precision == "float32":
+        # Its ops are in no profiler of `_op_times`.
+        makers["ours, ONNX"] = (onnx, FLAGS.model_dir, FLAGS.max_length)
+    with _measure.in_processes(makers) as ways:
         for batch_size in map(int, FLAGS.batch_sizes):
             calls = {
                 name: functools.partial(way, questions, batch_size)
@@ -168,10 +177,35 @@ def exported(model_dir, precision, max_length, threads=None):
         saved_model = SavedModel(
             export(model, folder, max_length, precision=precision)
         )
-    return lambda questions, batch_size: [
+    return functools.partial(_answer_in_batches, saved_model)
+
+
+def onnx(model_dir, max_length):
+    """The same of its ONNX graphs."""
+    from tpt_keras.serving import OnnxModel
+
+    command = [
+        *(sys.executable, "-m", f"{__package__.rpartition('.')[0]}.export"),
+        *("--format=onnx", f"--model_dir={model_dir}"),
+        f"--max_answer_length={max_length}",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(
+            [*command, f"--export_dir={folder}"],
+            # A process has one backend.
+            env={**os.environ, "KERAS_BACKEND": "torch"},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        onnx_model = OnnxModel(folder)
+    return functools.partial(_answer_in_batches, onnx_model)
+
+
+def _answer_in_batches(model, questions, batch_size):
+    return [
         answer.text
         for start in range(0, len(questions), batch_size)
-        for answer in saved_model.answer(questions[start : start + batch_size])
+        for answer in model.answer(questions[start : start + batch_size])
     ]
 
 

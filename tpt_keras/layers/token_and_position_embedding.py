@@ -149,7 +149,9 @@ class TokenAndPositionEmbedding(BaseLayer):
             ops.cast(x, self.compute_dtype), math.sqrt(self.hidden_dim)
         )
         if self.positions == "sinusoidal":
-            positions = ops.arange(ops.shape(inputs)[-1]) + start_index
+            positions = (
+                ops.arange(ops.shape(inputs)[-1], dtype="int32") + start_index
+            )
             sinusoids = position_sinusoids(positions, self.hidden_dim)
             x = ops.add(x, ops.cast(sinusoids, self.compute_dtype))
         if added is not None:

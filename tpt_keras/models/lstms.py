@@ -52,6 +52,7 @@ class LSTMModel(SequenceToSequence):
             # An exported graph with cuDNN's op needs a GPU, and XLA does not
             # compile it.
             use_cudnn=False,
+            unroll=_unrolls(),
             dtype=self.dtype_policy,
             name=name,
             **kwargs,
@@ -191,7 +192,7 @@ class AttentionalLSTM(LSTMModel):
         super().__init__(config, **kwargs)
         self.forward_encoder = self._lstm(config.encoder_dim, "forward_encoder")
         self.backward_encoder = self._lstm(
-            config.encoder_dim, "backward_encoder", go_backwards=True
+            config.encoder_dim, "backward_encoder"
         )
         self.memory_dense = Projection(
             config.attention_dim, dtype=self.dtype_policy, name="memory"
@@ -247,8 +248,9 @@ class AttentionalLSTM(LSTMModel):
     ) -> Tensor:
         x = self._one_hot(encoder_token_ids)
         mask = self.padding_mask(encoder_token_ids)
-        # Backwards, padding comes first and leaves the state at zero.
         forward = self.forward_encoder(x, mask=mask, training=training)
+        # Backwards, padding comes first and leaves the state at zero.
+        x, mask = ops.flip(x, axis=1), ops.flip(mask, axis=1)
         backward = self.backward_encoder(x, mask=mask, training=training)
         memory = self.memory_dense(
             ops.concatenate([forward, ops.flip(backward, axis=1)], axis=-1)
@@ -298,6 +300,7 @@ class AttentionalLSTM(LSTMModel):
             _Reader(self._step, self.decoder_cell, memory, mask),
             return_sequences=True,
             return_state=True,
+            unroll=_unrolls(),
             dtype=self.dtype_policy,
         )(x, initial_state=list(states))
         return tuple(states), outputs
@@ -311,6 +314,12 @@ class AttentionalLSTM(LSTMModel):
             ops.concatenate([x, read], axis=-1), list(states)
         )
         return ops.concatenate([hidden, read], axis=-1), tuple(states)
+
+
+def _unrolls():
+    # PyTorch's loop over the time is Python's anyway. Only an unrolled one can
+    # be exported.
+    return keras.backend.backend() == "torch"
 
 
 class _Reader:

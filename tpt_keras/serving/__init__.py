@@ -1,6 +1,7 @@
-"""SavedModels with strings in and out, and clients for TF Serving.
+"""Exported models with strings in and out, and clients for TF Serving.
 
-Names are imported on first use, so that `RestClient` needs no TensorFlow.
+Names are imported on first use, so that `OnnxModel` and `RestClient` need no
+TensorFlow.
 """
 
 import importlib
@@ -11,10 +12,12 @@ if TYPE_CHECKING:
     from tpt_keras.serving.client import GrpcClient as GrpcClient
     from tpt_keras.serving.client import RestClient as RestClient
     from tpt_keras.serving.client import ServingError as ServingError
+    from tpt_keras.serving.onnx_model import OnnxModel as OnnxModel
     from tpt_keras.serving.saved_model import SavedModel as SavedModel
 
 _HOMES = {
     "GrpcClient": "client",
+    "OnnxModel": "onnx_model",
     "RestClient": "client",
     "SavedModel": "saved_model",
     "ServingError": "client",

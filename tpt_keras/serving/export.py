@@ -12,8 +12,6 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
-from tpt_keras.files import folder_lock
-from tpt_keras.files import whole_folder
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models.configs import to_stored
 from tpt_keras.models.weights import copy_model
@@ -22,7 +20,8 @@ from tpt_keras.serving.export_graph import ConstantWeights
 from tpt_keras.serving.export_graph import Int8Weights
 from tpt_keras.serving.export_graph import check_graph
 from tpt_keras.serving.saved_model import CONFIG_ASSET
-from tpt_keras.serving.saved_model import version_paths
+from tpt_keras.serving.saved_model import GRAPH_FILE
+from tpt_keras.serving.versions import new_version
 from tpt_keras.typing import StrPath
 
 PRECISIONS = ("float32", "bfloat16", "int8")
@@ -66,7 +65,7 @@ def export(
     Raises:
         UsageError: If an argument is invalid, if the model's weights are not
             finite, if Keras's backend is not TensorFlow, or if another process
-            exports to the folder.
+            exports to the folder, or it has exports of another format.
         MissingDependencyError: Without the extra `tpt_keras[serving]`.
         ValueError: If a stock TF Serving cannot run the graph.
     """
@@ -84,18 +83,14 @@ def export(
         model = copy_model(model, dtype)
     weights = (Int8Weights if precision == "int8" else ConstantWeights)(model)
     graph = AnswerGraph(Generator(model, sampler, max_answer_length), weights)
-    export_dir = pathlib.Path(export_dir)
-    with folder_lock(export_dir, "exports"):
-        number = max(version_paths(export_dir), default=0) + 1
-        version = export_dir / str(number)
-        with whole_folder(version) as partial:
-            _write_graph(graph, partial)
-            check_graph(partial)
-            config_path = partial / CONFIG_ASSET
-            config_path.parent.mkdir()
-            config = to_stored(model.config)
-            config_path.write_text(json.dumps(config, indent=2))
-            _write_warmup_requests(partial / WARMUP_ASSET)
+    with new_version(export_dir, GRAPH_FILE) as (version, partial):
+        _write_graph(graph, partial)
+        check_graph(partial)
+        config_path = partial / CONFIG_ASSET
+        config_path.parent.mkdir()
+        config = to_stored(model.config)
+        config_path.write_text(json.dumps(config, indent=2))
+        _write_warmup_requests(partial / WARMUP_ASSET)
     return version
 
 

@@ -1,19 +1,20 @@
-"""Exported models: their folders of versions, and answers in this process."""
+"""SavedModels and their answers in this process."""
 
 import json
 import pathlib
-import re
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from tpt_keras.answer import Answer
-from tpt_keras.errors import UsageError
 from tpt_keras.files import refuse_pattern
 from tpt_keras.serving.client import answer_in_batches
 from tpt_keras.serving.client import answers_of
+from tpt_keras.serving.versions import damaged
+from tpt_keras.serving.versions import newest_version
 from tpt_keras.typing import StrPath
 
+GRAPH_FILE = "saved_model.pb"
 # The model's configuration, which TF Serving ignores.
 CONFIG_ASSET = "assets.extra/tpt_keras.json"
 _BATCH_SIZE = 64
@@ -79,23 +80,7 @@ class SavedModel:
             raise self._error("answers no questions", error) from error
 
     def _error(self, problem, error):
-        reason = " ".join(str(error).split())[:200]
-        return UsageError(
-            f"The SavedModel {str(self.path)!r} {problem}: it is damaged, or "
-            "of another program. Copy it again, or export it again. "
-            f"({type(error).__name__}: {reason})",
-            path=self.path,
-            remedy=("export", {}),
-        )
-
-
-def version_paths(export_dir: StrPath) -> dict[int, pathlib.Path]:
-    """Returns a dict of the numbers to the paths of a folder's versions."""
-    return {
-        int(path.name): path
-        for path in pathlib.Path(export_dir).glob("*")
-        if re.fullmatch("[0-9]+", path.name) and path.is_dir()
-    }
+        return damaged("SavedModel", self.path, problem, error)
 
 
 def find_saved_model(path: StrPath) -> pathlib.Path:
@@ -107,14 +92,4 @@ def find_saved_model(path: StrPath) -> pathlib.Path:
     Raises:
         UsageError: If there is none.
     """
-    path = pathlib.Path(path)
-    versions = version_paths(path)
-    newest = versions[max(versions)] if versions else path
-    if not (newest / "saved_model.pb").is_file():
-        is_trained = any(path.glob("*.keras"))
-        raise UsageError(
-            f"There is no SavedModel in {str(path)!r}. Export a model first.",
-            path=path,
-            remedy=("export", {"model_dir": path} if is_trained else {}),
-        )
-    return newest
+    return newest_version(path, GRAPH_FILE, "SavedModel")

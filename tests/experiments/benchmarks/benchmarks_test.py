@@ -39,11 +39,12 @@ def measure(run, tiny_config, monkeypatch):
 
 
 def test_decoding_is_compared_with_pytorch(measure, trained_model_dir):
+    pytest.importorskip("onnxscript")
     pytest.importorskip("torch")
     rows = measure(
         "decoding",
         f"--model_dir={trained_model_dir}",
-        "--precisions=int8",
+        "--precisions=float32,int8",
         "--batch_sizes=1,3",
         "--questions=8",
         "--repeats=1",
@@ -51,7 +52,10 @@ def test_decoding_is_compared_with_pytorch(measure, trained_model_dir):
     )
     ways = ["pytorch", "pytorch, cached", "ours"]
     ways += ["ours, exported", "ours, exported, 1 thread"]
-    assert [row["way"] for row in rows] == ways * 2
+    assert [row["way"] for row in rows] == [
+        *[*ways, "ours, ONNX"] * 2,
+        *ways * 2,
+    ]
     for row in rows:
         assert float(row["answers/s"]) > 0
         if not row["way"].startswith("ours, exported"):

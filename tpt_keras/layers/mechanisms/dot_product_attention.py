@@ -104,7 +104,9 @@ class DotProductAttention(AttentionMechanism):
     def _rotate(self, heads, start_index=0):
         if self.positions != "rotary":
             return heads
-        return rotate(heads, start_index + ops.arange(ops.shape(heads)[1]))
+        return rotate(
+            heads, start_index + ops.arange(ops.shape(heads)[1], dtype="int32")
+        )
 
     def make_cache(
         self,
@@ -251,8 +253,12 @@ class DotProductAttention(AttentionMechanism):
         self, target_length, source_length, is_causal, start_index
     ):
         """Boolean `(1, target_length, source_length)`, or None for no limit."""
-        rows = ops.reshape(start_index + ops.arange(target_length), (1, -1, 1))
-        columns = ops.reshape(ops.arange(source_length), (1, 1, -1))
+        rows = ops.reshape(
+            start_index + ops.arange(target_length, dtype="int32"), (1, -1, 1)
+        )
+        columns = ops.reshape(
+            ops.arange(source_length, dtype="int32"), (1, 1, -1)
+        )
         mask = ops.greater_equal(rows, columns) if is_causal else None
         if self.sliding_window is None:
             return mask
@@ -311,7 +317,7 @@ def write_position(cache: Tensor, heads: Tensor, index: int | Tensor) -> Tensor:
     by default, and a `where` copies the whole cache.
     """
     batch_size, num_heads = ops.shape(cache)[0], cache.shape[1]
-    rows = ops.arange(batch_size * num_heads)
+    rows = ops.arange(batch_size * num_heads, dtype="int32")
     places = ops.stack(
         [rows // num_heads, rows % num_heads, ops.full_like(rows, index)], -1
     )

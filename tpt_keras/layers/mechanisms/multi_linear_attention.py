@@ -133,7 +133,9 @@ class MultiLinearAttention(AttentionMechanism):
             return self.attend(query_heads, cache)
         keys, values = _zero_padding(attention_mask, key_heads, value_heads)
         contracted = self._contract_until_each(keys, values)
-        positions = start_index + ops.arange(ops.shape(query_heads)[1])
+        positions = start_index + ops.arange(
+            ops.shape(query_heads)[1], dtype="int32"
+        )
         contracted = ops.take(contracted, positions, axis=1)
         queries = ops.transpose(self._weigh(query_heads), (2, 1, 0, 3))
         filler = ops.sum(ops.expand_dims(queries, 2) * contracted, axis=-1)
@@ -217,7 +219,7 @@ class MultiLinearAttention(AttentionMechanism):
             as they do.
         """
         kernel = self._kernel(keys)
-        places = ops.arange(ops.shape(keys)[1])
+        places = ops.arange(ops.shape(keys)[1], dtype="int32")
         keys, values = (
             ops.transpose(heads, (2, 1, 0, 3)) for heads in (keys, values)
         )

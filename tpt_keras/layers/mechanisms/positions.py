@@ -54,7 +54,11 @@ def alibi_biases(
     Returns:
         float32 tensor `(num_heads, target_length, source_length)`.
     """
-    rows = ops.expand_dims(start_index + ops.arange(target_length), 1)
-    distances = ops.cast(ops.abs(rows - ops.arange(source_length)), "float32")
+    rows = ops.expand_dims(
+        start_index + ops.arange(target_length, dtype="int32"), 1
+    )
+    distances = ops.cast(
+        ops.abs(rows - ops.arange(source_length, dtype="int32")), "float32"
+    )
     slopes = ops.convert_to_tensor(alibi_slopes(num_heads), "float32")
     return -ops.reshape(slopes, (-1, 1, 1)) * distances

@@ -166,13 +166,10 @@ class RelationalAttention(DotProductAttention):
             ops.einsum("bhts,brts->bthr", weights, relations),
             self._of_heads(self.relation_kernel),
         )
-        symbols = ops.take(
-            self._of_heads(self.symbols),
-            clipped_distances(
-                ops.shape(weights)[2:], start_index, self.max_distance
-            ),
-            axis=0,
+        rows = clipped_distances(
+            ops.shape(weights)[2:], start_index, self.max_distance
         )
+        symbols = self._of_heads(ops.take(self.symbols, rows, axis=0))
         of_symbols = ops.einsum(
             "bhtw,whd->bthd", keys_to_distances(weights), symbols
         )

@@ -262,7 +262,7 @@ def all_distances(
     start_index: int | Tensor = 0,
 ) -> Tensor:
     """All positions of keys minus positions of queries, ascending."""
-    columns = ops.arange(target_length + source_length)
+    columns = ops.arange(target_length + source_length, dtype="int32")
     return columns - (target_length - 1) - start_index
 
 

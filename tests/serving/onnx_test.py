@@ -1,0 +1,245 @@
+"""ONNX exports: their answers, their folders, and what they import."""
+
+import shutil
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from tests.experiments.command import run_alone
+from tests.experiments.command import run_python
+from tests.models.transformer_test import VOCABULARY
+from tests.serving.export_test import BAD_QUESTIONS
+from tpt_keras.answer import Answer
+from tpt_keras.decoding import Generator
+from tpt_keras.errors import MissingDependencyError
+from tpt_keras.errors import UsageError
+from tpt_keras.models import PRESETS
+from tpt_keras.models import build_model
+from tpt_keras.models.configs import from_stored
+from tpt_keras.serving import OnnxModel
+from tpt_keras.serving.onnx_model import CONFIG_FILE
+from tpt_keras.serving.onnx_model import DECODE_FILE
+from tpt_keras.serving.onnx_model import ENCODE_FILE
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.torch,
+    pytest.mark.skipif(
+        keras.backend.backend() != "torch", reason="PyTorch exports graphs."
+    ),
+]
+
+SIZES = {
+    "transformer": {"intermediate_dim": 32, "num_heads": 2, "num_layers": 2},
+    "lstm": {"encoder_dim": 8, "attention_dim": 8, "thinking_steps": 1},
+}
+# Each exports other ops; the rest is exported exhaustively.
+DIFFERENT = (
+    "dual_attention",
+    "lstm_attention",
+    "tp_transformer_modern",
+    "tp_transformer_multi_linear",
+    "tp_transformer_xl",
+)
+QUESTIONS = [
+    f"{a}+{b}{c}" for a in range(4) for b in range(4) for c in range(4)
+]
+QUESTIONS.append("1")
+
+
+def small_model(preset, **overrides):
+    """A model with random weights whose answers differ."""
+    sizes = {
+        "hidden_dim": 16,
+        "max_answer_length": 6,
+        "max_question_length": 16,
+        "vocabulary": VOCABULARY,
+        **SIZES[PRESETS[preset].KIND],
+    }
+    model = build_model(PRESETS[preset].replace(**{**sizes, **overrides}))
+    rng = np.random.default_rng(5)
+    for weight in model.weights:
+        if len(weight.shape) > 1:
+            weight.assign(rng.normal(size=weight.shape))
+    return model
+
+
+def export(*args, **kwargs):
+    from tpt_keras.serving.onnx_export import export_onnx
+
+    return export_onnx(*args, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small_model("tp_transformer", num_layers=1, max_question_length=160)
+
+
+@pytest.fixture(scope="module")
+def version(model, tmp_path_factory):
+    return export(model, tmp_path_factory.mktemp("onnx"))
+
+
+@pytest.fixture(scope="module")
+def onnx_model(version):
+    return OnnxModel(version.parent)
+
+
+@pytest.mark.parametrize(
+    "preset",
+    [
+        preset
+        if preset in DIFFERENT
+        else pytest.param(preset, marks=pytest.mark.exhaustive)
+        for preset in PRESETS
+    ],
+)
+def test_answers_are_the_models(preset, tmp_path):
+    model = small_model(preset)
+    onnx_model = OnnxModel(export(model, tmp_path))
+    # Batches of 64, which shrinks, and of one.
+    for questions in (QUESTIONS, QUESTIONS[-1:]):
+        answers = onnx_model.answer(questions)
+        expected = Generator(model).answer(questions)
+        assert [answer.text for answer in answers] == [
+            answer.text for answer in expected
+        ]
+        np.testing.assert_allclose(
+            [answer.log_prob for answer in answers],
+            [answer.log_prob for answer in expected],
+            rtol=1e-3,
+            atol=1e-3,
+        )
+    assert len({answer.text for answer in onnx_model.answer(QUESTIONS)}) > 5
+
+
+def test_bad_questions_do_not_affect_others(onnx_model, model):
+    questions = ["1", *BAD_QUESTIONS, "1+1"]
+    answers = onnx_model.answer(questions)
+    good = [answers.pop(0), answers.pop()]
+    assert [answer.text for answer in good] == model.solve(["1", "1+1"])
+    assert answers == [
+        Answer("", None, status) for status in BAD_QUESTIONS.values()
+    ]
+    assert onnx_model.answer([]) == []
+    with pytest.raises(TypeError):
+        onnx_model.answer("1 + 1")
+    with pytest.warns(UserWarning, match="UNKNOWN_CHARACTER"):
+        assert onnx_model.solve(["%", "1"]) == ["", good[0].text]
+
+
+def test_an_answers_length_is_the_exports(model, tmp_path):
+    onnx_model = OnnxModel(export(model, tmp_path, max_answer_length=2))
+    answers = Generator(model, max_length=2).answer(QUESTIONS)
+    assert onnx_model.solve(QUESTIONS) == [answer.text for answer in answers]
+    assert from_stored(onnx_model.config) == model.config.replace(
+        max_answer_length=2
+    )
+
+
+def test_answers_need_no_keras(version, model):
+    result = run_python(
+        "-c",
+        "import sys\n"
+        "from tpt_keras.serving import OnnxModel\n"
+        f"print(OnnxModel({str(version)!r}).solve(['1', '10+3']))\n"
+        "heavy = {'keras', 'onnx', 'tensorflow', 'torch'}\n"
+        "print(heavy & set(sys.modules))",
+    )
+    expected = f"{model.solve(['1', '10+3'])}\nset()\n"
+    assert (result.stdout, result.stderr) == (expected, "")
+
+
+def test_a_command_answers(version, model):
+    result = run_alone("solve", f"--onnx_model={version}", "--question=10+3")
+    assert result.stdout == f"{model.solve(['10+3'])[0]}\n"
+
+
+def test_a_command_exports(model, tmp_path):
+    model.save(tmp_path / "model.keras")
+    arguments = ("--format=onnx", f"--model_dir={tmp_path}")
+    folder = f"--export_dir={tmp_path / 'onnx'}"
+    result = run_alone("export", *arguments, folder)
+    assert (result.status, result.stderr) == (0, "")
+    assert result.stdout == f"{tmp_path / 'onnx' / '1'}\n"
+    assert OnnxModel(tmp_path / "onnx").solve(["1"]) == model.solve(["1"])
+    result = run_alone("export", *arguments, folder, "--beam_width=2")
+    assert (result.status, "--beam_width" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (ENCODE_FILE, b"nothing"),
+        (DECODE_FILE, b""),
+        (DECODE_FILE, None),
+        (f"{DECODE_FILE}.data", None),
+        (CONFIG_FILE, b"[" * 10**5),
+        (CONFIG_FILE, b"{}"),
+    ],
+)
+def test_a_damaged_export_is_refused(version, tmp_path, name, content):
+    copy = shutil.copytree(version, tmp_path / "1")
+    (copy / name).unlink()
+    if content is not None:
+        (copy / name).write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        OnnxModel(copy)
+    assert caught.value.path == str(copy)
+
+
+def test_another_programs_graph_is_refused(version, tmp_path):
+    copy = shutil.copytree(version, tmp_path / "1")
+    shutil.copy(copy / ENCODE_FILE, copy / DECODE_FILE)
+    with pytest.raises(UsageError):
+        OnnxModel(tmp_path).answer(["1"])
+
+
+def test_a_missing_export_is_refused(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        OnnxModel(tmp_path)
+    assert caught.value.path == str(tmp_path)
+
+
+def test_exports_of_another_format_are_refused(model, tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").touch()
+    with pytest.raises(UsageError) as caught:
+        export(model, tmp_path)
+    assert caught.value.field == "export_dir"
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path, model):
+    broken = build_model(model.config)
+    broken.embedding.role_dense.kernel.assign(np.full((16, 16), np.nan))
+    with pytest.raises(UsageError, match="embedding/role/kernel"):
+        export(broken, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("value", [0, 2.5])
+def test_an_invalid_length_is_refused(tmp_path, model, value):
+    with pytest.raises(UsageError) as caught:
+        export(model, tmp_path / "model", max_answer_length=value)
+    assert caught.value.field == "max_answer_length"
+
+
+def test_another_backend_is_refused(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(UsageError):
+        export(model, tmp_path / "model")
+
+
+def test_the_extra_is_asked_for(tmp_path, model, version, monkeypatch):
+    for module, function in (
+        ("onnxscript", lambda: export(model, tmp_path / "model")),
+        ("onnxruntime", lambda: OnnxModel(version)),
+    ):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(MissingDependencyError) as caught:
+            function()
+        assert "tpt_keras[onnx]" in str(caught.value)

@@ -1,0 +1,202 @@
+"""Export of models as ONNX graphs, for programs without Keras."""
+
+import contextlib
+import json
+import logging
+import pathlib
+import warnings
+
+import keras
+import torch
+from keras import ops
+from keras import tree
+
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_positive_integer
+from tpt_keras.errors import require
+from tpt_keras.models import SequenceToSequence
+from tpt_keras.models.configs import to_stored
+from tpt_keras.models.weights import copy_model
+from tpt_keras.models.weights import finite_values
+from tpt_keras.serving.onnx_model import CONFIG_FILE
+from tpt_keras.serving.onnx_model import DECODE_FILE
+from tpt_keras.serving.onnx_model import ENCODE_FILE
+from tpt_keras.serving.onnx_model import NEW
+from tpt_keras.serving.versions import new_version
+from tpt_keras.typing import StrPath
+
+
+def export_onnx(
+    model: SequenceToSequence,
+    export_dir: StrPath,
+    max_answer_length: int | None = None,
+) -> pathlib.Path:
+    """Exports a model as the next version in a folder, for `OnnxModel`.
+
+    A version has two graphs in float32, with their weights beside them, and the
+    model's configuration as JSON:
+
+    - `encode.onnx`: `token_ids`, int32 `(batch, length)`, the question's, to
+      the tensors of the cache, which have names;
+    - `decode_step.onnx`: `token_ids`, int32 `(batch,)`, the last ones, their
+      position `index` and the tensors of the cache, to the `logits` of the
+      next tokens `(batch, vocabulary_size)` and to those tensors of the cache
+      that change, whose names start with `new_`.
+
+    The batch may have any size. A question may have any length, except of an
+    LSTM: its graph has a step for each token, so that questions are padded.
+
+    Args:
+        model: A `SequenceToSequence`.
+        export_dir: Folder of the model's versions.
+        max_answer_length: Most characters of an answer. Defaults to the
+            model's.
+
+    Returns:
+        Path of the new version.
+
+    Raises:
+        UsageError: If an argument is invalid, if the model's weights are not
+            finite, if Keras's backend is not PyTorch, or if another process
+            exports to the folder, or it has exports of another format.
+        MissingDependencyError: Without the extra `tpt_keras[onnx]`.
+    """
+    require("onnxscript", "onnx")
+    if keras.backend.backend() != "torch":
+        raise UsageError(
+            "An ONNX export needs PyTorch. Export with KERAS_BACKEND=torch, "
+            "which loads the models of any backend."
+        )
+    if max_answer_length is None:
+        max_answer_length = model.config.max_answer_length
+    check_positive_integer("max_answer_length", max_answer_length)
+    if not model.compute_dtype == model.variable_dtype == "float32":
+        model = copy_model(model, "float32")
+    for variable in model.variables:
+        finite_values(variable)
+    config = model.config.replace(max_answer_length=max_answer_length)
+    with (
+        torch.no_grad(),
+        new_version(export_dir, ENCODE_FILE) as (version, partial),
+    ):
+        partial.mkdir()
+        _write_graphs(model, max_answer_length, partial)
+        text = json.dumps(to_stored(config), indent=2)
+        (partial / CONFIG_FILE).write_text(text)
+    return version
+
+
+class _Encode(torch.nn.Module):
+    """Encodes questions, and returns the tensors of the cache."""
+
+    def __init__(self, model, max_answer_length):
+        super().__init__()
+        self._model = model
+        self._max_answer_length = max_answer_length
+
+    def forward(self, token_ids):
+        cache = self._model.init_cache(token_ids, self._max_answer_length)
+        return tuple(tree.flatten(cache))
+
+
+class _DecodeStep(torch.nn.Module):
+    """Decodes one step with the tensors of a cache."""
+
+    def __init__(self, model, cache):
+        super().__init__()
+        self._model = model
+        self._cache = cache
+
+    def forward(self, token_ids, index, tensors):
+        cache = tree.pack_sequence_as(self._cache, tensors)
+        logits, cache = self._model.decode_step(token_ids, cache, index)
+        return logits, *tree.flatten(_changing(self._model, cache))
+
+
+def _write_graphs(model, max_answer_length, folder):
+    length = model.config.max_question_length + 2
+    token_ids = ops.ones((3, length), "int32")
+    # Smaller along the axes that may vary.
+    others = token_ids[1:, 1:]
+    cache, other_cache = (
+        model.init_cache(each, max_answer_length)
+        for each in (token_ids, others)
+    )
+    names = _names(cache)
+    program = _traced(
+        _Encode(model, max_answer_length),
+        (token_ids,),
+        (others,),
+        input_names=["token_ids"],
+        output_names=names,
+    )
+    program.save(folder / ENCODE_FILE, external_data=True)
+    index = ops.convert_to_tensor(1, "int32")
+    program = _traced(
+        _DecodeStep(model, cache),
+        (token_ids[:, 0], index, tuple(tree.flatten(cache))),
+        (others[:, 0], index, tuple(tree.flatten(other_cache))),
+        input_names=["token_ids", "index", *names],
+        output_names=[
+            "logits",
+            *(f"{NEW}{name}" for name in _names(_changing(model, cache))),
+        ],
+    )
+    program.save(folder / DECODE_FILE, external_data=True)
+
+
+def _changing(model, cache):
+    return {name: cache[name] for name in model.changing_caches}
+
+
+def _names(cache):
+    """Names of the tensors of a cache: `"self_attention_0_1"`."""
+    return [
+        "_".join(map(str, path)) for path, _ in tree.flatten_with_path(cache)
+    ]
+
+
+def _traced(module, inputs, others, **names):
+    """Traces a graph. Axes that differ between both inputs may vary."""
+    axes = tree.map_structure(_different_axes, inputs, others)
+    with warnings.catch_warnings(), _quiet("torch.onnx"):
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module,
+            inputs,
+            dynamo=True,
+            dynamic_shapes=axes,
+            verbose=False,
+            **names,
+        )
+    # Unrolled loops fix an axis, which the graph does not tell.
+    ranges = program.exported_program.range_constraints
+    fixed = {
+        str(symbol): int(size.upper)
+        for symbol, size in ranges.items()
+        if size.lower == size.upper
+    }
+    for value in program.model.graph.inputs:
+        for axis, size in enumerate(value.shape):
+            value.shape[axis] = fixed.get(str(size), size)
+    return program
+
+
+def _different_axes(x, other):
+    return {
+        axis: torch.export.Dim.AUTO
+        for axis, size in enumerate(x.shape)
+        if size != other.shape[axis]
+    }
+
+
+@contextlib.contextmanager
+def _quiet(name):
+    """Hides warnings of a logger."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

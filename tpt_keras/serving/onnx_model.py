@@ -1,0 +1,185 @@
+"""ONNX exports and their answers in this process."""
+
+import json
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from tpt_keras.answer import OK
+from tpt_keras.answer import Answer
+from tpt_keras.answer import unanswered
+from tpt_keras.errors import require
+from tpt_keras.serving.client import answer_in_batches
+from tpt_keras.serving.versions import damaged
+from tpt_keras.serving.versions import newest_version
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
+from tpt_keras.typing import StrPath
+
+ENCODE_FILE = "encode.onnx"
+DECODE_FILE = "decode_step.onnx"
+CONFIG_FILE = "config.json"
+# What the names of the changed tensors of a cache start with.
+NEW = "new_"
+_BATCH_SIZE = 64
+# Ended answers leave the batch when no more than this share is left.
+_UNFINISHED_SHARE = 0.75
+
+
+class OnnxModel:
+    """A model exported as ONNX graphs, in this process.
+
+    Needs NumPy and ONNX Runtime, and neither Keras nor TensorFlow.
+
+    Args:
+        path: An export of `export_onnx`, or the folder of its versions.
+
+    Attributes:
+        path: The export.
+        config: Dict of the model's hyperparameters.
+
+    Raises:
+        UsageError: If there is no export, or it cannot be loaded.
+        MissingDependencyError: Without the extra `tpt_keras[onnx]`.
+
+    Example:
+
+    ```python
+    model = OnnxModel("onnx/demo")
+    model.solve(["What is the tens digit of 31859?"])  # ['5']
+    ```
+    """
+
+    def __init__(self, path: StrPath) -> None:
+        require("onnxruntime", "onnx")
+        import onnxruntime
+
+        self.path = newest_version(path, ENCODE_FILE, "ONNX export")
+        try:
+            self.config = json.loads((self.path / CONFIG_FILE).read_bytes())
+            self._tokenizer = CharacterTokenizer(self.config["vocabulary"])
+            self._encode, self._decode_step = (
+                onnxruntime.InferenceSession(
+                    self.path / name, providers=["CPUExecutionProvider"]
+                )
+                for name in (ENCODE_FILE, DECODE_FILE)
+            )
+        # ONNX Runtime raises many kinds of exceptions for a damaged graph.
+        except Exception as error:
+            raise damaged(
+                "ONNX export", self.path, "cannot be loaded", error
+            ) from error
+
+    def solve(self, questions: Sequence[str]) -> list[str]:
+        """Answers questions with a list of strings.
+
+        As the Keras model's `solve`: a question without an answer gets an empty
+        string, and one warning names all such questions.
+        """
+        answers = self.answer(questions)
+        faults = unanswered(
+            questions,
+            answers,
+            self.config["vocabulary"],
+            self.config["max_question_length"],
+        )
+        if faults:
+            warnings.warn(faults, stacklevel=2)
+        return [answer.text for answer in answers]
+
+    def answer(self, questions: Sequence[str | bytes]) -> list[Answer]:
+        """Answers questions greedily.
+
+        Args:
+            questions: List of strings or of bytes.
+
+        Returns:
+            List of `Answer`s. A question that has none has a status that says
+            why.
+
+        Raises:
+            UsageError: If the model answers no questions.
+        """
+        return answer_in_batches(self._answer_batch, questions, _BATCH_SIZE)
+
+    def _answer_batch(self, questions):
+        texts = [text.decode("utf-8", "surrogateescape") for text in questions]
+        longest = self.config["max_question_length"]
+        statuses = [
+            self._tokenizer.question_status(text, longest) for text in texts
+        ]
+        texts = [text for text, status in zip(texts, statuses) if status == OK]
+        try:
+            answers = self._generate(texts) if texts else iter(())
+            return [
+                next(answers) if status == OK else Answer("", None, status)
+                for status in statuses
+            ]
+        # The graphs of another program may return anything.
+        except Exception as error:
+            raise damaged(
+                "ONNX export", self.path, "answers no questions", error
+            ) from error
+
+    def _generate(self, texts):
+        """Yields the answers that are decoded greedily."""
+        pad_id, end_id = self._tokenizer.pad_id, self._tokenizer.end_id
+        cache = self._encoded(texts)
+        changing = [x.name for x in self._decode_step.get_outputs()[1:]]
+        changing = [name.removeprefix(NEW) for name in changing]
+        max_length = self.config["max_answer_length"]
+        found = np.full((len(texts), max_length), pad_id)
+        log_probs = np.zeros(len(texts))
+        # The rows of the batch, their last tokens, and those that have ended.
+        rows = np.arange(len(texts))
+        last = np.full(len(texts), self._tokenizer.start_id, "int32")
+        is_ended = np.zeros(len(texts), bool)
+        for index in range(max_length):
+            logits, *changed = self._decode_step.run(
+                None,
+                {
+                    "token_ids": last,
+                    "index": np.array(index, "int32"),
+                    **cache,
+                },
+            )
+            cache.update(zip(changing, changed))
+            of_tokens = _log_softmax(logits)
+            logits[:, pad_id] = -np.inf
+            last = logits.argmax(axis=-1).astype("int32")
+            found[rows, index] = last
+            of_tokens = of_tokens[np.arange(len(rows)), last]
+            log_probs[rows] += np.where(is_ended, 0.0, of_tokens)
+            is_ended |= last == end_id
+            goes_on = ~is_ended
+            if not goes_on.any():
+                break
+            if goes_on.mean() <= _UNFINISHED_SHARE:
+                rows, last, is_ended = (
+                    each[goes_on] for each in (rows, last, is_ended)
+                )
+                cache = {name: x[goes_on] for name, x in cache.items()}
+        for token_ids, log_prob in zip(found, log_probs):
+            yield Answer(self._tokenizer.decode(token_ids), log_prob)
+
+    def _encoded(self, texts):
+        """Encodes questions; returns a dict of the tensors of the cache."""
+        token_ids = self._tokenizer.encode_batch(texts, words=True)
+        (graph_input,) = self._encode.get_inputs()
+        length = graph_input.shape[1]
+        # The graph of a recurrent model has a length of its own.
+        if isinstance(length, int):
+            token_ids = np.pad(
+                token_ids,
+                ((0, 0), (0, length - token_ids.shape[1])),
+                constant_values=self._tokenizer.pad_id,
+            )
+        names = [output.name for output in self._encode.get_outputs()]
+        return dict(
+            zip(names, self._encode.run(None, {"token_ids": token_ids}))
+        )
+
+
+def _log_softmax(logits):
+    logits = logits - logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
