@@ -122,7 +122,7 @@ setuptools.setup(
         "sympy>=1.12",
         "tensorboard>=2.18",
         "tensorflow>=2.18",
-        "tensorflow-datasets>=4.9.7",
+        "tensorflow-datasets>=4.9.10",
         "tqdm>=4.60",
     ],
     extras_require={
