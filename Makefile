@@ -20,7 +20,7 @@ marked = $(shell grep --recursive --files-with-matches --include=*_test.py mark.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test test-slow test-both test-exhaustive on-tensorflow \
-	on-jax on-torch docs lint clean
+	on-jax on-torch docs notebooks lint clean
 
 setup: $(VENV)/.installed
 
@@ -79,6 +79,10 @@ on-torch: setup
 # The site, in site/. A warning is an error.
 docs: setup
 	$(RUN) mkdocs build --strict
+
+# Executes the notebooks of docs/ in place.
+notebooks: setup
+	$(VENV)/bin/python docs/notebooks/execute.py
 
 lint: setup
 	$(VENV)/bin/ruff check .

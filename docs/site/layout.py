@@ -1,9 +1,12 @@
 """Lays the site out as the repository, so that its links hold in both.
 
 MkDocs takes pages from one folder. These are files of the whole repository at
-their own paths, and a page of the API for each folder of the package.
+their own paths, notebooks among them, and a page of the API for each folder of
+the package.
 """
 
+import base64
+import json
 import pathlib
 import re
 
@@ -38,12 +41,27 @@ _FIRST = (
 _WITHOUT_API = ("playground",)
 
 
+class _Notebook(File):
+    """A notebook, whose content is given as Markdown."""
+
+    def is_documentation_page(self):
+        """Returns `True`, because MkDocs knows only Markdown's suffixes."""
+        return True
+
+
 def on_files(files, config):
     """Adds the files of the repository and the pages of the API."""
     for pattern in _FILES:
         for path in sorted(_ROOT.glob(pattern)):
             uri = path.relative_to(_ROOT).as_posix()
             files.append(File.generated(config, uri, abs_src_path=str(path)))
+    for path in sorted(_ROOT.glob("docs/notebooks/*.ipynb")):
+        uri = path.relative_to(_ROOT).as_posix()
+        content, pictures = _notebook_page(path)
+        files.append(_Notebook.generated(config, uri, content=content))
+        for name, picture in pictures.items():
+            uri = f"docs/notebooks/{name}"
+            files.append(File.generated(config, uri, content=picture))
     for uri, content in _api_pages():
         files.append(File.generated(config, uri, content=content))
     return files
@@ -54,6 +72,28 @@ def on_page_markdown(markdown, page, **kwargs):
     if page.file.src_uri == "CHANGELOG.md":
         markdown = re.sub(r"^(\w.*)\n- ", r"\1\n\n- ", markdown, flags=re.M)
     return markdown
+
+
+def _notebook_page(path):
+    """Returns a notebook as Markdown, and a dict of its pictures by name."""
+    parts, pictures = [], {}
+    for cell in json.loads(path.read_text())["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```python\n{source}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/png" in data:
+                name = f"{path.stem}_{cell['id']}.png"
+                pictures[name] = base64.b64decode(data["image/png"])
+                parts.append(f"![{cell['metadata']['alt']}]({name})")
+            else:
+                text = "".join(output.get("text") or data["text/plain"])
+                fence = "``` {.text .no-copy .output}"
+                parts.append(f"{fence}\n{text.rstrip()}\n```")
+    return "\n\n".join(parts), pictures
 
 
 def _api_pages():

@@ -120,6 +120,11 @@ def test_choices(tmp_path, calls):
     assert image.imread(tmp_path / "choices.png").shape[1] > 800
 
 
+def test_a_figure_is_returned_for_a_notebook():
+    figure = draw_attention(np.eye(2), "ab", "ab", "title")
+    assert figure.axes[0].get_title(loc="left") == "title"
+
+
 def test_attention(tmp_path, calls):
     shown, xticks = calls("imshow"), calls("set_xticks")
     weights = np.eye(3, 4)

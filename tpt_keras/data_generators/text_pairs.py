@@ -15,10 +15,8 @@ from tpt_keras.data_generators.task import matching_groups
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.files import reading
-from tpt_keras.tokenizers.character_tokenizer import END
-from tpt_keras.tokenizers.character_tokenizer import PAD
-from tpt_keras.tokenizers.character_tokenizer import START
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
+from tpt_keras.tokenizers.character_tokenizer import vocabulary_of
 from tpt_keras.typing import StrPath
 
 if TYPE_CHECKING:
@@ -203,13 +201,10 @@ def _vocabulary(vocabulary, pairs):
         return tuple(vocabulary)
     if vocabulary in VOCABULARIES:
         return VOCABULARIES[vocabulary]
-    characters = set()
     if vocabulary:
         with reading(vocabulary, "Name a text file as `vocabulary`."):
             text = pathlib.Path(vocabulary).read_text("utf-8-sig")
-        characters.update(text.replace("\n", ""))
-    else:
-        for part in pairs.values():
-            for pair in part:
-                characters.update(*pair)
-    return (PAD, START, END, *sorted(characters))
+        return vocabulary_of(text.replace("\n", ""))
+    return vocabulary_of(
+        text for part in pairs.values() for pair in part for text in pair
+    )

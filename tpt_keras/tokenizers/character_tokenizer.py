@@ -293,6 +293,24 @@ class CharacterTokenizer:
                     )
 
 
+def vocabulary_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """Returns the vocabulary of the characters of texts.
+
+    Args:
+        texts: Strings.
+
+    Returns:
+        Tuple of the special symbols and the sorted characters, which
+        `TransformerConfig` and `CharacterTokenizer` take.
+
+    Example:
+
+    >>> vocabulary_of(["What is 1+1?", "2"])[:8]
+    ('<pad>', '<start>', '<end>', ' ', '+', '1', '2', '?')
+    """
+    return (PAD, START, END, *sorted(set[str]().union(*texts)))
+
+
 def _check(vocabulary):
     for symbol in vocabulary:
         if symbol in SPECIAL_SYMBOLS or _is_character(symbol):

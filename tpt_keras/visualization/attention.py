@@ -8,6 +8,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from tpt_keras.typing import StrPath
+from tpt_keras.visualization.figures import finished
 from tpt_keras.visualization.page import page
 
 # Each attention's title, and the texts of its targets and sources.
@@ -32,17 +33,17 @@ def draw_attention(
     targets: str | Sequence[str],
     sources: str | Sequence[str],
     title: str,
-    path: StrPath,
-) -> None:
+    path: StrPath | None = None,
+) -> Figure:
     """Draws one head's attention weights `(targets, sources)` as a matrix.
 
     The targets and the sources are strings, the characters of both, or lists
-    of words and characters.
+    of words and characters. Returns the figure, and writes it to a `path`.
     """
     has_words = max(map(len, sources)) > 1
     width = max(_ENTRY * len(sources), 3.0) + 1.8
     height = max(_ENTRY * len(targets), 1.2) + 1.2
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(
         weights, "Blues", norm=PowerNorm(_GAMMA, 0.0, 1.0), aspect="auto"
@@ -66,7 +67,7 @@ def draw_attention(
     figure.colorbar(
         image, label="attention weight", ticks=[0, 0.1, 0.25, 0.5, 1]
     )
-    figure.savefig(path, dpi=110)
+    return finished(figure, path)
 
 
 def attention_page(
@@ -90,11 +91,14 @@ def attention_page(
     return page("attention", data, scheme)
 
 
-def draw_head_tables(panels: dict[str, Any], label: str, path: StrPath) -> None:
+def draw_head_tables(
+    panels: dict[str, Any], label: str, path: StrPath | None = None
+) -> Figure:
     """Draws one number per head and layer, in panels side by side.
 
     The panels are a dict from titles to nested lists `(num_layers,
-    num_heads)` of numbers from 0 to 1.
+    num_heads)` of numbers from 0 to 1. Returns the figure, and writes it to a
+    `path`.
     """
     tables = {title: np.asarray(table) for title, table in panels.items()}
     num_layers, num_heads = next(iter(tables.values())).shape
@@ -102,7 +106,7 @@ def draw_head_tables(panels: dict[str, Any], label: str, path: StrPath) -> None:
     rows = -(-len(tables) // columns)
     width = columns * (0.48 * num_heads + 0.6) + 1.4
     height = rows * (0.38 * num_layers + 0.7) + 0.5
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=90, layout="constrained")
     grid = figure.subplots(
         rows, columns, squeeze=False, sharex=True, sharey=True
     )
@@ -121,4 +125,4 @@ def draw_head_tables(panels: dict[str, Any], label: str, path: StrPath) -> None:
     figure.supxlabel("head", fontsize=10)
     figure.supylabel("layer", fontsize=10)
     figure.colorbar(image, ax=grid, label=label)
-    figure.savefig(path, dpi=90)
+    return finished(figure, path)

@@ -14,6 +14,7 @@ from matplotlib.ticker import PercentFormatter
 from tpt_keras.files import write_text
 from tpt_keras.typing import StrPath
 from tpt_keras.visualization.colors import OKABE_ITO
+from tpt_keras.visualization.figures import finished
 from tpt_keras.visualization.page import markdown_table
 from tpt_keras.visualization.page import page
 
@@ -38,14 +39,19 @@ OVER = {
 MAX_WRONG = 200
 
 
-def draw_learning_curves(rows: list[dict[str, Any]], path: StrPath) -> None:
+def draw_learning_curves(
+    rows: list[dict[str, Any]], path: StrPath | None = None
+) -> Figure:
     """Draws a training's loss and accuracy over its steps.
 
     Args:
         rows: The training's metrics, as `read_metrics` returns them.
-        path: PNG file to write.
+        path: PNG file to write, if any.
+
+    Returns:
+        The figure.
     """
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    figure = Figure(figsize=(9, 3.5), dpi=120, layout="constrained")
     loss_axes, accuracy_axes = figure.subplots(1, 2)
     accuracy = ("sequence_accuracy", "answers entirely right")
     if any("bits_per_character" in row for row in rows):
@@ -59,27 +65,32 @@ def draw_learning_curves(rows: list[dict[str, Any]], path: StrPath) -> None:
         _label(axes, label)
     loss_axes.set_ylim(bottom=0)
     accuracy_axes.set_ylim(0, 1.02)
-    figure.savefig(path, dpi=120)
+    return finished(figure, path)
 
 
 def draw_comparison(
     trainings: dict[str, list[dict[str, Any]]],
-    path: StrPath,
+    path: StrPath | None = None,
     metric: str = "val_sequence_accuracy",
     over: Sequence[str] = ("step",),
     levels: Sequence[float] = (),
-) -> None:
+) -> Figure:
     """Draws one metric of several trainings.
 
     Args:
         trainings: Dict from names to rows, see `training_curves`.
-        path: PNG file to write.
+        path: PNG file to write, if any.
         metric: Name of the metric.
         over: Names in `OVER`, a panel each.
         levels: Values of the metric to mark, with a ring where a training has
             reached one.
+
+    Returns:
+        The figure.
     """
-    figure = Figure(figsize=(3 + 6 * len(over), 5), layout="constrained")
+    figure = Figure(
+        figsize=(3 + 6 * len(over), 5), dpi=120, layout="constrained"
+    )
     panels = figure.subplots(1, len(over), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, over):
         _draw_trainings(axes, trainings, metric, name, levels)
@@ -94,7 +105,7 @@ def draw_comparison(
         loc="outside upper center",
         frameon=False,
     )
-    figure.savefig(path, dpi=120)
+    return finished(figure, path)
 
 
 def _draw_trainings(axes, trainings, metric, over, levels):
@@ -136,8 +147,8 @@ def _draw_ring(axes, row, metric, over, color):
 
 
 def draw_choices(
-    trials: list[dict[str, Any]], objective: str, path: StrPath
-) -> None:
+    trials: list[dict[str, Any]], objective: str, path: StrPath | None = None
+) -> Figure:
     """Draws the score over each hyperparameter that differs, one panel each.
 
     A dot is a trial. A bar is the mean of the trials with the same value.
@@ -145,7 +156,10 @@ def draw_choices(
     Args:
         trials: List of dicts with `hyperparameters`, a dict, and `score`.
         objective: Name of the score.
-        path: PNG file to write.
+        path: PNG file to write, if any.
+
+    Returns:
+        The figure.
     """
     scores = {}
     for trial in trials:
@@ -154,7 +168,7 @@ def draw_choices(
             by_value.setdefault(value, []).append(trial["score"])
     differing = {name: each for name, each in scores.items() if len(each) > 1}
     rows = max(1, -(-len(differing) // 3))
-    figure = Figure(figsize=(12, 3 * rows), layout="constrained")
+    figure = Figure(figsize=(12, 3 * rows), dpi=120, layout="constrained")
     panels = list(figure.subplots(rows, 3, squeeze=False, sharey=True).flat)
     for axes, (name, by_value) in zip(panels, differing.items()):
         for place, value in enumerate(sorted(by_value)):
@@ -172,7 +186,7 @@ def draw_choices(
     for axes in panels[len(differing) :]:
         axes.remove()
     figure.supylabel(objective)
-    figure.savefig(path, dpi=120)
+    return finished(figure, path)
 
 
 def _draw_curve(axes, rows, metric, label, over="step", marker="o", **style):
@@ -306,8 +320,8 @@ def _notes(report):
 def draw_accuracy_bars(
     accuracies: dict[str, dict[str, dict[str, float]]],
     title: str,
-    path: StrPath,
-) -> None:
+    path: StrPath | None = None,
+) -> Figure:
     """Draws a bar with its confidence interval for every module and model.
 
     Modules are sorted by topic, and in a topic by accuracy.
@@ -316,7 +330,10 @@ def draw_accuracy_bars(
         accuracies: Dict from models' names to dicts from modules to rows with
             `accuracy`, `low` and `high`. All models have the same modules.
         title: The figure's title.
-        path: PNG file to write.
+        path: PNG file to write, if any.
+
+    Returns:
+        The figure.
     """
     first = next(iter(accuracies.values()))
     modules = sorted(
@@ -326,6 +343,7 @@ def draw_accuracy_bars(
     height = row * len(modules)
     figure = Figure(
         figsize=(8.0, height + 0.25 * len(accuracies) + 1.2),
+        dpi=100,
         layout="constrained",
     )
     axes = figure.subplots()
@@ -356,7 +374,7 @@ def draw_accuracy_bars(
     axes.xaxis.set_major_locator(MultipleLocator(0.1))
     axes.set_xlabel("right answers, with their 95% confidence interval")
     figure.legend(title=title, loc="outside upper center", frameon=False)
-    figure.savefig(path, dpi=100)
+    return finished(figure, path)
 
 
 def write_accuracy_page(

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from tpt_keras.typing import StrPath
 from tpt_keras.visualization.colors import OKABE_ITO
+from tpt_keras.visualization.figures import finished
 from tpt_keras.visualization.page import page
 
 _MAX_ROWS = 20
@@ -31,14 +32,15 @@ def draw_role_squares(
     labels: Sequence[Sequence[int]],
     clusters: list[dict[str, Any]],
     title: str,
-    path: StrPath,
-) -> None:
+    path: StrPath | None = None,
+) -> Figure:
     """Draws every character on a square in the colour of its cluster.
 
     Shows the first 20 texts, up to 70 characters of each. The labels are a
     list of cluster numbers for every text, and the clusters a result of
     `describe_clusters`. A text may be a list of words and characters; a word's
-    square shows its first two letters.
+    square shows its first two letters. Returns the figure, and writes it to a
+    `path`.
     """
     texts = [text[:_MAX_COLUMNS] for text in texts[:_MAX_ROWS]]
     grid = np.full((len(texts), max(map(len, texts))), np.nan)
@@ -47,7 +49,9 @@ def draw_role_squares(
     colors = _colors(len(clusters))
     height = _SQUARE * max(len(texts), len(clusters)) + 1.2
     figure = Figure(
-        figsize=(_SQUARE * grid.shape[1] + 3.6, height), layout="constrained"
+        figsize=(_SQUARE * grid.shape[1] + 3.6, height),
+        dpi=85,
+        layout="constrained",
     )
     axes, key = figure.subplots(
         1, 2, width_ratios=[grid.shape[1] * _SQUARE, 2.2]
@@ -72,7 +76,7 @@ def draw_role_squares(
     axes.set_yticks(range(len(texts)), range(1, len(texts) + 1), fontsize=8)
     axes.spines[:].set_visible(False)
     _draw_key(key, clusters, colors)
-    figure.savefig(path, dpi=85)
+    return finished(figure, path)
 
 
 def _draw_key(axes, clusters, colors):
