@@ -42,7 +42,7 @@ EXTRAS = {
     "serving": [
         "grpcio>=1.60",
         "requests>=2.32",
-        "tensorflow-serving-api>=2.18",
+        "tensorflow-serving-api>=2.20",
         "urllib3>=2.0",
     ],
     # Trains and answers on PyTorch, and reads the released checkpoints.
@@ -124,8 +124,8 @@ setuptools.setup(
         "numpy>=2.0",
         "safetensors>=0.4",
         "sympy>=1.12",
-        "tensorboard>=2.18",
-        "tensorflow>=2.18",
+        "tensorboard>=2.20",
+        "tensorflow>=2.20",
         "tensorflow-datasets>=4.9.10",
         "tqdm>=4.60",
     ],

@@ -4,9 +4,12 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tpt_keras.analysis import report
+from tpt_keras.models import count_weights
 from tpt_keras.training import train as training_module
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import read_config
+from tpt_keras.visualization import charts
 
 TINY = (
     "--variants=transformer,tp_transformer_c",
@@ -94,6 +97,35 @@ def test_models_of_equal_weights_differ_in_their_filter(replicate, tmp_path):
         assert 0.98 * 9000 < model["weights"] <= 9000
         config = read_config(model["name"])["model"]
         assert (config["hidden_dim"], config["dropout"]) == (12, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["replicate", "study", "dual_attention"])
+def test_every_flagfile_is_valid(run, monkeypatch, tmp_path, name):
+    trained = {}
+    monkeypatch.setattr(
+        training_module,
+        "train",
+        lambda config, *args, preset, **kwargs: trained.update(
+            {preset: count_weights(config)}
+        ),
+    )
+    monkeypatch.setattr(report, "write_report", lambda *args, **kwargs: None)
+    monkeypatch.setattr(report, "training_curves", lambda *args: {})
+    monkeypatch.setattr(
+        charts, "draw_comparison", lambda curves, path, metric: path.touch()
+    )
+    result = run(
+        "replicate",
+        f"--flagfile={name}.cfg",
+        f"--modules={MODULE}",
+        "--seeds=1",
+        f"--replication_dir={tmp_path}",
+    )
+    assert result.status == 0, result.stderr
+    assert result.stdout.startswith(f"{tmp_path / 'transformer-0'} (1 of ")
+    if name != "replicate":
+        assert min(trained.values()) > 0.98 * max(trained.values())
 
 
 @pytest.mark.parametrize(
