@@ -101,22 +101,17 @@ def trained_folder(name: str) -> pathlib.Path:
     url = trained.url
     if os.environ.get(URL_VARIABLE):
         url = f"{os.environ[URL_VARIABLE].rstrip('/')}/{name}"
-    try:
+    with _downloading(
+        f"The weights of the preset {name!r}",
+        f" from {url}" if url else "",
+        f"Their files ({', '.join(trained.digests)}) are in none of the "
+        f"folders {', '.join(map(str, folders))}. Name their folder instead of "
+        f"the preset (saved_models/{name} of a clone of the project), or set "
+        f"{URL_VARIABLE} to an address that has {name}/.",
+    ):
         if not url:
             raise ValueError("no address is known")
         _download(url, trained.digests, cached)
-    except Exception as error:
-        if getattr(error, "errno", None) and disk_fault(error):
-            raise
-        raise UsageError(
-            f"The weights of the preset {name!r} cannot be downloaded"
-            f"{f' from {url}' if url else ''} ({one_line(error)}). Their files "
-            f"({', '.join(trained.digests)}) are in none of the folders "
-            f"{', '.join(map(str, folders))}. Name their folder instead of the "
-            f"preset (saved_models/{name} of a clone of the project), or set "
-            f"{URL_VARIABLE} to an address that has {name}/.",
-            field="preset",
-        ) from error
     return cached
 
 
@@ -161,15 +156,24 @@ def _hub_folder(source):
     require("huggingface_hub", "hub")
     import huggingface_hub
 
-    try:
+    with _downloading(
+        f"The model {source!r}",
+        " from the Hugging Face Hub",
+        "The address is hf://user/name. A private model needs `hf auth login`.",
+    ):
         folder = huggingface_hub.snapshot_download(source.removeprefix(HUB))
+    return pathlib.Path(folder)
+
+
+@contextlib.contextmanager
+def _downloading(what, place, remedy):
+    """Raises a `UsageError` for every fault but those of this disk."""
+    try:
+        yield
     except Exception as error:
         if getattr(error, "errno", None) and disk_fault(error):
             raise
         raise UsageError(
-            f"The model {source!r} cannot be downloaded from the Hugging Face "
-            f"Hub ({one_line(error)}). The address is hf://user/name. A "
-            "private model needs `hf auth login`.",
+            f"{what} cannot be downloaded{place} ({one_line(error)}). {remedy}",
             field="preset",
         ) from error
-    return pathlib.Path(folder)
