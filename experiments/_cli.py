@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import gc
 import importlib
 import logging
 import os
@@ -10,7 +9,6 @@ import pathlib
 import re
 import signal
 import sys
-import threading
 
 from absl import app
 from absl import flags
@@ -177,15 +175,21 @@ def _interruptible(line):
     received = []
 
     def interrupt(number, frame):
-        if any(frame.f_code is getattr(c, "__code__", 0) for c in gc.callbacks):
-            # Python ignores an exception there (JAX has such a callback).
-            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
-            return
         received.append(number)
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt
 
+    def raise_again(unraisable):
+        # Python drops an exception of a destructor or of a callback of the
+        # garbage collector (JAX has one).
+        if isinstance(unraisable.exc_value, KeyboardInterrupt) and received:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+        else:
+            dropped(unraisable)
+
+    dropped, sys.unraisablehook = sys.unraisablehook, raise_again
+    alarm = signal.signal(signal.SIGALRM, interrupt)
     try:
         with _handling(interrupt):
             yield
@@ -193,6 +197,10 @@ def _interruptible(line):
         # TensorFlow may have turned it into an exception of its own.
         if not received:
             raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, alarm)
+        sys.unraisablehook = dropped
     if received:
         print(line, file=sys.stderr)
         sys.exit(128 + received[0])

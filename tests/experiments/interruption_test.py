@@ -110,25 +110,40 @@ def test_signal_ends_a_command_with_its_status(start, handling, number):
     assert errors.count("\n") == 1
 
 
-def test_signal_in_a_garbage_collection_is_not_lost(start):
+CALLBACK = """
+def callback(phase, info):
+    if phase == "start":
+        gc.callbacks.remove(callback)
+        interrupt()
+
+gc.callbacks.append(callback)
+gc.collect()
+"""
+DESTRUCTOR = """
+class Closing:
+    def __del__(self):
+        interrupt()
+
+Closing()
+"""
+
+
+@pytest.mark.parametrize("code", [CALLBACK, DESTRUCTOR])
+def test_signal_is_not_lost_where_python_drops_exceptions(start, code):
     command = start(
-        """
+        f"""
 import gc, os, signal, time
 from experiments import _cli
 
-def callback(phase, info):
-    if phase == "start" and not sent:
-        sent.append(phase)
-        os.kill(os.getpid(), signal.SIGTERM)
-        # Python handles it before the next line.
-        time.sleep(0.1)
+def interrupt():
+    os.kill(os.getpid(), signal.SIGTERM)
+    # Python handles it before the next line.
+    time.sleep(0.1)
 
 def main():
-    gc.callbacks.append(callback)
-    gc.collect()
+    exec({code!r}, globals())
     time.sleep(100)
 
-sent = []
 _cli.run(main, resumes=True)
 """,
         KERAS_BACKEND="jax",
