@@ -93,6 +93,13 @@ def test_downloads_once(published, tmp_path, capsys):
     assert trained_folder("solver") == folder
 
 
+def test_a_lost_file_is_downloaded_again(published):
+    folder = trained_folder("solver")
+    (folder / "weights").unlink()
+    assert trained_folder("solver") == folder
+    assert contents(folder) == CONTENTS
+
+
 def test_other_weights_have_another_folder(published, monkeypatch):
     folder = trained_folder("solver")
     (published / "weights").write_bytes(b"better")

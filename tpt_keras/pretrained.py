@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import shutil
 import sys
 
 import filelock
@@ -96,7 +97,7 @@ def trained_folder(name: str) -> pathlib.Path:
     cached = _cache_folder(name)
     folders = [*(place / name for place in PLACES), cached]
     for folder in folders:
-        if all((folder / file).is_file() for file in trained.digests):
+        if _is_whole(folder, trained.digests):
             return folder
     url = trained.url
     if os.environ.get(URL_VARIABLE):
@@ -115,6 +116,10 @@ def trained_folder(name: str) -> pathlib.Path:
     return cached
 
 
+def _is_whole(folder, digests):
+    return all((folder / name).is_file() for name in digests)
+
+
 def _cache_folder(name):
     """The folder of a trained preset in Keras's cache, for these weights."""
     home = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
@@ -130,8 +135,9 @@ def _download(url, digests, folder):
     folder.parent.mkdir(parents=True, exist_ok=True)
     # A process that waits finds the folder of the one before.
     with filelock.FileLock(folder.parent / LOCK_FILE):
-        if folder.exists():
+        if _is_whole(folder, digests):
             return
+        shutil.rmtree(folder, ignore_errors=True)
         # Keras writes a file under its final name, and its progress to the
         # standard output, where answers belong.
         with whole_folder(folder) as partial:
