@@ -1,6 +1,7 @@
 """Folders of exported models, a numbered version each."""
 
 import contextlib
+import logging
 import pathlib
 import re
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_folder
 from tpt_keras.typing import StrPath
+
+_log = logging.getLogger(__name__)
 
 
 def version_paths(export_dir: StrPath) -> dict[int, pathlib.Path]:
@@ -73,6 +76,7 @@ def new_version(
                     path=path,
                 )
         version = export_dir / str(max(versions, default=0) + 1)
+        _log.info("Writing %s, which may take minutes.", version)
         with whole_folder(version) as partial:
             yield version, partial
 
