@@ -90,4 +90,4 @@ lint: setup
 	$(RUN) mypy
 
 clean:
-	rm -rf $(VENV) data models site $(DEMO_EXPORT) $(SOLVER)/[0-9]* build *.egg-info .mypy_cache .pytest_cache
+	rm -rf $(VENV) data models onnx site $(DEMO_EXPORT) $(SOLVER)/[0-9]* build *.egg-info .mypy_cache .pytest_cache
