@@ -1,6 +1,8 @@
-"""Times every variant beside tp_transformer.
+r"""Times every variant beside tp_transformer.
 
-    python -m experiments.benchmarks.variants --precision=mixed_bfloat16
+    python -m experiments.benchmarks.variants --presets=transformer_gated
+    python -m experiments.benchmarks.variants --presets=tp_transformer \
+        --hparams=positions=rotary
 
 One optimizer step on one batch of real problems, and cached decoding of one
 batch of questions. The weights are random, so that answers reach the length
@@ -10,6 +12,8 @@ limit. Every preset is timed in turn with `tp_transformer` in the same process.
 import gc
 
 from absl import flags
+
+from tpt_keras.errors import check_choice
 
 from .. import _cli
 from . import _measure
@@ -31,6 +35,9 @@ flags.DEFINE_list(
     ],
     "Names of presets.",
 )
+flags.DEFINE_string(
+    "hparams", "", "Changes to these presets: positions=rotary."
+)
 flags.DEFINE_integer("batch_size", 32, "Problems in the batch.")
 flags.DEFINE_integer("repeats", 7, "Timed steps and calls of each model.")
 flags.DEFINE_string("precision", "mixed_bfloat16", "Dtype policy.")
@@ -49,11 +56,15 @@ def main():
 
 def compare(preset, batch):
     """Times a step and decoding of a preset and of the base in turn."""
-    from tpt_keras.models import SequenceToSequence
+    from tpt_keras.models import PRESETS
+    from tpt_keras.models import build_model
 
+    check_choice("presets", preset, PRESETS)
+    config = PRESETS[preset]
+    config = config.replace(**config.parse_overrides(FLAGS.hparams))
     trainers = {
-        name: _measure.trainer_of(SequenceToSequence.from_preset(name))
-        for name in (BASE, preset)
+        name: _measure.trainer_of(build_model(each))
+        for name, each in (("base", PRESETS[BASE]), ("variant", config))
     }
     steps = _measure.interleaved_medians(
         {
@@ -73,9 +84,9 @@ def compare(preset, batch):
     gc.collect()
     return {
         "preset": preset,
-        "weights": trainers[preset].model.count_params(),
-        f"step / {BASE}'s": steps[preset] / steps[BASE],
-        f"decoding / {BASE}'s": decoding[preset] / decoding[BASE],
+        "weights": trainers["variant"].model.count_params(),
+        f"step / {BASE}'s": steps["variant"] / steps["base"],
+        f"decoding / {BASE}'s": decoding["variant"] / decoding["base"],
     }
 
 

@@ -66,6 +66,7 @@ def test_variants_are_compared(measure):
     [row] = measure(
         "variants",
         "--presets=transformer",
+        "--hparams=num_layers=1,positions=rotary",
         "--precision=float32",
         "--repeats=1",
         "--batch_size=3",
