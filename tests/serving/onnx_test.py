@@ -167,7 +167,7 @@ def test_a_command_exports(model, tmp_path):
     folder = f"--export_dir={tmp_path / 'onnx'}"
     result = run_alone("export", *arguments, folder)
     assert (result.status, result.stderr) == (0, "")
-    assert result.stdout.splitlines()[-1] == str(tmp_path / "onnx" / "1")
+    assert result.stdout.splitlines()[1:] == [str(tmp_path / "onnx" / "1")]
     assert OnnxModel(tmp_path / "onnx").solve(["1"]) == model.solve(["1"])
     result = run_alone("export", *arguments, folder, "--beam_width=2")
     assert (result.status, "--beam_width" in result.stderr) == (2, True)
