@@ -36,13 +36,12 @@ fused_adam = None
 _log = logging.getLogger(__name__)
 
 
-def train_step(trainer, apply, state, data):
-    """Makes a training step; returns the epoch's metrics so far and the state.
+def gradient_step(trainer, weights, state, data):
+    """Returns the epoch's metrics so far, a batch's gradients, and the state.
 
-    The state is the values of the trainable, the other, the optimizer's and
-    the metrics' variables. `apply` is the optimizer's `stateless_apply`.
+    The state is the values of the other variables and of the metrics'.
     """
-    weights, others, optimizer_state, tracked = state
+    others, tracked = state
     batch = weighted_batch(data, trainer.pad_id)
     total_weight = ops.sum(batch[2])
 
@@ -70,14 +69,13 @@ def train_step(trainer, apply, state, data):
         gradients = clip_by_global_norm(
             gradients, trainer.global_clipnorm, norm
         )
-    weights, optimizer_state = apply(optimizer_state, gradients, weights)
     logs, tracked = _track(trainer, tracked, metrics, norm)
-    return logs, (weights, others, optimizer_state, tracked)
+    return (logs, gradients), (others, tracked)
 
 
-def test_step(trainer, state, data):
-    """Evaluates a batch; see `train_step`."""
-    weights, others, tracked = state
+def test_step(trainer, weights, state, data):
+    """Evaluates a batch; see `gradient_step`."""
+    others, tracked = state
     batch = weighted_batch(data, trainer.pad_id)
     variables = _with(
         (trainer.trainable_variables, weights),
@@ -87,7 +85,7 @@ def test_step(trainer, state, data):
         _, metrics = trainer.loss_and_metrics(trainer.model, batch)
     others = _values(variables, trainer.non_trainable_variables)
     logs, tracked = _track(trainer, tracked, metrics)
-    return logs, (weights, others, tracked)
+    return logs, (others, tracked)
 
 
 def _sum_of_micro_batches(gradient, variables, batch, trainer):
@@ -140,58 +138,82 @@ def _values(stateless_scope, variables):
 def compile_train_step(trainer):
     """Compiles the step of a compiled `Trainer` for `fit`.
 
+    The step is two programs: the gradients are compiled for each shape of a
+    batch, the optimizer's update once.
+
     It returns the logs of the step before, so that the device has the next
     step while callbacks read them.
     """
-    # Traced once, and not once for each shape of a batch.
-    apply = jax.jit(trainer.optimizer.stateless_apply)
-    step = _compiled(trainer, functools.partial(train_step, trainer, apply))
-    kept = trainer.kept
+    compute = _compiled(trainer, gradient_step)
+    update, kept = None, trainer.kept
 
     def function(state, iterator):
-        logs, state = step(state, next(iterator))
+        nonlocal update
+        weights, others, optimizer_state, tracked = state
+        (logs, gradients), (others, tracked) = compute(
+            weights, (others, tracked), next(iterator)
+        )
+        if update is None:
+            update = jax.jit(
+                trainer.optimizer.stateless_apply,
+                donate_argnums=(0, 2),
+                out_shardings=_shardings(
+                    trainer.strategy, (weights, optimizer_state)
+                ),
+            )
+        weights, optimizer_state = update(optimizer_state, gradients, weights)
         before, kept.logs = kept.logs or logs, logs
-        return before, state
+        return before, (weights, others, optimizer_state, tracked)
 
     return function
 
 
 def compile_test_step(trainer):
     """Compiles the step of a compiled `Trainer` for `evaluate`."""
-    step = _compiled(trainer, functools.partial(test_step, trainer))
-    return lambda state, iterator: step(state, next(iterator))
+    evaluate = _compiled(trainer, test_step)
 
-
-def _compiled(trainer, step):
-    """Compiles a function of a state and a batch that returns logs and state.
-
-    XLA compiles it for each batch shape, which is logged, because it takes
-    long.
-    """
-    if trainer.run_eagerly:
-        return step
-    compiled, shapes = None, set()
-
-    def function(state, batch):
-        nonlocal compiled
-        if compiled is None:
-            compiled = _jit(step, state, trainer.strategy)
-        shape = tuple(array.shape for array in jax.tree.leaves(batch))
-        if shape not in shapes:
-            shapes.add(shape)
-            _log.info("Compiling a step for batches of %s.", _text(shape))
-        return compiled(state, batch)
+    def function(state, iterator):
+        weights, *state = state
+        logs, state = evaluate(weights, tuple(state), next(iterator))
+        return logs, (weights, *state)
 
     return function
 
 
-def _jit(step, state, strategy):
-    shardings = None
-    if strategy is not None:
-        # A variable stays where it is.
-        state = jax.tree.map(lambda value: value.sharding, state)
-        shardings = (None, state)
-    return jax.jit(step, donate_argnums=0, out_shardings=shardings)
+def _compiled(trainer, step):
+    """Compiles a function of weights, a state and a batch.
+
+    XLA compiles it for each batch shape, which is logged, because it takes
+    long.
+    """
+    step = functools.partial(step, trainer)
+    if trainer.run_eagerly:
+        return step
+    compiled, shapes = None, set()
+
+    def function(weights, state, batch):
+        nonlocal compiled
+        if compiled is None:
+            shardings = _shardings(trainer.strategy, state)
+            compiled = jax.jit(
+                step,
+                donate_argnums=1,
+                out_shardings=shardings and (None, shardings),
+            )
+        shape = tuple(array.shape for array in jax.tree.leaves(batch))
+        if shape not in shapes:
+            shapes.add(shape)
+            _log.info("Compiling a step for batches of %s.", _text(shape))
+        return compiled(weights, state, batch)
+
+    return function
+
+
+def _shardings(strategy, state):
+    """Returns where the values are, for a strategy: each stays there."""
+    if strategy is None:
+        return None
+    return jax.tree.map(lambda value: value.sharding, state)
 
 
 def _text(shapes):
