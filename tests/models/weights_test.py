@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
+from tpt_keras.models import PRESETS
+from tpt_keras.models import TRAINED_PRESETS
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
@@ -100,12 +102,15 @@ def file(compressed, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "preset",
-    ["tp_transformer_discrete", "tp_transformer_multi_linear", "lstm"],
+    "preset", sorted(PRESETS.keys() - TRAINED_PRESETS.keys())
 )
 def test_weights_are_kept_to_half_a_step(tmp_path, preset):
-    sizes = {"hidden_dim": 4} if preset == "lstm" else TINY
+    sizes = {"hidden_dim": 4} if "lstm" in preset else {**TINY, "num_layers": 2}
     model = SequenceToSequence.from_preset(preset, **sizes)
+    # Zeros would hide that one weight has the values of another.
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape))
     CompressedModel.of(model).write(tmp_path / COMPRESSED_FILE)
     loaded = load_model(tmp_path)
     assert type(loaded) is type(model)
@@ -118,6 +123,22 @@ def test_weights_are_kept_to_half_a_step(tmp_path, preset):
             rtol=0.0,
             atol=np.abs(values).max() / 254 + 1e-7,
         )
+
+
+def test_weights_of_one_name_are_refused():
+    class TwoLayers(Transformer):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self._tracker.unlock()
+            # Built out of the scope of the model.
+            self.added = [keras.layers.Dense(1, name=n) for n in ("a", "b")]
+            for layer in self.added:
+                layer.build((None, 2))
+
+    model = TwoLayers(tiny_model().config)
+    with pytest.raises(UsageError) as caught:
+        CompressedModel.of(model)
+    assert "kernel" in str(caught.value)
 
 
 def test_compressing_again_changes_nothing(compressed):

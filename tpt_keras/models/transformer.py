@@ -1,3 +1,4 @@
+import itertools
 from typing import Any
 
 import keras
@@ -86,7 +87,7 @@ class Transformer(SequenceToSequence):
     def _value_embedding(self, name):
         if not self.config.value_embeddings:
             return None
-        layer = TokenAndPositionEmbedding(
+        return TokenAndPositionEmbedding(
             self.config.vocabulary_size,
             self.config.hidden_dim,
             bind_embeddings=False,
@@ -95,8 +96,6 @@ class Transformer(SequenceToSequence):
             dtype=self.dtype_policy,
             name=name,
         )
-        layer.build()
-        return layer
 
     def _cell(self, cell_class, name):
         config = self.config
@@ -146,6 +145,9 @@ class Transformer(SequenceToSequence):
             cell.build(shape)
         for cell in self.decoder_cells:
             cell.build(shape, shape)
+        for layer in itertools.chain(*self.value_embeddings.values()):
+            if layer is not None:
+                layer.build()
         self.built = True
 
     def call(

@@ -106,7 +106,8 @@ class CompressedModel:
         """Compresses a `SequenceToSequence` as `copy_model` copies it.
 
         Raises:
-            UsageError: If there are adapters, or weights that are not finite.
+            UsageError: If there are adapters, weights of the same name, or
+                weights that are not finite.
         """
         model = copy_model(model, "float32")
         num_input_axes = {
@@ -118,6 +119,8 @@ class CompressedModel:
         for variable in model.weights:
             name = weight_name(variable)
             values = finite_values(variable)
+            if name in arrays:
+                raise UsageError(f"Two weights have the name {name}.")
             if values.ndim < 2:
                 arrays[name] = values
                 continue

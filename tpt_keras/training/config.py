@@ -43,8 +43,6 @@ class DataConfig:
             has 1. In Python also one number each, in the order of `modules`.
         drawing_processes: Processes that draw the problems of a stream. `0`:
             one a core, less one.
-        echo_factor: Batches that a problem of a stream is in (data echoing).
-            More than 1 where the device waits for the drawing.
         text_file: Text that a language model learns, of any bytes. Its last
             tenth is for validation and test.
         segment_length: Bytes in a segment of the text. A batch has a segment
@@ -60,7 +58,6 @@ class DataConfig:
     dataset_options: Items = setting(())
     module_weights: Items = setting(())
     drawing_processes: int = setting(0, minimum=0, may_change=True)
-    echo_factor: int = setting(1, minimum=1)
     text_file: str = setting("", may_change=True)
     segment_length: int = setting(512, minimum=1)
     batch_size: int = setting(1024, minimum=1)

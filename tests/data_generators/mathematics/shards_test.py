@@ -1,4 +1,5 @@
 import builtins
+import importlib.util
 import json
 import os
 import pathlib
@@ -7,8 +8,10 @@ import subprocess
 import sys
 import types
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 from sympy.core import random as sympy_random
 
 from tpt_keras.data_generators.mathematics import shards
@@ -227,6 +230,30 @@ def test_nothing_outside_the_generator_is_patched():
     assert type(np.zeros(2)) is np.ndarray
     assert set is builtins.set is type({1})
     assert random.randint.__self__ is random._inst
+
+
+@hypothesis.given(
+    st.lists(st.integers(1, 20), min_size=3, max_size=5),
+    st.lists(st.tuples(*[st.integers(-1, 5)] * 3), max_size=9, unique=True),
+)
+def test_a_probability_is_that_of_the_generator(weights, sequences):
+    load_modules()
+    from mathematics_dataset.util import probability
+
+    name = "mathematics_dataset.util.probability"
+    original = importlib.util.module_from_spec(importlib.util.find_spec(name))
+    original.__spec__.loader.exec_module(original)
+    found, expected = (
+        module.SampleWithoutReplacementSpace(
+            dict(enumerate(weights)), 3
+        ).probability(module.SequenceEvent(sequences))
+        for module in (probability, original)
+    )
+    assert original.SampleWithoutReplacementSpace.probability is not (
+        probability.SampleWithoutReplacementSpace.probability
+    )
+    assert found == expected
+    assert str(found) == str(expected)
 
 
 def test_what_the_generator_misses_is_restored():

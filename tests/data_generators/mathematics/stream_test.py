@@ -56,12 +56,7 @@ def in_this_process(monkeypatch):
 
 
 def make_batches(
-    modules=MODULES,
-    weights=(1, 1, 1),
-    excluded=(),
-    num_processes=1,
-    echo_factor=1,
-    **kwargs,
+    modules=MODULES, weights=(1, 1, 1), excluded=(), num_processes=1, **kwargs
 ):
     sample = examples_of(
         ("1" * (10 + 5 * index), "1" * (1 + index % 9)) for index in range(30)
@@ -69,12 +64,7 @@ def make_batches(
     kwargs = {"batch_size": 16, "seed": 1, **kwargs}
     sample = ProblemBatches(sample, CharacterTokenizer(), **kwargs)
     return StreamBatches(
-        sample,
-        modules,
-        weights,
-        frozenset(excluded),
-        num_processes,
-        echo_factor,
+        sample, modules, weights, frozenset(excluded), num_processes
     )
 
 
@@ -88,9 +78,8 @@ def questions_of(read_batches):
 
 
 @pytest.mark.usefixtures("in_this_process")
-@pytest.mark.parametrize("echo_factor", [1, 5])
-def test_any_step_can_be_the_first(echo_factor):
-    batches = make_batches(echo_factor=echo_factor)
+def test_any_step_can_be_the_first():
+    batches = make_batches()
     first = read(batches, 8)
     assert [len(targets) for _, targets in first] == [16] * 8
     for start in (1, 3, 5):
@@ -111,24 +100,6 @@ def test_seeds_and_windows_differ():
     ]
     for one, other in itertools.combinations(windows, 2):
         assert len(one & other) < 5
-
-
-@pytest.mark.usefixtures("in_this_process")
-@pytest.mark.parametrize("echo_factor", [2, 5])
-def test_a_problem_is_in_as_many_windows_as_the_echo_factor(echo_factor):
-    # Numbers of one digit alone could be drawn twice.
-    batches = read(
-        make_batches(["numbers__gcd"], [1], echo_factor=echo_factor), 30
-    )
-    windows = Counter()
-    for first in range(0, 30, 3):
-        of_window = questions_of(batches[first : first + 3])
-        assert len(of_window) == 48
-        windows.update(set(of_window))
-    in_the_middle = set(questions_of(batches[12:15]))
-    assert len(in_the_middle) > 40
-    counts = Counter(windows[question] for question in in_the_middle)
-    assert counts[echo_factor] > 0.9 * len(in_the_middle)
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -162,7 +133,7 @@ def test_few_windows_are_kept():
     batches = make_batches()
     with batches.own_errors():
         for _ in itertools.islice(batches.iterate(), 30):
-            assert len(batches._drawn) == 1 + stream._PARTS_AHEAD
+            assert len(batches._drawn) == 1 + stream._WINDOWS_AHEAD
     assert not batches._drawn
     assert batches.seconds_waited > 0.0
 

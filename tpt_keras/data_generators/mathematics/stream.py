@@ -31,8 +31,8 @@ from tpt_keras.errors import check_positive_integer
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.typing import StrPath
 
-# Parts that are drawn ahead, which bounds the memory.
-_PARTS_AHEAD = 2
+# Windows of batches that are drawn ahead, which bounds the memory.
+_WINDOWS_AHEAD = 2
 # Of the drawing processes: the training's own has its core when it needs it.
 _NICENESS = 5
 
@@ -91,7 +91,6 @@ class MathematicsStreamTask(MathematicsTask):
             weights,
             self._held_out_keys(),
             config.data.drawing_processes,
-            config.data.echo_factor,
         )
 
     def _held_out_keys(self):
@@ -152,14 +151,12 @@ class StreamBatches(batches.ProblemBatches):
     """Token batches of problems that processes draw, without end.
 
     The batch of a step depends on the seed, the batch size, the modules, their
-    weights, the problems that are held out and the echo factor. The number of
-    processes and the step that a training starts at have no influence on it.
+    weights and the problems that are held out. The number of processes and the
+    step that a training starts at have no influence on it.
 
-    A window of `WINDOW_BATCHES` batches has as many parts as the echo factor,
-    and drops one for every new one. So a problem is in that many windows, in
-    another batch of each (data echoing, Choi et al., 2019). A part is drawn in
-    shards of a module and a difficulty each, whose numbers follow from the
-    part's. The next parts are drawn while a window is read.
+    A window of `WINDOW_BATCHES` batches is drawn in shards of a module and a
+    difficulty each, whose numbers follow from the window's. The next windows
+    are drawn while one is read.
 
     The processes run, and batches can be read, within `own_errors`.
 
@@ -170,21 +167,12 @@ class StreamBatches(batches.ProblemBatches):
         weights: Their shares in the stream, positive numbers.
         excluded: Set of the `question_key`s of problems that are never drawn.
         num_processes: Number of processes. `0`: one a core, less one.
-        echo_factor: Number of windows that a problem is in.
     """
 
     # The end is never reached.
     steps_per_epoch = 2**40
 
-    def __init__(
-        self,
-        sample,
-        modules,
-        weights,
-        excluded,
-        num_processes=0,
-        echo_factor=1,
-    ):
+    def __init__(self, sample, modules, weights, excluded, num_processes=0):
         super().__init__(
             sample.source,
             sample.tokenizer,
@@ -199,9 +187,8 @@ class StreamBatches(batches.ProblemBatches):
         self._ends = np.cumsum(shares / shares.sum())[:-1]
         self._excluded = excluded
         self._num_processes = num_processes or max(os.cpu_count() - 1, 1)
-        self._echo_factor = echo_factor
         self._pool = None
-        # The futures of the shards of each part.
+        # The futures of the shards of each window.
         self._drawn = {}
 
     def __len__(self):
@@ -218,20 +205,16 @@ class StreamBatches(batches.ProblemBatches):
             pool.shutdown(cancel_futures=True)
             self._drawn.clear()
 
-    def drawings(self, part):
-        """The arguments of `draw_shard` for each shard of a part."""
-        of_window = batches.WINDOW_BATCHES * self.batch_size
-        # Any parts in a row that make a window have its size together.
-        place = part % self._echo_factor
-        ends = np.arange(self._echo_factor + 1) * of_window // self._echo_factor
-        count = int(ends[place + 1] - ends[place])
+    def drawings(self, window):
+        """The arguments of `draw_shard` for each shard of a window."""
+        count = batches.WINDOW_BATCHES * self.batch_size
         # Systematic sampling: a kind's number is its share, rounded up or down
         # at random.
-        offset = np.random.default_rng((self.seed, part)).random()
+        offset = np.random.default_rng((self.seed, window)).random()
         kinds = np.searchsorted(
             self._ends, (np.arange(count) + offset) / count, "right"
         )
-        first_shard = part * -(-of_window // PROBLEMS_PER_SHARD)
+        first_shard = window * -(-count // PROBLEMS_PER_SHARD)
         return [
             (
                 *self._kinds[kind],
@@ -259,25 +242,23 @@ class StreamBatches(batches.ProblemBatches):
         return examples, np.arange(len(examples))
 
     def _problems(self, window):
-        """A window's problems; the parts that follow are ordered."""
+        """A window's problems; those of the next windows are ordered."""
         pool, drawn = self._pool, self._drawn
         if pool is None:
             raise RuntimeError("A stream is read within `own_errors`.")
-        parts = range(window, window + self._echo_factor)
-        wanted = range(window, parts.stop + _PARTS_AHEAD)
+        wanted = range(window, window + 1 + _WINDOWS_AHEAD)
         with sigint_blocked():
-            for part in wanted:
-                if part not in drawn:
-                    drawn[part] = [
+            for number in wanted:
+                if number not in drawn:
+                    drawn[number] = [
                         pool.submit(_draw, *drawing)
-                        for drawing in self.drawings(part)
+                        for drawing in self.drawings(number)
                     ]
         problems = []
-        for part in parts:
-            for future in drawn[part]:
-                problems += future.result().problems
-        for part in drawn.keys() - wanted:
-            for future in drawn.pop(part):
+        for future in drawn[window]:
+            problems += future.result().problems
+        for number in drawn.keys() - wanted:
+            for future in drawn.pop(number):
                 future.cancel()
         return problems
 
