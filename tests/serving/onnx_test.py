@@ -115,8 +115,9 @@ def test_answers_are_the_models(preset, tmp_path):
             atol=1e-3,
         )
     answers = onnx_model.answer(QUESTIONS)
-    # The model tells the questions apart.
-    assert len({round(answer.log_prob, 2) for answer in answers}) > 5
+    # The model tells most of the questions apart.
+    log_probs = {round(answer.log_prob, 2) for answer in answers}
+    assert len(log_probs) > len(QUESTIONS) / 2
 
 
 def test_bad_questions_do_not_affect_others(onnx_model, model):
