@@ -72,8 +72,8 @@ class TensorBinding(Binding):
         if self.rank is None:
             return _outer_product(filler, role)
         return ops.multiply(
-            ops.einsum("...hv,hvr->...hr", filler, self.filler_kernel),
-            ops.einsum("...hv,hvr->...hr", role, self.role_kernel),
+            _map_heads(filler, self.filler_kernel),
+            _map_heads(role, self.role_kernel),
         )
 
     def bind_and_map(
@@ -100,6 +100,18 @@ class TensorBinding(Binding):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rank": self.rank}
+
+
+def _map_heads(vectors, kernel):
+    """Maps the vectors of each head by its own matrix."""
+    # TensorFlow's einsum would make a product for each vector, which takes 90
+    # times as long.
+    of_heads = ops.reshape(vectors, (-1, *vectors.shape[-2:]))
+    of_heads = ops.matmul(ops.swapaxes(of_heads, 0, 1), kernel)
+    return ops.reshape(
+        ops.swapaxes(of_heads, 0, 1),
+        (*ops.shape(vectors)[:-1], kernel.shape[-1]),
+    )
 
 
 def _outer_product(filler, role):
