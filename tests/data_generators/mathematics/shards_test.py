@@ -1,4 +1,5 @@
 import builtins
+import functools
 import importlib.util
 import json
 import os
@@ -232,6 +233,14 @@ def test_nothing_outside_the_generator_is_patched():
     assert random.randint.__self__ is random._inst
 
 
+@functools.cache
+def unpatched(name):
+    """Executes a module again, as it is in its file."""
+    module = importlib.util.module_from_spec(importlib.util.find_spec(name))
+    module.__spec__.loader.exec_module(module)
+    return module
+
+
 @hypothesis.given(
     st.lists(st.integers(1, 20), min_size=3, max_size=5),
     st.lists(st.tuples(*[st.integers(-1, 5)] * 3), max_size=9, unique=True),
@@ -240,9 +249,7 @@ def test_a_probability_is_that_of_the_generator(weights, sequences):
     load_modules()
     from mathematics_dataset.util import probability
 
-    name = "mathematics_dataset.util.probability"
-    original = importlib.util.module_from_spec(importlib.util.find_spec(name))
-    original.__spec__.loader.exec_module(original)
+    original = unpatched("mathematics_dataset.util.probability")
     found, expected = (
         module.SampleWithoutReplacementSpace(
             dict(enumerate(weights)), 3
