@@ -130,6 +130,24 @@ def test_lock_is_held_by_one(tmp_path):
     assert not is_locked(folder)
 
 
+def test_lock_waits_for_its_holder(tmp_path, caplog):
+    caplog.set_level("INFO")
+    is_waiting, order = threading.Event(), []
+    caplog.handler.addFilter(lambda record: is_waiting.set() or True)
+
+    def wait():
+        with folder_lock(tmp_path, "trains", wait=True):
+            order.append("second")
+
+    thread = threading.Thread(target=wait)
+    with folder_lock(tmp_path, "trains"):
+        thread.start()
+        assert is_waiting.wait(60)
+        order.append("first")
+    thread.join(60)
+    assert order == ["first", "second"]
+
+
 def hold(folder, is_held):
     with folder_lock(folder, "trains"):
         is_held.set()

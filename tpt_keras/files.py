@@ -1,6 +1,7 @@
 """Atomic writes, one error for unreadable files, and locks of folders."""
 
 import contextlib
+import logging
 import os
 import pathlib
 import shutil
@@ -10,6 +11,8 @@ import filelock
 
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
+
+_log = logging.getLogger(__name__)
 
 PARTIAL = "partial-"
 LOCK_FILE = ".lock"
@@ -137,7 +140,7 @@ def remove_partial(path):
 
 
 @contextlib.contextmanager
-def folder_lock(folder, work):
+def folder_lock(folder, work, wait=False):
     """Locks a folder against other processes that do the same work.
 
     The operating system releases the lock when its process ends in any way.
@@ -145,9 +148,10 @@ def folder_lock(folder, work):
     Args:
         folder: The folder; created if it does not exist.
         work: The work as a verb, for the message: `"trains"`.
+        wait: `True` to wait for a process that holds the lock.
 
     Raises:
-        UsageError: If another process holds the lock.
+        UsageError: If another process holds the lock, unless `wait`.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,11 +159,14 @@ def folder_lock(folder, work):
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        raise UsageError(
-            f"Another process {work} in the folder {str(folder)!r} already. "
-            "Wait until it ends, or take another folder.",
-            path=folder,
-        ) from None
+        other = f"Another process {work} in the folder {str(folder)!r}"
+        if not wait:
+            raise UsageError(
+                f"{other} already. Wait until it ends, or take another folder.",
+                path=folder,
+            ) from None
+        _log.info("%s. Waiting until it ends.", other)
+        lock.acquire()
     try:
         yield
     finally:

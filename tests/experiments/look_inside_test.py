@@ -7,6 +7,7 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tpt_keras.analysis.report import short_names
 from tpt_keras.analysis.report import times_to
 from tpt_keras.analysis.report import training_curves
 from tpt_keras.models import SequenceToSequence
@@ -270,6 +271,7 @@ def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
         folders.append(write_training(tmp_path / str(seed), rows, **config))
     curves = training_curves(folders, metric)
     [(name, rows)] = curves.items()
+    assert name == "0, mean of 2 seeds"
     assert rows == [
         {"step": 10, "examples": 80, "minutes": 1.5, metric: 0.3},
         {"step": 20, "examples": 160, "minutes": 3.5, metric: 0.6},
@@ -279,6 +281,21 @@ def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
         {"name": name, "level": 0.6, "row": rows[1]},
         {"name": name, "level": 0.76, "row": None},
     ]
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["a/one", "a/two"], ["one", "two"]),
+        (["/a/b/one", "/a/c/one", "/a/two"], ["b/one", "c/one", "two"]),
+        (["a/b/one", "a/b/../two"], ["b/one", "two"]),
+        (["a/one"], ["one"]),
+        (["hf://user/one", "a/two"], ["hf://user/one", "two"]),
+        ([], []),
+    ],
+)
+def test_names_are_short_and_differ(paths, names):
+    assert list(short_names(paths).values()) == names
 
 
 def test_compare_draws_trainings(run, tmp_path, training):

@@ -51,9 +51,10 @@ def test_more_seeds_continue_a_replication(
     assert result.status == 0, result.stderr
     assert result.stdout.endswith(f"{folder / 'report.md'}\n")
     report = json.loads((folder / "report.json").read_text())
-    assert [model["name"] for model in report["models"]] == [
-        str(folder / "transformer-0"),
-        str(folder / "tp_transformer_c-0"),
+    names = ["transformer-0", "tp_transformer_c-0"]
+    assert [model["name"] for model in report["models"]] == names
+    assert [model["path"] for model in report["models"]] == [
+        str(folder / name) for name in names
     ]
     assert report["means"] == []
 
@@ -76,7 +77,7 @@ def test_more_seeds_continue_a_replication(
     ]
     assert losses[0] != losses[1]
     first, second = json.loads((folder / "report.json").read_text())["means"]
-    assert second["name"].endswith("tp_transformer_c-0, mean of 2 seeds")
+    assert second["name"] == "tp_transformer_c-0, mean of 2 seeds"
     for result in first["splits"].values():
         assert result["low"] <= result["accuracy"] <= result["high"]
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -95,7 +96,7 @@ def test_models_of_equal_weights_differ_in_their_filter(replicate, tmp_path):
     report = json.loads((tmp_path / "replication/report.json").read_text())
     for model in report["models"]:
         assert 0.98 * 9000 < model["weights"] <= 9000
-        config = read_config(model["name"])["model"]
+        config = read_config(model["path"])["model"]
         assert (config["hidden_dim"], config["dropout"]) == (12, 0.1)
 
 

@@ -150,12 +150,12 @@ def test_answers_of_others(run, tmp_path):
     )
     assert (result.status, result.stderr) == (0, "")
     [model] = json.loads((tmp_path / "report.json").read_text())["models"]
-    assert (model["name"], model["weights"]) == (str(answers), None)
+    assert (model["name"], model["weights"]) == (answers.name, None)
     split = model["splits"]["interpolate"]
     assert (split["accuracy"], split["solved"]) == (0.75, 1)
     assert split["of_modules"]["two"]["right"] == 2
     table = (tmp_path / "report.md").read_text()
-    assert f"| {answers} | - | - | 75.00% (" in table
+    assert f"| {answers.name} | - | - | 75.00% (" in table
 
 
 def test_answers_need_a_file_of_problems(run, place_value_data, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import pathlib
 import statistics
 from collections.abc import Iterable
@@ -26,6 +27,7 @@ from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
 from tpt_keras.files import write_text
 from tpt_keras.models.load_model import load_model
+from tpt_keras.pretrained import is_name
 from tpt_keras.training.state.logs import METRICS_FILE
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.logs import saved_step
@@ -83,24 +85,27 @@ def write_report(
             "them."
         )
     loaded = {str(path): load_model(path, best) for path in model_dirs}
-    models = [_describe(path, model, best) for path, model in loaded.items()]
+    names = short_names([*loaded, *given])
+    predictions, models = {}, []
+
+    def add(path, found, facts):
+        predictions[names[path]] = found
+        row = {"name": names[path], "path": path, **facts}
+        models.append({**row, "splits": split_accuracies(found)})
+
     folder = page.with_name(f"{page.stem}_predictions")
-    predictions = {}
-    with folder_lock(folder, "writes predictions"):
-        for model in models:
-            name = model["name"]
-            generator = prediction_generator(loaded[name], batch_size)
-            predictions[name] = _predict(name, generator, samples, task, folder)
-            model["splits"] = split_accuracies(predictions[name])
-    for name, of_problems in given.items():
-        predictions[name] = _given_predictions(of_problems, samples, task)
-        splits_of_model = split_accuracies(predictions[name])
-        models.append({**_UNKNOWN, "name": name, "splits": splits_of_model})
+    with folder_lock(folder, "writes predictions", wait=True):
+        for path, model in loaded.items():
+            generator = prediction_generator(model, batch_size)
+            found = _predict(names[path], generator, samples, task, folder)
+            add(path, found, _describe(path, model, best))
+    for path, of_problems in given.items():
+        add(path, _given_predictions(of_problems, samples, task), _UNKNOWN)
     metric = f"{task.splits[0]}_sequence_accuracy"
-    curves = _known_curves(model_dirs, metric)
+    curves = _known_curves(loaded, metric, names)
     report = {
         "problems": {**data, "splits": splits, "examples": examples},
-        "means": _means(models),
+        "means": _means(models, names),
         "models": models,
         "published": PUBLISHED,
         "reached": times_to(LEVELS, curves, metric),
@@ -136,7 +141,6 @@ def _describe(model_dir, model, best):
         # A compressed model has no metrics.
         step = read_training(model_dir).get("train_steps")
     return {
-        "name": model_dir,
         "model": "best" if best else "last",
         "step": step,
         "weights": model.count_params(),
@@ -147,7 +151,7 @@ def _predict(name, generator, samples, task, folder):
     """Returns a model's predictions, and keeps them in files."""
     # A model that was trained further has other files.
     checksum = model_fingerprint(generator.model)
-    folder = folder / f"{pathlib.Path(name).resolve().name}-{checksum}"
+    folder = folder / f"{pathlib.PurePosixPath(name).name}-{checksum}"
     predictions = {}
     for (split, module), problems in samples.items():
         path = folder / split / f"{module}.jsonl"
@@ -188,21 +192,54 @@ def _given_predictions(answers, samples, task):
     return predictions
 
 
-def _means(models):
+def _means(models, names):
     """Returns a row for the models that differ in their seed alone."""
-    by_name = {model["name"]: model for model in models}
+    by_path = {model["path"]: model for model in models}
     rows = []
-    for name, folders in by_seeds(by_name).items():
-        if len(folders) > 1:
-            seeds = [by_name[folder] for folder in folders]
+    for name, paths in by_seeds(by_path, names).items():
+        if len(paths) > 1:
+            seeds = [by_path[path] for path in paths]
             splits = mean_over_seeds([seed["splits"] for seed in seeds])
             common = {key: seeds[0][key] for key in ("weights", "step")}
             rows.append({"name": name, **common, "splits": splits})
     return rows
 
 
-def by_seeds(model_dirs: Iterable[StrPath]) -> dict[str, list[str]]:
-    """Returns a dict from names to folders that differ in their seed alone."""
+def short_names(paths: Iterable[StrPath]) -> dict[str, str]:
+    """Returns a dict from paths to their parts below the common folder.
+
+    Example:
+
+    ```python
+    short_names(["models/paper-0", "models/paper-1"])
+    # {'models/paper-0': 'paper-0', 'models/paper-1': 'paper-1'}
+    ```
+    """
+    names = {str(path): str(path) for path in paths}
+    places = {
+        path: pathlib.Path(os.path.abspath(path))
+        for path in names
+        if not is_name(path)
+    }
+    if places:
+        common = os.path.commonpath([each.parent for each in places.values()])
+        for path, place in places.items():
+            names[path] = place.relative_to(common).as_posix()
+    return names
+
+
+def by_seeds(
+    model_dirs: Iterable[StrPath], names: dict[str, str]
+) -> dict[str, list[str]]:
+    """Groups the folders of trainings that differ in their seed alone.
+
+    Args:
+        model_dirs: Folders of trainings.
+        names: Dict from folders to names, see `short_names`.
+
+    Returns:
+        Dict from a group's name to its folders.
+    """
     groups = {}
     for model_dir in dict.fromkeys(map(str, model_dirs)):
         key, training = model_dir, read_training(model_dir)
@@ -211,24 +248,36 @@ def by_seeds(model_dirs: Iterable[StrPath]) -> dict[str, list[str]]:
             key = json.dumps([model, {**training, "seed": None}])
         groups.setdefault(key, []).append(model_dir)
     return {
-        f"{folders[0]}, mean of {len(folders)} seeds"
+        f"{names[folders[0]]}, mean of {len(folders)} seeds"
         if len(folders) > 1
-        else folders[0]: folders
+        else names[folders[0]]: folders
         for folders in groups.values()
     }
 
 
 def training_curves(
-    model_dirs: Iterable[StrPath], metric: str
+    model_dirs: Iterable[StrPath],
+    metric: str,
+    names: dict[str, str] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
     """Returns a dict from names to rows with the metric.
 
     A row has its `step`, the number of `examples` seen and, unless an earlier
     version trained, the `minutes`. Trainings that differ in their seed alone
     are averaged, at the steps that all of them have.
+
+    Args:
+        model_dirs: Folders of trainings.
+        metric: Name of the metric.
+        names: Dict from folders to names. Defaults to `short_names`.
+
+    Raises:
+        UsageError: If a training does not have the metric.
     """
+    model_dirs = list(map(str, model_dirs))
+    names = names or short_names(model_dirs)
     curves = {}
-    for name, folders in by_seeds(model_dirs).items():
+    for name, folders in by_seeds(model_dirs, names).items():
         series = [_series(folder, metric) for folder in folders]
         curves[name] = [
             _mean_row([each[step] for each in series])
@@ -271,14 +320,14 @@ def _series(model_dir, metric):
     return found
 
 
-def _known_curves(model_dirs, metric):
+def _known_curves(model_dirs, metric, names):
     """Returns `training_curves` of those trainings that have the metric."""
     known = [
         folder
         for folder in model_dirs
         if any(metric in row for row in read_metrics(folder))
     ]
-    return training_curves(known, metric)
+    return training_curves(known, metric, names)
 
 
 def times_to(
