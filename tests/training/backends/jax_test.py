@@ -165,24 +165,6 @@ def test_a_chief_of_tf_config_is_the_first(monkeypatch, met):
         assert met[-2] == ("a:1", 3, number)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        None,
-        "one:2222",
-        "[]",
-        "{}",
-        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}',
-    ],
-)
-def test_several_workers_need_tf_config(monkeypatch, met, config):
-    if config:
-        monkeypatch.setenv("TF_CONFIG", config)
-    with pytest.raises(UsageError):
-        make_strategy("multi_worker_mirrored")
-    assert not met
-
-
 @pytest.mark.parametrize("own", [0, 1])
 def test_several_workers_need_as_many_devices_each(monkeypatch, met, own):
     """All of them say so: or one would wait for the others."""

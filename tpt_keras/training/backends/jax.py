@@ -6,7 +6,6 @@ that its rows lie on, and adds up their gradients.
 
 import contextlib
 import functools
-import json
 import logging
 import os
 
@@ -21,6 +20,7 @@ from tpt_keras.data_generators.batches import prefetch
 from tpt_keras.data_generators.buckets import Buckets
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.training.backends.tf_config import read_workers
 from tpt_keras.training.config import DISTRIBUTIONS
 from tpt_keras.training.step import clip_by_global_norm
 from tpt_keras.training.step import global_norm
@@ -280,26 +280,11 @@ def _meet_the_others():
     """Starts `jax.distributed` from TensorFlow's TF_CONFIG."""
     if jax.distributed.is_initialized():
         return
-    try:
-        config = json.loads(os.environ["TF_CONFIG"])
-        cluster, task = config["cluster"], config["task"]
-        workers = {
-            (job, index): address
-            for job in ("chief", "worker")
-            for index, address in enumerate(cluster.get(job, ()))
-        }
-        number = list(workers).index((task["type"], task["index"]))
-    except (AttributeError, LookupError, TypeError, ValueError):
-        raise UsageError(
-            "The `distribution` multi_worker_mirrored needs the variable "
-            "TF_CONFIG on every machine: the addresses of all workers and the "
-            "index of this one. See docs/training.md.",
-            field="distribution",
-        ) from None
+    workers, number = read_workers()
     # It would catch SIGTERM, which has to end a command.
     jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
-        next(iter(workers.values())),
+        workers[0],
         len(workers),
         number,
         # Slurm's variables would hide all devices but one.

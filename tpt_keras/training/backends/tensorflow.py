@@ -7,6 +7,7 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.training.backends.tf_config import read_workers
 from tpt_keras.training.config import DISTRIBUTIONS
 from tpt_keras.training.step import clip_by_global_norm
 from tpt_keras.training.step import global_norm
@@ -220,13 +221,9 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
         return tf.distribute.MirroredStrategy(devices)
     if distribution == "none":
         return tf.distribute.get_strategy()
-    if "TF_CONFIG" not in os.environ:
-        raise UsageError(
-            "The `distribution` multi_worker_mirrored needs the variable "
-            "TF_CONFIG on every machine: the addresses of all workers and "
-            "the index of this one. See docs/training.md.",
-            field="distribution",
-        )
+    # TensorFlow trains alone without a TF_CONFIG, and does not name one that is
+    # damaged.
+    read_workers()
     return tf.distribute.MultiWorkerMirroredStrategy()
 
 
