@@ -263,6 +263,44 @@ def test_a_probability_is_that_of_the_generator(weights, sequences):
     assert str(found) == str(expected)
 
 
+@hypothesis.given(st.lists(st.tuples(*[st.integers(-3, 3)] * 3), max_size=4))
+def test_a_degree_is_that_of_the_generator(terms):
+    load_modules()
+    import sympy
+    from mathematics_dataset.sample import polynomials
+
+    original = unpatched("mathematics_dataset.sample.polynomials")
+    x, y = sympy.symbols("x y")
+    # With brackets, and with terms that cancel each other.
+    polynomial = sum(c * (x + a) ** abs(b) * (y - a) for a, b, c in terms)
+    for variable in (x, y):
+        found, expected = (
+            module._degree_of_variable(polynomial, variable)
+            for module in (polynomials, original)
+        )
+        assert found == expected
+
+
+@pytest.mark.parametrize("coprime_to", [1, 6, 35])
+def test_an_integer_is_that_of_the_generator(coprime_to):
+    load_modules()
+    from mathematics_dataset.sample import number
+
+    original = unpatched("mathematics_dataset.sample.number")
+    found = []
+    for module in (number, original):
+        random.seed(0)
+        found.append(
+            [
+                module.integer(2.5, signed=True, coprime_to=coprime_to)
+                for _ in range(50)
+            ]
+        )
+    assert number.sympy.gcd is not original.sympy.gcd
+    assert found[0] == found[1]
+    assert list(map(type, found[0])) == list(map(type, found[1]))
+
+
 def test_what_the_generator_misses_is_restored():
     load_modules()
     from mathematics_dataset.modules import numbers
