@@ -113,7 +113,9 @@ def evaluate_modules(training):
         raise UsageError(
             "The model was not trained here: name `modules` and `data_dir`."
         )
-    options = training.get("dataset_options", ())
+    options = ()
+    if dataset == training.get("dataset"):
+        options = training["dataset_options"]
     task = open_task(dataset, data_dir, modules, options)
     splits = FLAGS.splits or task.splits
     trainer = Trainer(model)

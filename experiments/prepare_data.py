@@ -21,7 +21,6 @@ or writes evaluation problems alone to one file, for models of any kind:
 """
 
 import json
-import os
 import pathlib
 
 from absl import flags
@@ -68,7 +67,12 @@ flags.DEFINE_integer(
     "evaluation_examples", 10_000, "Generated, per module and split."
 )
 flags.DEFINE_integer("seed", 0, "Seed of the generated problems.")
-flags.DEFINE_integer("num_workers", os.cpu_count(), "Number of processes.")
+flags.DEFINE_integer(
+    "num_workers",
+    None,
+    "Number of processes. Default: one for each core.",
+    lower_bound=1,
+)
 flags.DEFINE_string(
     "beam_pipeline_options",
     None,
@@ -80,7 +84,7 @@ flags.DEFINE_string(
 def check():
     check_choice("source", FLAGS.source, ("generated", "official"))
     check_choice("format", FLAGS.format, ("tfds", "parquet"))
-    for name in ("train_examples", "evaluation_examples", "num_workers"):
+    for name in ("train_examples", "evaluation_examples"):
         check_positive_integer(name, FLAGS[name].value)
     if FLAGS.beam_pipeline_options is not None:
         require("apache_beam", "beam")
@@ -109,7 +113,6 @@ def main():
     from tpt_keras.data_generators.mathematics.datasets import dataset_builder
     from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
     from tpt_keras.data_generators.mathematics.task import DATASETS
-    from tpt_keras.data_generators.mathematics.task import open_module
 
     check_choice("dataset", FLAGS.dataset, DATASETS)
     missing = []
@@ -127,7 +130,6 @@ def main():
         builder = prepare_dataset(
             module, FLAGS.data_dir, text_dir, FLAGS.dataset
         )
-        open_module(module, FLAGS.data_dir, FLAGS.dataset)  # its tokens
         counts = {
             name: split.num_examples
             for name, split in builder.info.splits.items()
@@ -173,6 +175,7 @@ def make_texts(modules, train_examples=None):
     """Makes text files in the official layout and returns their folder."""
     from tpt_keras.data_generators.mathematics import archive
     from tpt_keras.data_generators.mathematics.generator import generate_modules
+    from tpt_keras.data_generators.mathematics.shards import available_cores
 
     if FLAGS.source == "official":
         return archive.fetch_official_text(
@@ -189,7 +192,7 @@ def make_texts(modules, train_examples=None):
         text_dir / archive.FOLDER,
         *counts,
         FLAGS.seed,
-        FLAGS.num_workers,
+        FLAGS.num_workers or available_cores(),
         _beam_options(),
     )
     return text_dir

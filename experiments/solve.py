@@ -12,8 +12,8 @@ or a trained preset, which may be hf://user/name:
     python -m experiments.solve --preset=tp_transformer_mathematics \
         --question="Sort 3, -2, 15, 0."
 
-Prints a line for every question. The line of a question without an answer is
-empty, and standard error says why at the end.
+Prints a line for every question, unless none has an answer. The line of a
+question without an answer is empty, and standard error says why at the end.
 """
 
 import os

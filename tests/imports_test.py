@@ -13,7 +13,7 @@ import pytest
 import tpt_keras
 
 PACKAGE = pathlib.Path(tpt_keras.__file__).parent
-# A room imports only rooms above its own line, as BUILD.md draws it.
+# A folder or file imports only those on lines above its own, as in BUILD.md.
 ORDER = (
     {"typing"},
     {"errors"},
@@ -25,8 +25,8 @@ ORDER = (
     {"analysis", "checkpoints", "language_model", "serving", "tuning"},
     {"playground"},
 )
-RANKS = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
-# The only third-party packages of some rooms.
+RANKS = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
+# The only third-party packages of some parts.
 THIRD_PARTY = {
     "decoding": {"keras", "numpy"},
     "errors": set(),
@@ -38,7 +38,7 @@ THIRD_PARTY = {
     "pretrained": {"filelock", "huggingface_hub", "keras"},
     "typing": set(),
 }
-# The only rooms of some third-party packages.
+# The only parts that import some third-party packages.
 IMPORTERS = {
     "apache_beam": {"data_generators"},
     "huggingface_hub": {"pretrained"},
@@ -71,7 +71,7 @@ FILES = {
 }
 
 
-def room_of(name):
+def part_of(name):
     return name.split(".")[1] if "." in name else ""
 
 
@@ -97,8 +97,8 @@ def imported_by(path, at_once=False):
     return found
 
 
-def test_every_room_has_its_place():
-    assert {room_of(name) for name in FILES} - {""} == set(RANKS)
+def test_every_part_has_its_place():
+    assert {part_of(name) for name in FILES} - {""} == set(RANKS)
 
 
 def test_imports_run_one_way():
@@ -107,8 +107,8 @@ def test_imports_run_one_way():
         for name, path in FILES.items()
         for module in imported_by(path)
         if module in FILES
-        and room_of(name) not in ("", room_of(module))
-        and RANKS[room_of(module)] >= RANKS[room_of(name)]
+        and part_of(name) not in ("", part_of(module))
+        and RANKS[part_of(module)] >= RANKS[part_of(name)]
     ]
     assert not wrong
 
@@ -122,15 +122,15 @@ def test_files_import_each_other_without_circles():
     graphlib.TopologicalSorter(graph).prepare()
 
 
-def test_third_party_packages_stay_in_their_rooms():
+def test_third_party_packages_stay_in_their_parts():
     wrong = []
     for name, path in FILES.items():
         tops = {module.partition(".")[0] for module in imported_by(path)}
         for top in tops - {"tpt_keras"} - sys.stdlib_module_names:
-            room = room_of(name)
-            if room not in IMPORTERS.get(
-                top, {room}
-            ) or top not in THIRD_PARTY.get(room, {top}):
+            part = part_of(name)
+            if part not in IMPORTERS.get(
+                top, {part}
+            ) or top not in THIRD_PARTY.get(part, {top}):
                 wrong.append(f"{name} imports {top}")
     assert not wrong
 

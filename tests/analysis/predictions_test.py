@@ -57,6 +57,12 @@ def predict_kept(generator, tmp_path):
     return predict_kept
 
 
+def test_lines_end_at_line_feeds_alone(predict_kept, generator):
+    problems = [("a\u2028b\x85c", "a"), ("d\x1ce", "d")]
+    assert predict_kept(problems) == predict_kept(problems)
+    assert generator.counts == [2]
+
+
 def test_predictions_are_json_lines(predict_kept, tmp_path):
     found = predict_kept([("1 ± 1", "1\n"), ("", "2")])
     lines = (tmp_path / "train" / "a.jsonl").read_text().splitlines()

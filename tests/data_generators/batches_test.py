@@ -291,19 +291,19 @@ def test_batches_of_similar_lengths_are_a_partition(lengths, pairs, batch_size):
 
 
 def padding(lengths, batches, pairs=None):
-    cells = 0
+    tokens = 0
     for rows in batches:
         longest = lengths[rows].max(axis=0)
         if pairs is not None:
             longest = pairs[fitting_pair(longest[None], pairs)][0]
-        cells += len(rows) * longest
-    return 1 - lengths.sum(axis=0) / cells
+        tokens += len(rows) * longest
+    return 1 - lengths.sum(axis=0) / tokens
 
 
 def least_padding(lengths, pairs):
     """The padding of every problem to its own pair."""
-    cells = pairs[fitting_pair(lengths, pairs)].sum(axis=0)
-    return 1 - lengths.sum(axis=0) / cells
+    tokens = pairs[fitting_pair(lengths, pairs)].sum(axis=0)
+    return 1 - lengths.sum(axis=0) / tokens
 
 
 def test_batches_of_similar_lengths_pad_less():
@@ -321,6 +321,16 @@ def test_batches_of_similar_lengths_pad_less():
     # Padded to the few pairs, too, nearly as little as each problem by itself.
     least = least_padding(lengths, pairs)
     assert np.all(padding(lengths, batches, pairs) < least + 0.05)
+
+
+def test_buckets_of_long_examples_need_little_memory():
+    """Of as many lengths of each kind as there are examples."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, (6000, 4000), (3000, 2))
+    pairs = choose_length_pairs(lengths)
+    assert 2 <= len(pairs) <= MAX_PAIRS
+    assert np.all(pairs[-1] >= lengths.max(axis=0))
+    assert np.all(least_padding(lengths, pairs) < 0.45)
 
 
 def test_batches_mix_modules():
@@ -360,11 +370,11 @@ def test_own_error_is_raised_in_place_of_tensorflows():
             raise UsageError("damaged", path="a")
 
     batches = ProblemBatches(Damaged([numbered_examples(9)]), TOKENIZER, 2)
-    with pytest.raises(UsageError) as error, batches.own_errors():
+    with pytest.raises(UsageError) as error, batches.opened():
         list(batches.dataset(num_epochs=1))
     assert error.value.path == "a"
     # Other errors stay what they are.
-    with pytest.raises(tf.errors.DataLossError), batches.own_errors():
+    with pytest.raises(tf.errors.DataLossError), batches.opened():
         raise tf.errors.DataLossError(None, None, "something else")
 
 

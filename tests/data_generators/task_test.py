@@ -9,7 +9,7 @@ from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
 from tpt_keras.data_generators.mathematics.task import MODULES as ALL
 from tpt_keras.data_generators.task import Task
-from tpt_keras.data_generators.task import training_batches
+from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.training.config import TrainingConfig
@@ -49,7 +49,7 @@ def test_validation_is_apart_from_training():
     task = NumbersTask(
         {"a": numbered_examples(90), "b": numbered_examples(40, "b")}
     )
-    training, validation = training_batches(task, CONFIG, settings())
+    training, validation = split_batches(task, CONFIG, settings())
     assert len(validation) == 10
     assert not set(texts(training)) & set(texts(validation))
     every = [
@@ -59,7 +59,7 @@ def test_validation_is_apart_from_training():
     ]
     assert set(texts(training)) | set(texts(validation)) == set(every)
     # Validation depends on the seed, and is the same share of each group.
-    _, other = training_batches(task, CONFIG, settings(seed=1))
+    _, other = split_batches(task, CONFIG, settings(seed=1))
     assert set(texts(other)) != set(texts(validation))
     names = [question[0] for question, _ in texts(validation)]
     assert names.count("a") == names.count("b") == 5
@@ -70,7 +70,7 @@ def test_batches_follow_the_weights():
         {"a": numbered_examples(60), "b": numbered_examples(60, "b")}
     )
     config = settings(module_weights=(1.0, 3.0))
-    training, _ = training_batches(task, CONFIG, config)
+    training, _ = split_batches(task, CONFIG, config)
     names = [question[0] for question, _ in texts(training)]
     assert abs(names.count("b") - 3 * names.count("a")) <= 3
 
@@ -81,14 +81,14 @@ def test_group_too_small_for_validation_is_refused(count):
         {"a": numbered_examples(count), "b": numbered_examples(90, "b")}
     )
     with pytest.raises(UsageError) as error:
-        training_batches(task, CONFIG, settings())
+        split_batches(task, CONFIG, settings())
     assert error.value.field == "validation_examples"
     assert str(error.value).startswith("a ")
 
 
 def test_two_problems_are_enough_for_a_training():
     task = NumbersTask({"a": numbered_examples(2)})
-    training, validation = training_batches(
+    training, validation = split_batches(
         task, CONFIG, settings(validation_examples=1)
     )
     assert len(training) == len(validation) == 1
@@ -97,7 +97,7 @@ def test_two_problems_are_enough_for_a_training():
 def test_long_training_example_is_refused_before_training():
     pairs = [("1" * 161, "1"), *[("1", "1")] * 30]
     task = NumbersTask({"sums": examples_of(pairs)})
-    training, _ = training_batches(task, CONFIG, settings())
+    training, _ = split_batches(task, CONFIG, settings())
     with pytest.raises(UsageError) as error:
         _ = training.length_pairs
     assert error.value.field == "max_question_length"
@@ -126,7 +126,7 @@ def test_samples_are_fixed_and_apart_from_validation():
     assert list(samples) == [("test", "a"), ("train", "a")]
     assert samples == task.samples(["test", "train"], 20)
     assert samples["test", "a"][:5] == task.samples(["test"], 5)["test", "a"]
-    _, validation = training_batches(
+    _, validation = split_batches(
         task, CONFIG, settings(validation_examples=60)
     )
     assert not set(samples["train", "a"]) & set(texts(validation))

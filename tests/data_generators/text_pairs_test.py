@@ -177,6 +177,11 @@ def test_groups_are_the_files(tmp_path):
         assert error.value.field == "module"
 
 
+def test_a_file_may_have_a_name_like_a_pattern(tmp_path):
+    path = write(tmp_path / "pairs[1].csv", PAIRS)
+    assert TextPairsTask(path).groups == ("pairs[1]",)
+
+
 def test_vocabulary_is_that_of_the_pairs(tmp_path):
     path = write(tmp_path / "a.jsonl", [("né 日?", "🙂\n"), ("1", "2")])
     task = TextPairsTask(path)

@@ -50,6 +50,10 @@ def test_a_row_for_each_model_and_split(run, model_dir):
 
 
 def test_problems_of_a_file(run, model_dir, tmp_path):
+    # Options of the training's dataset are not those of the file.
+    config = json.loads((model_dir / "config.json").read_text())
+    config["training"]["data"]["dataset_options"] = ["validation_problems=9"]
+    (model_dir / "config.json").write_text(json.dumps(config))
     problems = [
         Problem(f"What is the tens digit of {n}?", str(n // 10 % 10), *place)
         for place in ((MODULE, "new"), ("another", "new"))

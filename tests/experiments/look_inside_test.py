@@ -13,6 +13,7 @@ from tpt_keras.analysis.report import training_curves
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.training.config import TrainingConfig
 
+TRAINED = "tp_transformer_mathematics"
 TINY = {
     "hidden_dim": 16,
     "intermediate_dim": 16,
@@ -291,6 +292,8 @@ def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
         (["a/b/one", "a/b/../two"], ["b/one", "two"]),
         (["a/one"], ["one"]),
         (["hf://user/one", "a/two"], ["hf://user/one", "two"]),
+        # A trained preset and a folder with its name.
+        ([TRAINED, f"a/{TRAINED}"], [TRAINED, f"a/{TRAINED}"]),
         ([], []),
     ],
 )

@@ -130,6 +130,29 @@ def test_refused(run, tmp_path, arguments, parts):
     assert_refused(result, *parts)
 
 
+def test_options_of_another_dataset_are_not_taken(run, tmp_path):
+    save_model(tmp_path)
+    training = TrainingConfig.from_flat(
+        modules=["one"],
+        dataset="mathematics_stream",
+        dataset_options=["validation_problems=9"],
+    )
+    config = {"training": training.to_stored()}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    data = tmp_path / "problems.jsonl"
+    write_problem_file(data, [Problem("1 + 1", "2", "one", "interpolate")])
+    result = run(
+        "report",
+        f"--model_dirs={tmp_path}",
+        "--dataset=problem_file",
+        f"--data_dir={data}",
+        f"--output={tmp_path / 'report.html'}",
+    )
+    assert result.status == 0, result.stderr
+    content = json.loads((tmp_path / "report.json").read_text())
+    assert content["problems"]["dataset_options"] == []
+
+
 def test_answers_of_others(run, tmp_path):
     problems = [
         Problem(f"{n} + {n}", str(2 * n), module, "interpolate")

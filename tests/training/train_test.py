@@ -13,7 +13,7 @@ from tests.training.trainings import checkpoints_of
 from tests.training.trainings import newest_checkpoint
 from tests.training.trainings import timeless_metrics
 from tpt_keras.data_generators import training_task
-from tpt_keras.data_generators.task import training_batches
+from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.configs import from_stored
@@ -164,7 +164,7 @@ def test_first_loss_is_that_of_the_first_batch(
 ):
     """The logged values equal those computed with NumPy."""
     training = tiny_training.replace(train_steps=1, seed=1)
-    batches, validation = training_batches(
+    batches, validation = split_batches(
         training_task(training), tiny_config, training
     )
     start = train(
@@ -395,7 +395,7 @@ def test_every_option_reaches_the_trainer(
 
 
 def test_validation_problems_are_never_trained_on(tiny_config, tiny_training):
-    training, validation = training_batches(
+    training, validation = split_batches(
         training_task(tiny_training), tiny_config, tiny_training
     )
     seen = all_problems(training, num_epochs=2)
@@ -413,7 +413,7 @@ def test_validation_problems_are_of_every_difficulty(
     training = tiny_training.replace(validation_examples=100)
     parts = [
         [len(question) for question, _ in all_problems(batches)]
-        for batches in training_batches(
+        for batches in split_batches(
             training_task(training), tiny_config, training
         )
     ]

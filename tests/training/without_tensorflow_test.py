@@ -13,7 +13,7 @@ from tests.conftest import JAX_XLA_FLAGS
 from tests.conftest import MODULE
 from tests.training.trained_without_tensorflow import QUESTION
 from tpt_keras.data_generators import training_task
-from tpt_keras.data_generators.task import training_batches
+from tpt_keras.data_generators.task import split_batches
 from tpt_keras.models import Transformer
 from tpt_keras.models.load_model import load_model
 from tpt_keras.training.config import TrainingConfig
@@ -148,7 +148,7 @@ def test_tensorflow_answers_and_evaluates_the_same(
     assert model.solve([QUESTION]) == [answer]
     trainer = Trainer(model)
     trainer.compile(jit_compile=False)
-    _, validation = training_batches(
+    _, validation = split_batches(
         training_task(training), tiny_config, training
     )
     row = read_metrics(folder)[-1]

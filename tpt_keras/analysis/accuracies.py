@@ -15,6 +15,7 @@ import keras
 
 from tpt_keras.answer import OK
 from tpt_keras.answer import explain
+from tpt_keras.data_generators.problem_file import read_lines
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.files import reading
@@ -120,7 +121,7 @@ def kept_predictions(
 def _read(path):
     try:
         with reading(path):
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = read_lines(path)
             return [Prediction(**json.loads(line)) for line in lines]
     except UnreadableFileError:
         return []

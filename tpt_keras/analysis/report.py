@@ -27,6 +27,7 @@ from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
 from tpt_keras.files import write_text
 from tpt_keras.models.load_model import load_model
+from tpt_keras.models.load_model import model_path
 from tpt_keras.pretrained import is_name
 from tpt_keras.training.state.logs import METRICS_FILE
 from tpt_keras.training.state.logs import read_metrics
@@ -77,32 +78,29 @@ def write_report(
     task = open_task(*place, data["modules"], data["dataset_options"])
     splits = list(dict.fromkeys(splits or task.splits))
     given = {str(path): _given_answers(path, task) for path in answers}
-    samples = task.samples(splits, examples)
-    if not samples:
-        raise UsageError(
-            f"None of the modules {', '.join(data['modules'])} has problems of "
-            f"the splits {', '.join(splits)}. Name other `splits`, or prepare "
-            "them."
-        )
-    loaded = {str(path): load_model(path, best) for path in model_dirs}
-    names = short_names([*loaded, *given])
-    predictions, models = {}, []
-
-    def add(path, found, facts):
-        predictions[names[path]] = found
-        row = {"name": names[path], "path": path, **facts}
-        models.append({**row, "splits": split_accuracies(found)})
-
+    samples = _samples(task, splits, examples)
+    # Before an hour of predictions.
+    for path in model_dirs:
+        model_path(path, best)
+    names = short_names([*model_dirs, *given])
     folder = page.with_name(f"{page.stem}_predictions")
+    predictions, models = {}, []
     with folder_lock(folder, "writes predictions", wait=True):
-        for path, model in loaded.items():
+        for path in dict.fromkeys(map(str, model_dirs)):
+            model = load_model(path, best)
             generator = prediction_generator(model, batch_size)
             found = _predict(names[path], generator, samples, task, folder)
-            add(path, found, _describe(path, model, best))
+            predictions[names[path]] = found
+            models.append(_describe(path, model, best))
     for path, of_problems in given.items():
-        add(path, _given_predictions(of_problems, samples, task), _UNKNOWN)
+        found = _given_predictions(of_problems, samples, task)
+        predictions[names[path]] = found
+        models.append({"path": path, **_UNKNOWN})
+    for row in models:
+        row["name"] = names[row["path"]]
+        row["splits"] = split_accuracies(predictions[row["name"]])
     metric = f"{task.splits[0]}_sequence_accuracy"
-    curves = _known_curves(loaded, metric, names)
+    curves = _known_curves(model_dirs, metric, names)
     report = {
         "problems": {**data, "splits": splits, "examples": examples},
         "means": _means(models, names),
@@ -121,8 +119,12 @@ def _with_defaults(data, trainings):
         values = [data.get(name)]
         if not values[0]:
             # Converted models have no training.
-            shared = (each[name] for each in trainings if name in each)
-            values = list(dict.fromkeys(shared))
+            known = [each for each in trainings if name in each]
+            if name == "dataset_options":
+                # Another dataset has others.
+                dataset = found["dataset"]
+                known = [each for each in known if each["dataset"] == dataset]
+            values = list(dict.fromkeys(each[name] for each in known))
         if not values and name == "dataset_options":
             values = [()]
         if len(values) != 1:
@@ -135,12 +137,24 @@ def _with_defaults(data, trainings):
     return found
 
 
+def _samples(task, splits, count):
+    samples = task.samples(splits, count)
+    if not samples:
+        raise UsageError(
+            f"None of the modules {', '.join(task.groups)} has problems of "
+            f"the splits {', '.join(splits)}. Name other `splits`, or prepare "
+            "them."
+        )
+    return samples
+
+
 def _describe(model_dir, model, best):
     step = saved_step(model_dir, best)
     if step is None and not best:
         # A compressed model has no metrics.
         step = read_training(model_dir).get("train_steps")
     return {
+        "path": model_dir,
         "model": "best" if best else "last",
         "step": step,
         "weights": model.count_params(),
@@ -208,6 +222,9 @@ def _means(models, names):
 def short_names(paths: Iterable[StrPath]) -> dict[str, str]:
     """Returns a dict from paths to their parts below the common folder.
 
+    They keep their paths if two parts are the same, of a trained preset and of
+    a folder with its name.
+
     Example:
 
     ```python
@@ -225,6 +242,8 @@ def short_names(paths: Iterable[StrPath]) -> dict[str, str]:
         common = os.path.commonpath([each.parent for each in places.values()])
         for path, place in places.items():
             names[path] = place.relative_to(common).as_posix()
+    if len(set(names.values())) < len(names):
+        return {path: path for path in names}
     return names
 
 

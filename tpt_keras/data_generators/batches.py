@@ -111,10 +111,11 @@ class NumberedBatches:
         )
 
     @contextlib.contextmanager
-    def own_errors(self) -> Iterator[None]:
-        """Raises the original error where tf.data wraps it in one of its own.
+    def opened(self) -> Iterator[None]:
+        """The scope to read batches in.
 
-        A `UsageError` that reading a batch raised is then a `UsageError` again.
+        An error of reading is raised as it is, where tf.data would wrap it in
+        one of its own.
         """
         self._error = None
         try:

@@ -12,15 +12,17 @@ import numpy as np
 LENGTH_NOISE = 0.2
 
 MAX_PAIRS = 6
-# As many buckets are chosen as it takes to have no larger shares of padding of
-# source and of target cells.
+# As many buckets are chosen as it takes to have no larger shares of padding
+# among the tokens of sources and of targets.
 MAX_PADDING = (0.22, 0.37)
-# A target cell costs as much as so many source cells. Measured, it keeps the
+# A target token costs as much as so many source tokens. Measured, it keeps the
 # padding of all modules low.
-_CELL_WEIGHTS = (1.0, 3.0)
-# Lengths of sources are multiples of it. Both lengths of the longest pair are
-# rounded up further, to fit examples that were not sampled.
-_SOURCE_STEP = 4
+_TOKEN_COSTS = (1.0, 3.0)
+# Lengths of sources and of targets are multiples of these, or of more where
+# there would be more lengths to choose from. Both lengths of the longest pair
+# are rounded up further, to fit examples that were not sampled.
+_STEPS = (4, 1)
+_MAX_LENGTHS = 48
 _STEPS_OF_LONGEST = (8, 4)
 
 
@@ -79,15 +81,17 @@ def choose_length_pairs(lengths: np.ndarray) -> np.ndarray:
     There are at most `MAX_PAIRS`, the smallest first. The last is as long as
     any of the examples, whose lengths are `(examples, 2)`.
     """
-    # Examples of nearly the same source length fit the same pairs.
-    kinds = lengths + (-lengths % (_SOURCE_STEP, 1))
-    kinds, counts = np.unique(kinds, axis=0, return_counts=True)
-    longest = kinds.max(axis=0)
+    # Examples of nearly the same lengths fit the same pairs.
+    steps = np.maximum(_STEPS, -(-lengths.max(axis=0) // _MAX_LENGTHS))
+    steps += -steps % _STEPS
+    rounded = lengths + (-lengths % steps)
+    rounded, counts = np.unique(rounded, axis=0, return_counts=True)
+    longest = rounded.max(axis=0)
     longest += -longest % _STEPS_OF_LONGEST
     for others in range(MAX_PAIRS):
-        pairs = _chosen_pairs(kinds, counts, longest, others)
-        cells = counts @ pairs[fitting_pair(kinds, pairs)]
-        if np.all(1 - lengths.sum(axis=0) / cells <= MAX_PADDING):
+        pairs = _chosen_pairs(rounded, counts, longest, others)
+        tokens = counts @ pairs[fitting_pair(rounded, pairs)]
+        if np.all(1 - lengths.sum(axis=0) / tokens <= MAX_PADDING):
             break
     return pairs
 
@@ -99,23 +103,23 @@ def fitting_pair(lengths: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     return fits.argmax(axis=1)
 
 
-def _chosen_pairs(kinds, counts, longest, others):
+def _chosen_pairs(lengths, counts, longest, others):
     """The longest pair and `others` more, by greedy choice and exchange.
 
-    The pairs that save most cells are added one by one, and then replaced one
-    by one until no exchange saves more.
+    The pairs that save most padding are added one by one, and then replaced
+    one by one until no exchange saves more.
     """
-    sources, targets = map(np.unique, kinds.T)
+    sources, targets = map(np.unique, lengths.T)
     candidates = np.stack(np.meshgrid(sources, targets), axis=-1)
     candidates = candidates.reshape(-1, 2)
-    fits = (candidates[:, None] >= kinds).all(axis=-1)
-    most = longest @ _CELL_WEIGHTS
-    # An example of each kind, padded to each candidate or to the longest.
-    cells = np.where(fits, (candidates @ _CELL_WEIGHTS)[:, None], most)
+    fits = (candidates[:, None] >= lengths).all(axis=-1)
+    most = longest @ _TOKEN_COSTS
+    # Of examples of each length, padded to each candidate or to the longest.
+    costs = np.where(fits, (candidates @ _TOKEN_COSTS)[:, None], most)
 
     def best(chosen):
-        least = cells[chosen].min(axis=0, initial=most)
-        return int((np.minimum(cells, least) @ counts).argmin())
+        least = costs[chosen].min(axis=0, initial=most)
+        return int((np.minimum(costs, least) @ counts).argmin())
 
     chosen, before = [], None
     while len(chosen) < others:

@@ -111,7 +111,7 @@ def read_problem_file(path: StrPath) -> list[Problem]:
     """Reads the list of `Problem`s of a file."""
     problems = []
     with reading(path, _ADVICE):
-        for number, line in enumerate(_lines(path), 1):
+        for number, line in enumerate(read_lines(path), 1):
             row = json.loads(line)
             problem = [row.get(name) for name in Problem._fields]
             if not all(isinstance(text, str) and text for text in problem):
@@ -144,7 +144,7 @@ def read_answers(
     """
     path = pathlib.Path(path)
     with reading(path, "It needs an answer for every line of the problems."):
-        answers = _lines(path)
+        answers = read_lines(path)
         if path.suffix == ".jsonl":
             rows = [json.loads(line) for line in answers]
             answers = [row["answer"] for row in rows]
@@ -163,7 +163,8 @@ def read_answers(
     return dict(zip(problems, answers))
 
 
-def _lines(path):
+def read_lines(path: StrPath) -> list[str]:
+    """Returns the lines of a file of JSON lines or of answers."""
     # Not `splitlines`, which knows more ends of a line.
     text = pathlib.Path(path).read_text(encoding="utf-8-sig")
     return text.removesuffix("\n").split("\n") if text else []

@@ -153,11 +153,12 @@ def matching_groups(
     return tuple(
         name
         for name in names
-        if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+        if name in patterns
+        or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
     )
 
 
-def training_batches(
+def split_batches(
     task: Task, model_config: "SequenceToSequenceConfig", config: Any
 ) -> tuple[ProblemBatches, ProblemBatches]:
     """Cuts the training examples into training and validation batches.

@@ -29,6 +29,16 @@ class BaseLayer(keras.layers.Layer):
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
         return super().compute_output_spec(*args, **kwargs)
 
+    def quantize(
+        self,
+        mode: str | None = None,
+        type_check: bool = True,
+        config: Any = None,
+    ) -> None:
+        """Does nothing for a layer without sublayers: its weights stay."""
+        if list(self._flatten_layers(include_self=False)):
+            super().quantize(mode, type_check, config)
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "dtype": dtype_config(self)}
 

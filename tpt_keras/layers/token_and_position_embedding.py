@@ -286,14 +286,6 @@ class DigitPlaceEmbedding(BaseLayer):
             "max_places": self.max_places,
         }
 
-    def quantize(
-        self,
-        mode: str | None = None,
-        type_check: bool = True,
-        config: Any = None,
-    ) -> None:
-        """Does nothing: the table is not quantized."""
-
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class EmbeddingSkip(BaseLayer):
@@ -335,14 +327,6 @@ class EmbeddingSkip(BaseLayer):
     ) -> Shape:
         return inputs_shape
 
-    def quantize(
-        self,
-        mode: str | None = None,
-        type_check: bool = True,
-        config: Any = None,
-    ) -> None:
-        """Does nothing: numbers are not quantized."""
-
 
 def _take_rows(matrix, token_ids):
     return ops.take(matrix, token_ids, axis=0)
@@ -359,10 +343,10 @@ def _take_rows_gradient(upstream, matrix, token_ids):
     one_hot = ops.one_hot(
         ops.reshape(token_ids, (-1,)), vocabulary_size, dtype=upstream.dtype
     )
-    of_matrix = ops.matmul(
+    matrix_gradient = ops.matmul(
         ops.transpose(one_hot), ops.reshape(upstream, (-1, hidden_dim))
     )
-    return of_matrix, None  # Token ids have no gradient.
+    return matrix_gradient, None  # Token ids have no gradient.
 
 
 _look_up = with_gradient(_take_rows, _take_rows_gradient)

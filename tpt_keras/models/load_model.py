@@ -1,6 +1,7 @@
 """Loads trained models from folders and files."""
 
 import json
+import pathlib
 import zipfile
 
 import keras
@@ -59,7 +60,7 @@ def load_model(
     model.solve(["What is the tens digit of 31859?"])
     ```
     """
-    path = _find(find_model(model_dir), best)
+    path = model_path(model_dir, best)
     if path.name == COMPRESSED_FILE:
         return _load_compressed(path, classes)
     file = path / _KERAS_CONFIG if path.is_dir() else path
@@ -106,8 +107,12 @@ def load_preset(model_class, source, dtype, overrides):
     return copy_model(model, dtype or model.dtype_policy, config, model_class)
 
 
-def _find(folder, best):
-    """The file of a folder's model, or the folder if Keras wrote it whole."""
+def model_path(model_dir: StrPath, best: bool = False) -> pathlib.Path:
+    """Returns the file of a model, or its folder if Keras wrote it whole.
+
+    For the arguments and the errors see `load_model`.
+    """
+    folder = find_model(model_dir)
     if folder.is_file():
         return folder
     path = folder / (BEST_MODEL_FILE if best else MODEL_FILE)

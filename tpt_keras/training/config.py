@@ -35,8 +35,8 @@ class DataConfig:
             text pairs.
         dataset: `"mathematics_dataset"`, `"mathematics_stream"` (endless,
             drawn by processes beside the training), tfds's stock
-            `"math_dataset"`, or `"text_pairs"`, your own file of questions and
-            answers.
+            `"math_dataset"`, `"problem_file"` (for evaluation), or
+            `"text_pairs"`, your own file of questions and answers.
         dataset_options: Options of the dataset: `test_share=0.2,split_seed=1`.
         module_weights: Shares of the modules by name:
             `numbers__gcd=2,numbers__place_value=0.5`. A module without a share

@@ -11,7 +11,7 @@ from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import random_part
 from tpt_keras.data_generators.examples import readable_examples
 from tpt_keras.data_generators.task import Task
-from tpt_keras.data_generators.task import training_batches
+from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.models import build_model
 from tpt_keras.models.configs import SequenceToSequenceConfig
@@ -60,7 +60,7 @@ class QuestionLearner:
         self._config = config
         self.task = training_task(config)
         self.model_config = self.task.adapted(model_config)
-        self.training, self.validation = training_batches(
+        self.training, self.validation = split_batches(
             self.task, self.model_config, config
         )
         for batches in (self.training, self.validation):

@@ -20,6 +20,7 @@ from tpt_keras.models.configs import to_stored
 from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.load_model import load_model
+from tpt_keras.models.presets import FREE_FIELDS
 from tpt_keras.models.weights import lasting_weights
 from tpt_keras.pretrained import find_model
 from tpt_keras.training.backends import default_strategy
@@ -37,14 +38,6 @@ from tpt_keras.training.state.checkpoints import TrainingState
 from tpt_keras.training.state.checkpoints import checkpoint_numbers
 from tpt_keras.training.trainer import Trainer
 from tpt_keras.typing import StrPath
-
-# Fields that another model with the same weights may have otherwise.
-_NO_ARCHITECTURE = (
-    "dropout",
-    "initialization",
-    "max_question_length",
-    "max_answer_length",
-)
 
 _log = logging.getLogger(__name__)
 
@@ -169,7 +162,7 @@ def _fit(trainer, intervals, config, batches, callbacks):
         epoch, done = divmod(step, interval)
         steps = min(interval - done, train_steps - step)
         epochs = (train_steps - step) // interval if steps == interval else 1
-        with scope(trainer.strategy), batches.own_errors():
+        with scope(trainer.strategy), batches.opened():
             trainer.fit(
                 trainer.feed(batches, step),
                 initial_epoch=epoch,
@@ -211,7 +204,7 @@ def _initial_weights(learner, config, model_dir):
     found = [
         difference
         for name, difference in model_folder.differences(there, here)
-        if name not in _NO_ARCHITECTURE
+        if name not in FREE_FIELDS
     ]
     if found:
         raise UsageError(

@@ -33,7 +33,7 @@ class Trainer(keras.Model):
         loss_and_metrics: Function like `step.loss_and_metrics`.
         metrics: Names of the means that it returns; those of an evaluation.
         counts: Names of the counts that it returns.
-        pad_id: Token id of padding, which has no weight. Defaults to the
+        pad_id: Token id of padding, which has no weight. `"auto"`: the
             model's. `None`: there is no padding.
         global_clipnorm: Norm that the whole gradient is clipped at. Defaults
             to no clipping.
@@ -46,7 +46,8 @@ class Trainer(keras.Model):
     ```python
     trainer = Trainer(model, global_clipnorm=0.1)
     trainer.compile(optimizer="adam")
-    trainer.fit(trainer.feed(batches), steps_per_epoch=100, epochs=10)
+    with batches.opened():
+        trainer.fit(trainer.feed(batches), steps_per_epoch=100, epochs=10)
     ```
     """
 
@@ -58,7 +59,7 @@ class Trainer(keras.Model):
         ] = loss_and_metrics,
         metrics: Iterable[str] = METRICS,
         counts: Iterable[str] = COUNTS,
-        pad_id: int | str | None = "model's",
+        pad_id: int | str | None = "auto",
         global_clipnorm: float | None = None,
         gradient_accumulation_steps: int = 1,
     ) -> None:
@@ -67,7 +68,7 @@ class Trainer(keras.Model):
         self.loss_and_metrics = loss_and_metrics
         self._means = tuple(metrics)
         self._counts = tuple(counts)
-        self.pad_id = model.tokenizer.pad_id if pad_id == "model's" else pad_id
+        self.pad_id = model.tokenizer.pad_id if pad_id == "auto" else pad_id
         self.global_clipnorm = global_clipnorm
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self.strategy = backends.default_strategy()
@@ -113,7 +114,7 @@ class Trainer(keras.Model):
         Returns:
             Dict of the `metrics`, such as `loss` (nats per token).
         """
-        with backends.scope(self.strategy), batches.own_errors():
+        with backends.scope(self.strategy), batches.opened():
             results = self.evaluate(
                 self.feed(batches, num_epochs=1),
                 # Keras does not know the length of the feed.

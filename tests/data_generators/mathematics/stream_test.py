@@ -19,7 +19,7 @@ from tpt_keras.data_generators.mathematics import stream
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.stream import StreamBatches
 from tpt_keras.data_generators.task import TRAIN
-from tpt_keras.data_generators.task import training_batches
+from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
@@ -69,7 +69,7 @@ def make_batches(
 
 
 def read(batches, count, start_step=0):
-    with batches.own_errors():
+    with batches.opened():
         return list(itertools.islice(batches.iterate(start_step), count))
 
 
@@ -85,7 +85,7 @@ def test_any_step_can_be_the_first():
     for start in (1, 3, 5):
         for batch, other in zip(first[start:], read(batches, 8 - start, start)):
             assert_batches_equal(batch, other)
-    with batches.own_errors():
+    with batches.opened():
         halves = list(itertools.islice(batches.iterate(2, None, [1], 2), 1))
         dataset = next(iter(batches.dataset(2).as_numpy_iterator()))
     assert decode(halves[0]) == decode(first[2])[1::2]
@@ -131,7 +131,7 @@ def test_problems_follow_the_weights(batch_size):
 @pytest.mark.usefixtures("in_this_process")
 def test_few_windows_are_kept():
     batches = make_batches()
-    with batches.own_errors():
+    with batches.opened():
         for _ in itertools.islice(batches.iterate(), 30):
             assert len(batches._drawn) == 1 + stream._WINDOWS_AHEAD
     assert not batches._drawn
@@ -146,9 +146,17 @@ def test_error_of_the_drawing_is_raised(monkeypatch, feed):
 
     monkeypatch.setattr(stream, "draw_shard", fail)
     batches = make_batches()
-    with pytest.raises(UsageError) as error, batches.own_errors():
+    with pytest.raises(UsageError) as error, batches.opened():
         next(iter(getattr(batches, feed)()))
     assert error.value.field == "modules"
+
+
+def test_a_process_for_each_core_but_one(monkeypatch):
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda pid: {0, 3, 5}, raising=False
+    )
+    assert make_batches()._num_processes == 2
+    assert make_batches(num_processes=7)._num_processes == 7
 
 
 def test_nothing_is_drawn_outside():
@@ -171,7 +179,7 @@ def test_death_of_a_process_is_an_error(feed):
     batches = make_batches()
 
     def read_and_kill():
-        with batches.own_errors():
+        with batches.opened():
             for _ in getattr(batches, feed)():
                 for process in list(batches._pool._processes or ()):
                     os.kill(process, signal.SIGKILL)
@@ -214,7 +222,7 @@ def test_held_out_problems_are_apart(tmp_path):
         validation_examples=20,
         drawing_processes=2,
     )
-    training, validation = training_batches(
+    training, validation = split_batches(
         task, PRESETS["tp_transformer_tiny"], config
     )
     assert len(validation) == 20

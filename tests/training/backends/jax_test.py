@@ -85,6 +85,22 @@ def test_logs_of_a_step_alone_are_its_own(simple_config):
     assert losses[1] < losses[0]
 
 
+def test_run_eagerly_compiles_nothing(simple_config):
+    class Optimizer(keras.optimizers.SGD):
+        def update_step(self, gradient, variable, learning_rate):
+            assert not isinstance(gradient, jax.core.Tracer)
+            super().update_step(gradient, variable, learning_rate)
+            updated.append(variable)
+
+    updated = []
+    trainer = Trainer(build_model(simple_config, "float32"))
+    trainer.compile(Optimizer(), run_eagerly=True)
+    ids = np.ones((2, 4), "int32")
+    batch = {"encoder_token_ids": ids, "decoder_token_ids": ids}, ids
+    trainer.train_on_batch(*batch)
+    assert len(updated) == len(trainer.trainable_variables)
+
+
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)

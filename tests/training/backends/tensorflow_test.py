@@ -13,7 +13,7 @@ import tensorflow as tf
 from tests.conftest import MODULE
 from tests.training import processes
 from tpt_keras.data_generators import training_task
-from tpt_keras.data_generators.task import training_batches
+from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.training import train as train_module
 from tpt_keras.training.backends import broadcast
@@ -154,7 +154,7 @@ def batches(place_value_data, tiny_config):
         batch_size=17,
         validation_examples=18,
     )
-    return training_batches(training_task(training), tiny_config, training)[0]
+    return split_batches(training_task(training), tiny_config, training)[0]
 
 
 def test_the_workers_parts_of_a_batch_are_the_batch(batches):

@@ -8,6 +8,9 @@ if keras.backend.backend() == "torch":
 
 from tpt_keras.errors import UsageError
 from tpt_keras.training.backends import make_strategy
+from tpt_keras.training.backends.tf_config import read_workers
+
+pytestmark = pytest.mark.jax
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,13 @@ def test_several_workers_need_it(monkeypatch, config):
     with pytest.raises(UsageError) as caught:
         make_strategy("multi_worker_mirrored")
     assert caught.value.field == "distribution"
+
+
+def test_an_index_may_be_a_string(monkeypatch):
+    """As for TensorFlow."""
+    monkeypatch.setenv(
+        "TF_CONFIG",
+        '{"cluster": {"worker": ["a:1", "b:2"]},'
+        ' "task": {"type": "worker", "index": "1"}}',
+    )
+    assert read_workers() == (["a:1", "b:2"], 1)

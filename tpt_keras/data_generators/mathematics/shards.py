@@ -4,33 +4,29 @@ A shard's problems depend on the seed, the module, the split and the shard's
 number alone, not on the process or on what it drew before.
 """
 
-import collections
 import concurrent.futures
 import contextlib
-import functools
 import hashlib
-import importlib
 import json
 import logging
-import math
 import multiprocessing
 import os
 import random
 import signal
 import threading
 import time
-import types
 import typing
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 
-from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
+from tpt_keras.data_generators.mathematics.deepmind import problem_functions
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
 from tpt_keras.tokenizers.character_tokenizer import MAX_ANSWER_LENGTH
 from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 
-# Small, because the slowest modules draw one or two problems a second.
+# Small, because the slowest modules draw a few problems a second.
 PROBLEMS_PER_SHARD = 100
 # A module that raises so often without a problem between draws none at all.
 _MOST_RAISED_IN_A_ROW = 100
@@ -173,7 +169,33 @@ def drawing_processes(num_workers):
 
     with pool, contextlib.ExitStack() as stack:
         stack.callback(pool.shutdown, cancel_futures=True)
-        yield draw
+        with named_when_killed("num_workers"):
+            yield draw
+
+
+@contextlib.contextmanager
+def named_when_killed(field):
+    """Turns the death of a process of a pool into a `UsageError`.
+
+    Args:
+        field: Name of the flag for the number of processes.
+    """
+    try:
+        yield
+    except BrokenProcessPool as error:
+        raise UsageError(
+            "A process that draws problems ended, perhaps killed for lack of "
+            f"memory. Start again with a smaller `{field}`. A script of your "
+            'own has to start them below `if __name__ == "__main__":`.',
+            field=field,
+        ) from error
+
+
+def available_cores():
+    """Returns the number of cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # on Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def spawned_pool(num_processes, initializer, *args):
@@ -207,145 +229,3 @@ def end_with_parent():
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-@functools.cache
-def problem_functions(split):
-    """Functions that draw one random problem of a split, by their modules."""
-    modules = load_modules()
-    if split == "interpolate":
-        areas = modules.test()
-    elif split == "extrapolate":
-        areas = modules.test_extra()
-    else:
-        level = TRAIN_SPLITS.index(split)
-        areas = modules.train(functools.partial(_entropy_range, level))
-    return {
-        f"{area}__{name}": function
-        for area, functions in sorted(areas.items())
-        for name, function in sorted(functions.items())
-    }
-
-
-def _entropy_range(level, whole_range):
-    """The third of a range of entropies that is difficulty `level`'s."""
-    low, high = whole_range
-    third = (high - low) / len(TRAIN_SPLITS)
-    return (low + level * third, low + (level + 1) * third)
-
-
-@functools.cache
-def load_modules():
-    """Imports DeepMind's generator and makes it run today.
-
-    The package (1.0.1, the newest) was written for old versions of Python,
-    NumPy and SymPy. What it misses is restored inside the package alone. Its
-    compositions iterate over sets, whose order depends on the process; here
-    they use sets in the order of insertion. Half of its time went into three
-    functions, which here give the same results faster: probabilities, which
-    were sums of thousands of SymPy's fractions, greatest common divisors and
-    degrees of polynomials.
-    """
-    diophantine = importlib.import_module("sympy.solvers.diophantine")
-    if not hasattr(diophantine, "base_solution_linear"):
-        # It moved one module down.
-        moved = importlib.import_module("sympy.solvers.diophantine.diophantine")
-        diophantine.base_solution_linear = moved.base_solution_linear
-    modules = importlib.import_module("mathematics_dataset.modules.modules")
-    import sympy
-    from mathematics_dataset.modules import numbers
-    from mathematics_dataset.sample import number
-    from mathematics_dataset.sample import polynomials
-    from mathematics_dataset.util import composition
-    from mathematics_dataset.util import probability
-
-    # NumPy 1.24 removed `numpy.object`, and NumPy 2.0 `ndarray.itemset`.
-    polynomials.np = _patched(
-        np,
-        object=object,
-        zeros=lambda *args, **kwargs: np.zeros(*args, **kwargs).view(_Settable),
-        empty=lambda *args, **kwargs: np.empty(*args, **kwargs).view(_Settable),
-    )
-    # Python 3.12 refuses whole floats.
-    numbers.random = _patched(
-        random, randint=lambda low, high: random.randint(int(low), int(high))
-    )
-    number.sympy = _patched(sympy, gcd=math.gcd)
-    polynomials._degree_of_variable = _degree
-    probability.SampleWithoutReplacementSpace.probability = _probability
-    composition.set = _OrderedSet
-    composition._ALLOWED_SYMBOLS = _OrderedSet(
-        sorted(composition._ALLOWED_SYMBOLS)
-    )
-    return modules
-
-
-def _patched(module, **names):
-    """A module like another one, with other values of some names."""
-    patched = types.ModuleType(module.__name__)
-    vars(patched).update(names, __getattr__=functools.partial(getattr, module))
-    return patched
-
-
-def _probability(space, event):
-    """Probability of an event of a space without replacement."""
-    import sympy
-
-    whole = math.lcm(*(int(share.q) for share in space._weights.values()))
-    weights = {
-        item: int(share * whole) for item, share in space._weights.items()
-    }
-    # Sums of numerators by their denominators.
-    sums = collections.Counter()
-    for sequence in event.all_sequences():
-        if len(sequence) != len(set(sequence)):
-            continue
-        numerator, denominator, left = 1, 1, whole
-        for item in sequence:
-            weight = weights.get(item, 0)
-            if not weight:
-                break
-            numerator *= weight
-            denominator *= left
-            left -= weight
-        else:
-            sums[denominator] += numerator
-    fractions = (
-        sympy.Rational(numerator, denominator)
-        for denominator, numerator in sums.items()
-    )
-    return sum(fractions, sympy.Integer(0))
-
-
-def _degree(polynomial, variable):
-    """Degree of a variable in a polynomial."""
-    import sympy
-
-    polynomial = sympy.expand(sympy.sympify(polynomial))
-    if variable not in polynomial.free_symbols:
-        return 0
-    return sympy.degree(polynomial, variable)
-
-
-class _Settable(np.ndarray):
-    def itemset(self, index, value):
-        self[index] = value
-
-
-class _OrderedSet(dict):
-    """A set that iterates in the order of insertion."""
-
-    def __init__(self, items=()):
-        super().__init__(dict.fromkeys(items))
-
-    def add(self, item):
-        self[item] = None
-
-    def copy(self):
-        return _OrderedSet(self)
-
-    def union(self, other):
-        return _OrderedSet([*self, *other])
-
-    def difference(self, other):
-        return _OrderedSet(item for item in self if item not in other)

@@ -7,18 +7,18 @@ import pathlib
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-import filelock
 import numpy as np
 
 from tpt_keras.data_generators import batches
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
+from tpt_keras.data_generators.mathematics.shards import available_cores
 from tpt_keras.data_generators.mathematics.shards import draw_shard
 from tpt_keras.data_generators.mathematics.shards import end_with_parent
+from tpt_keras.data_generators.mathematics.shards import named_when_killed
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.shards import sigint_blocked
 from tpt_keras.data_generators.mathematics.shards import spawned_pool
@@ -26,8 +26,8 @@ from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.task import TRAIN
-from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
+from tpt_keras.files import folder_lock
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.typing import StrPath
 
@@ -112,16 +112,15 @@ def _held_out(folder, modules, train_examples, evaluation_examples, seed):
         f"seed{seed}-train{train_examples}-evaluation{evaluation_examples}"
     )
     if not all(generator.report_path(root, m).exists() for m in modules):
-        root.mkdir(parents=True, exist_ok=True)
         # Several processes of one training may start at the same time.
-        with filelock.FileLock(root / ".lock"):
+        with folder_lock(root, "draws the held-out problems", wait=True):
             generator.generate_modules(
                 modules,
                 root,
                 train_examples,
                 evaluation_examples,
                 seed,
-                os.cpu_count(),
+                available_cores(),
                 together=True,
             )
 
@@ -158,7 +157,7 @@ class StreamBatches(batches.ProblemBatches):
     difficulty each, whose numbers follow from the window's. The next windows
     are drawn while one is read.
 
-    The processes run, and batches can be read, within `own_errors`.
+    The processes run, and batches can be read, within `opened`.
 
     Args:
         sample: A `ProblemBatches` of problems that are like those of the
@@ -186,7 +185,7 @@ class StreamBatches(batches.ProblemBatches):
         # Where a kind ends and the next one starts, all of them from 0 to 1.
         self._ends = np.cumsum(shares / shares.sum())[:-1]
         self._excluded = excluded
-        self._num_processes = num_processes or max(os.cpu_count() - 1, 1)
+        self._num_processes = num_processes or max(available_cores() - 1, 1)
         self._pool = None
         # The futures of the shards of each window.
         self._drawn = {}
@@ -195,10 +194,10 @@ class StreamBatches(batches.ProblemBatches):
         return self.steps_per_epoch * self.batch_size
 
     @contextlib.contextmanager
-    def own_errors(self) -> Iterator[None]:
+    def opened(self) -> Iterator[None]:
         self._pool = spawned_pool(self._num_processes, _start, self._excluded)
         try:
-            with super().own_errors():
+            with super().opened():
                 yield
         finally:
             pool, self._pool = self._pool, None
@@ -229,14 +228,8 @@ class StreamBatches(batches.ProblemBatches):
 
     def _examples_of_window(self, epoch, first):
         start = time.perf_counter()
-        try:
+        with named_when_killed("drawing_processes"):
             problems = self._problems(first // batches.WINDOW_BATCHES)
-        except BrokenProcessPool as error:
-            raise UsageError(
-                "A process that draws problems was killed, perhaps for lack "
-                "of memory. Start again with fewer `drawing_processes`.",
-                field="drawing_processes",
-            ) from error
         self.seconds_waited += time.perf_counter() - start
         examples = ArrayExamples.from_texts(problems, MATHEMATICS_VOCABULARY)
         return examples, np.arange(len(examples))
@@ -245,7 +238,7 @@ class StreamBatches(batches.ProblemBatches):
         """A window's problems; those of the next windows are ordered."""
         pool, drawn = self._pool, self._drawn
         if pool is None:
-            raise RuntimeError("A stream is read within `own_errors`.")
+            raise RuntimeError("A stream is read within `opened`.")
         wanted = range(window, window + 1 + _WINDOWS_AHEAD)
         with sigint_blocked():
             for number in wanted:

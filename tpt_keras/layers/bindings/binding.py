@@ -84,14 +84,6 @@ class Binding(BaseLayer):
     def compute_output_shape(self, filler_shape: Shape) -> Shape:
         return (*filler_shape[:-1], self.bound_dim)
 
-    def quantize(
-        self,
-        mode: str | None = None,
-        type_check: bool = True,
-        config: Any = None,
-    ) -> None:
-        """Does nothing: weights of its own stay, and Keras quantizes maps."""
-
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class NoBinding(Binding):

@@ -106,10 +106,10 @@ def _map_heads(vectors, kernel):
     """Maps the vectors of each head by its own matrix."""
     # TensorFlow's einsum would make a product for each vector, which takes 90
     # times as long.
-    of_heads = ops.reshape(vectors, (-1, *vectors.shape[-2:]))
-    of_heads = ops.matmul(ops.swapaxes(of_heads, 0, 1), kernel)
+    by_head = ops.reshape(vectors, (-1, *vectors.shape[-2:]))
+    by_head = ops.matmul(ops.swapaxes(by_head, 0, 1), kernel)
     return ops.reshape(
-        ops.swapaxes(of_heads, 0, 1),
+        ops.swapaxes(by_head, 0, 1),
         (*ops.shape(vectors)[:-1], kernel.shape[-1]),
     )
 
@@ -130,19 +130,19 @@ def _contract(filler, role, kernel):
 def _contract_gradient(upstream, filler, role, kernel):
     """Computes the product again: those of all heads and cells fill memory."""
     value_dim = filler.shape[-1]
-    of_product = ops.reshape(
+    product_gradient = ops.reshape(
         ops.matmul(upstream, ops.transpose(kernel)),
         (*ops.shape(filler), value_dim),
     )  # (..., value_dim, value_dim)
-    of_filler = ops.einsum("...fr,...r->...f", of_product, role)
-    of_role = ops.einsum("...fr,...f->...r", of_product, filler)
-    of_kernel = ops.matmul(
+    filler_gradient = ops.einsum("...fr,...r->...f", product_gradient, role)
+    role_gradient = ops.einsum("...fr,...f->...r", product_gradient, filler)
+    kernel_gradient = ops.matmul(
         ops.transpose(
             ops.reshape(_outer_product(filler, role), (-1, value_dim**2))
         ),
         ops.reshape(upstream, (-1, kernel.shape[-1])),
     )
-    return of_filler, of_role, of_kernel
+    return filler_gradient, role_gradient, kernel_gradient
 
 
 _head_output = with_gradient(_contract, _contract_gradient)

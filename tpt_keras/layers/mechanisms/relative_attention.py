@@ -239,14 +239,6 @@ class QueryBiases(BaseLayer):
             for bias in (self.content_bias, self.position_bias)
         )
 
-    def quantize(
-        self,
-        mode: str | None = None,
-        type_check: bool = True,
-        config: Any = None,
-    ) -> None:
-        """Does nothing: biases are not quantized."""
-
 
 # The distances from `target_length` queries to `source_length` keys have
 # `target_length + source_length` values. A row with a value for each distance

@@ -46,7 +46,7 @@ def gradient_step(trainer, weights, state, data):
     total_weight = ops.sum(batch[2])
 
     def loss_and_updates(weights, others, batch):
-        variables = _with(
+        variables = _stateless_scope(
             (trainer.trainable_variables, weights),
             (trainer.non_trainable_variables, others),
         )
@@ -54,7 +54,7 @@ def gradient_step(trainer, weights, state, data):
             loss, metrics = trainer.loss_and_metrics(
                 trainer.model, batch, training=True
             )
-        others = _values(variables, trainer.non_trainable_variables)
+        others = _current_values(variables, trainer.non_trainable_variables)
         # The share of the mean over all micro-batches.
         return ops.divide_no_nan(loss, total_weight), (others, metrics)
 
@@ -77,13 +77,13 @@ def test_step(trainer, weights, state, data):
     """Evaluates a batch; see `gradient_step`."""
     others, tracked = state
     batch = weighted_batch(data, trainer.pad_id)
-    variables = _with(
+    variables = _stateless_scope(
         (trainer.trainable_variables, weights),
         (trainer.non_trainable_variables, others),
     )
     with variables:
         _, metrics = trainer.loss_and_metrics(trainer.model, batch)
-    others = _values(variables, trainer.non_trainable_variables)
+    others = _current_values(variables, trainer.non_trainable_variables)
     logs, tracked = _track(trainer, tracked, metrics)
     return logs, (others, tracked)
 
@@ -118,20 +118,20 @@ def _sum_of_micro_batches(gradient, variables, batch, trainer):
 
 def _track(trainer, tracked, *metrics):
     """Calls `Trainer.track` with the metrics' variables as values."""
-    variables = _with((trainer.metrics_variables, tracked))
+    variables = _stateless_scope((trainer.metrics_variables, tracked))
     with variables:
         logs = trainer.track(*metrics)
-    return logs, _values(variables, trainer.metrics_variables)
+    return logs, _current_values(variables, trainer.metrics_variables)
 
 
-def _with(*pairs):
+def _stateless_scope(*pairs):
     """Returns a scope in which lists of variables have other values."""
     mapping = [pair for variables in pairs for pair in zip(*variables)]
     return keras.StatelessScope(state_mapping=mapping)
 
 
-def _values(stateless_scope, variables):
-    """Returns the variables' values at the end of a scope of `_with`."""
+def _current_values(stateless_scope, variables):
+    """Returns the variables' values at the end of a scope."""
     return [stateless_scope.get_current_value(v) for v in variables]
 
 
@@ -154,13 +154,14 @@ def compile_train_step(trainer):
             weights, (others, tracked), next(iterator)
         )
         if update is None:
-            update = jax.jit(
-                trainer.optimizer.stateless_apply,
-                donate_argnums=(0, 2),
-                out_shardings=_shardings(
+            update = trainer.optimizer.stateless_apply
+            if not trainer.run_eagerly:
+                shardings = _shardings(
                     trainer.strategy, (weights, optimizer_state)
-                ),
-            )
+                )
+                update = jax.jit(
+                    update, donate_argnums=(0, 2), out_shardings=shardings
+                )
         weights, optimizer_state = update(optimizer_state, gradients, weights)
         before, kept.logs = kept.logs or logs, logs
         return before, (weights, others, optimizer_state, tracked)

@@ -25,12 +25,13 @@ def read_workers() -> tuple[list[str], int]:
             for job in ("chief", "worker")
             for index, address in enumerate(cluster.get(job, ()))
         }
-        number = list(workers).index((task["type"], task["index"]))
+        number = list(workers).index((task["type"], int(task["index"])))
     except (AttributeError, LookupError, TypeError, ValueError):
         raise UsageError(
-            "The `distribution` multi_worker_mirrored needs the variable "
-            f"{VARIABLE} on every machine: the addresses of all workers and "
-            "the index of this one. See docs/training.md.",
+            f"The variable {VARIABLE} is missing or damaged. The "
+            "`distribution` multi_worker_mirrored needs it on every machine: "
+            "the addresses of all workers and the index of this one. See "
+            "docs/training.md.",
             field="distribution",
         ) from None
     return list(workers.values()), number
