@@ -155,7 +155,7 @@ def test_a_process_for_each_core_but_one(monkeypatch):
     monkeypatch.setattr(
         os, "sched_getaffinity", lambda pid: {0, 3, 5}, raising=False
     )
-    assert make_batches()._num_processes == 2
+    assert make_batches(num_processes=0)._num_processes == 2
     assert make_batches(num_processes=7)._num_processes == 7
 
 
