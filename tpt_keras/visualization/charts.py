@@ -88,9 +88,9 @@ def draw_comparison(
     Returns:
         The figure.
     """
-    figure = Figure(
-        figsize=(3 + 6 * len(over), 5), dpi=120, layout="constrained"
-    )
+    many = len(trainings) > 4
+    width = 3 + 6 * len(over) + 3 * many
+    figure = Figure(figsize=(width, 5), dpi=120, layout="constrained")
     panels = figure.subplots(1, len(over), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, over):
         _draw_trainings(axes, trainings, metric, name, levels)
@@ -102,7 +102,7 @@ def draw_comparison(
         panels[0].set_ylim(bottom=0)
     figure.legend(
         *panels[0].get_legend_handles_labels(),
-        loc="outside upper center",
+        loc="outside right center" if many else "outside upper center",
         frameon=False,
     )
     return finished(figure, path)
@@ -123,7 +123,9 @@ def _draw_trainings(axes, trainings, metric, over, levels):
     for index, (name, rows) in enumerate(trainings.items()):
         color = _COLORS[index % len(_COLORS)]
         marker = _MARKERS[index % len(_MARKERS)]
-        _draw_curve(axes, rows, metric, name, over, marker, color=color)
+        line = "-" if index < len(_COLORS) else "--"
+        style = {"color": color, "linestyle": line}
+        _draw_curve(axes, rows, metric, name, over, marker, **style)
         for level in levels:
             reached = [r for r in rows if over in r and r[metric] >= level]
             if reached:
