@@ -6,7 +6,9 @@ r"""Trains the paper's models or others, scaled down.
 
 Writes a model's folder for each model and seed. After every seed it writes the
 report of `experiments.report` (report.html, report.md), with the mean of each
-model's seeds, and curves.png. The same command resumes.
+model's seeds, and curves.png. The same command resumes. Several
+processes may share the folder, each with its own --variants; the command with
+all of them then writes the report of all.
 """
 
 import pathlib

@@ -181,6 +181,14 @@ def test_a_chief_of_tf_config_is_the_first(monkeypatch, met):
         assert met[-2] == ("a:1", 3, number)
 
 
+def test_a_damaged_tf_config_starts_nothing(monkeypatch, met):
+    """See `tf_config_test.py` for the kinds of damage."""
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    with pytest.raises(UsageError):
+        make_strategy("multi_worker_mirrored")
+    assert not met
+
+
 @pytest.mark.parametrize("own", [0, 1])
 def test_several_workers_need_as_many_devices_each(monkeypatch, met, own):
     """All of them say so: or one would wait for the others."""

@@ -5,8 +5,6 @@ import os
 
 from tpt_keras.errors import UsageError
 
-VARIABLE = "TF_CONFIG"
-
 
 def read_workers() -> tuple[list[str], int]:
     """Returns the addresses of all workers, and the index of this one.
@@ -18,7 +16,7 @@ def read_workers() -> tuple[list[str], int]:
             of the workers.
     """
     try:
-        config = json.loads(os.environ[VARIABLE])
+        config = json.loads(os.environ["TF_CONFIG"])
         cluster, task = config["cluster"], config["task"]
         workers = {
             (job, index): address
@@ -28,7 +26,7 @@ def read_workers() -> tuple[list[str], int]:
         number = list(workers).index((task["type"], int(task["index"])))
     except (AttributeError, LookupError, TypeError, ValueError):
         raise UsageError(
-            f"The variable {VARIABLE} is missing or damaged. The "
+            "The variable TF_CONFIG is missing or damaged. The "
             "`distribution` multi_worker_mirrored needs it on every machine: "
             "the addresses of all workers and the index of this one. See "
             "docs/training.md.",
