@@ -35,7 +35,7 @@ THIRD_PARTY = {
     "models": {"keras", "numpy", "safetensors"},
     "settings": set(),
     "tokenizers": {"keras", "numpy", "tensorflow"},
-    "pretrained": {"filelock", "huggingface_hub", "keras"},
+    "pretrained": {"huggingface_hub", "keras"},
     "typing": set(),
 }
 # The only parts that import some third-party packages.

@@ -12,12 +12,10 @@ import pathlib
 import shutil
 import sys
 
-import filelock
-
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import disk_fault
 from tpt_keras.errors import require
-from tpt_keras.files import LOCK_FILE
+from tpt_keras.files import folder_lock
 from tpt_keras.files import one_line
 from tpt_keras.files import whole_folder
 from tpt_keras.typing import StrPath
@@ -132,9 +130,8 @@ def _download(url, digests, folder):
     # Slow, and not needed to know the names.
     import keras
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
     # A process that waits finds the folder of the one before.
-    with filelock.FileLock(folder.parent / LOCK_FILE):
+    with folder_lock(folder.parent, "downloads a preset", wait=True):
         if _is_whole(folder, digests):
             return
         shutil.rmtree(folder, ignore_errors=True)

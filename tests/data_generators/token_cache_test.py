@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import filelock
 import numpy as np
 import pytest
 from hypothesis import HealthCheck
@@ -13,7 +14,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.data_generators.files import all_texts
-from tpt_keras.data_generators import token_cache
 from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.data_generators.token_cache import open_cache
 from tpt_keras.errors import UsageError
@@ -106,21 +106,21 @@ def test_copied_folder_keeps_its_cache(dataset, tmp_path_factory):
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
 def test_read_only_folder_has_its_cache_elsewhere(dataset, monkeypatch, number):
-    def refuse(path):
+    def refuse(path, **options):
         if path.is_relative_to(dataset.folder):
             raise OSError(number, os.strerror(number), str(path))
-        return lock(path)
+        return lock(path, **options)
 
-    lock = token_cache.filelock.FileLock
+    lock = filelock.FileLock
     with monkeypatch.context() as patch:
-        patch.setattr(token_cache.filelock, "FileLock", refuse)
+        patch.setattr(filelock, "FileLock", refuse)
         for _ in range(2):
             assert_whole(dataset.open())
     assert dataset.reads == 1
     assert not (dataset.folder / NAME).exists()
     # A cache that is already there needs no writing.
     dataset.open()
-    monkeypatch.setattr(token_cache.filelock, "FileLock", refuse)
+    monkeypatch.setattr(filelock, "FileLock", refuse)
     assert_whole(dataset.open())
     assert dataset.reads == 2
 

@@ -15,11 +15,11 @@ import shutil
 import tempfile
 import zlib
 
-import filelock
 import numpy as np
 
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.errors import UnreadableFileError
+from tpt_keras.files import folder_lock
 from tpt_keras.files import named_in_errors
 from tpt_keras.files import reading
 from tpt_keras.files import whole_folder
@@ -55,7 +55,6 @@ def open_cache(folder, vocabulary, read_splits):
             raise
     name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
     path = pathlib.Path(_temporary_folder().name, name, NAME)
-    path.parent.mkdir(exist_ok=True)
     return _open_or_make(path, key, read_splits)
 
 
@@ -76,7 +75,7 @@ def _open_or_make(path, key, read_splits):
         return _open(path, key)
     except UnreadableFileError:
         pass
-    with filelock.FileLock(path.with_name(f".{NAME}.lock")):
+    with folder_lock(path.parent, "makes the token cache", wait=True):
         try:
             # Another process may have made it meanwhile.
             return _open(path, key)
