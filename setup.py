@@ -17,8 +17,6 @@ EXTRAS = {
         "matplotlib>=3.8",
         "scikit-learn>=1.5",
     ],
-    # Generates problems in a pipeline of Apache Beam.
-    "beam": ["apache-beam>=2.60"],
     # Compares with KerasHub.
     "benchmarks": ["keras-hub>=0.20"],
     # Loads models from the Hugging Face Hub, and saves them there.

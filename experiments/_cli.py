@@ -21,12 +21,6 @@ from tpt_keras.errors import require
 
 # Flagfiles of the package, which can be named without their folder.
 CONFIGS = pathlib.Path(__file__).parent / "configs"
-# TensorFlow passes on an error of Python that it called as a text.
-_USAGE_ERROR = re.compile(
-    r"^(?:{{.*?}} )?"
-    r"(?:UsageError|UnreadableFileError|MissingDependencyError): (.*)",
-    re.MULTILINE,
-)
 
 
 def run(main, check=None, resumes=False):
@@ -111,9 +105,6 @@ def line_of(error):
         line = re.sub("^flag --(.*)=None: .*", r"--\1 is needed.", line)
         remedy = getattr(error, "remedy", None)
         return with_flags(f"{line} ({_remedy(*remedy)})" if remedy else line)
-    usage_error = _USAGE_ERROR.search(str(error))
-    if usage_error:
-        return with_flags(usage_error[1])
     fault = disk_fault(error)
     return fault and (
         f"{fault}. Make room or change the rights there, or name another place."

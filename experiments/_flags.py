@@ -50,10 +50,11 @@ def define(config_class, leave_out=()):
 
 def values(config_class, leave_out=()):
     """Returns a dict of the fields whose flags were given."""
+    fields = _described_fields(config_class).keys() - set(leave_out)
     return {
         name: flags.FLAGS[name].value
-        for name in _described_fields(config_class)
-        if name not in leave_out and not flags.FLAGS[name].using_default_value
+        for name in flags.FLAGS
+        if name in fields and not flags.FLAGS[name].using_default_value
     }
 
 

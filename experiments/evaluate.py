@@ -15,6 +15,7 @@ from tpt_keras.errors import check_positive_integer
 
 from . import _cli
 from . import _flags
+from ._flags import Problems
 
 FLAGS = flags.FLAGS
 
@@ -25,13 +26,7 @@ flags.DEFINE_list(
     "Names of the splits. Default: the dataset's for evaluation "
     "(interpolate,extrapolate); of a language model's text, validation,test.",
 )
-flags.DEFINE_list(
-    "modules", [], "Names of the modules. Default: those of the training."
-)
-flags.DEFINE_string(
-    "data_dir", None, "Folder of the data. Default: the training's."
-)
-flags.DEFINE_string("dataset", None, "Default: the training's.")
+_flags.define(Problems, leave_out=("split",))
 flags.DEFINE_bool("best", False, "The best model in place of the last.")
 flags.DEFINE_integer(
     "batch_size",
@@ -59,7 +54,7 @@ def main():
     if training.get("text_file"):
         rows = evaluate_text(training)
     else:
-        rows = evaluate_modules(training)
+        rows = evaluate_modules()
     if folder != pathlib.Path(FLAGS.model_dir):
         return  # not the user's own
     from tpt_keras.training.state import logs
@@ -96,27 +91,17 @@ def evaluate_text(training):
     return rows
 
 
-def evaluate_modules(training):
+def evaluate_modules():
     """Answers the problems of modules."""
     from tpt_keras.analysis.accuracies import counted_accuracy
     from tpt_keras.analysis.accuracies import mean_accuracy
-    from tpt_keras.data_generators import open_task
     from tpt_keras.models.load_model import load_model
     from tpt_keras.training.questions import evaluate
     from tpt_keras.training.trainer import Trainer
 
     model = load_model(FLAGS.model_dir, FLAGS.best)
-    dataset = FLAGS.dataset or training.get("dataset", "mathematics_dataset")
-    data_dir = FLAGS.data_dir or training.get("data_dir")
-    modules = FLAGS.modules or training.get("modules")
-    if not modules or not data_dir:
-        raise UsageError(
-            "The model was not trained here: name `modules` and `data_dir`."
-        )
-    options = ()
-    if dataset == training.get("dataset"):
-        options = training["dataset_options"]
-    task = open_task(dataset, data_dir, modules, options)
+    problems = Problems.of(FLAGS.model_dir)
+    task = problems.task
     splits = FLAGS.splits or task.splits
     trainer = Trainer(model)
     trainer.compile(jit_compile=False)
@@ -151,7 +136,7 @@ def evaluate_modules(training):
                 f"{f'mean of {len(rows)} modules':40} {split:12} "
                 f"{mean['accuracy']:8.2%} ({interval(mean)})"
             )
-    return [{"dataset": dataset, **result} for result in results]
+    return [{"dataset": problems.dataset, **result} for result in results]
 
 
 def interval(row):

@@ -73,12 +73,6 @@ flags.DEFINE_integer(
     "Number of processes. Default: one for each core.",
     lower_bound=1,
 )
-flags.DEFINE_string(
-    "beam_pipeline_options",
-    None,
-    "Generates with Apache Beam: its options, separated by commas "
-    "(runner=DirectRunner,direct_num_workers=2).",
-)
 
 
 def check():
@@ -86,8 +80,6 @@ def check():
     check_choice("format", FLAGS.format, ("tfds", "parquet"))
     for name in ("train_examples", "evaluation_examples"):
         check_positive_integer(name, FLAGS[name].value)
-    if FLAGS.beam_pipeline_options is not None:
-        require("apache_beam", "beam")
     if FLAGS.format == "parquet":
         require("pyarrow", "parquet")
         check_choice("dataset", FLAGS.dataset, ("mathematics_dataset",))
@@ -193,7 +185,6 @@ def make_texts(modules, train_examples=None):
         *counts,
         FLAGS.seed,
         FLAGS.num_workers or available_cores(),
-        _beam_options(),
     )
     return text_dir
 
@@ -218,16 +209,6 @@ def check_settings(builder):
             "numbers, remove the folder, or name another `data_dir`.",
             path=builder.data_path,
         )
-
-
-def _beam_options():
-    if FLAGS.beam_pipeline_options is None:
-        return None
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    return PipelineOptions(
-        [f"--{o}" for o in FLAGS.beam_pipeline_options.split(",") if o]
-    )
 
 
 if __name__ == "__main__":

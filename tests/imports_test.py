@@ -40,7 +40,6 @@ THIRD_PARTY = {
 }
 # The only parts that import some third-party packages.
 IMPORTERS = {
-    "apache_beam": {"data_generators"},
     "huggingface_hub": {"pretrained"},
     "keras_tuner": {"tuning"},
     "matplotlib": {"visualization"},

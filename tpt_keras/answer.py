@@ -2,7 +2,9 @@
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 OK = "OK"
 EMPTY = "EMPTY"
@@ -95,3 +97,67 @@ def unanswered(
         + "; ".join(faults[:_MOST_NAMED])
         + (f"; and {more} more." if more > 0 else ".")
     )
+
+
+class AnsweringModel:
+    """Base class of exported models and of clients, which answer questions.
+
+    A subclass defines `_answer_batch`, from a list of bytes to `Answer`s.
+    """
+
+    max_batch_size = 64
+    # The model's hyperparameters; empty if they are unknown.
+    config: dict[str, Any] = {}
+
+    def solve(self, questions: Sequence[str]) -> list[str]:
+        """Answers questions with a list of strings.
+
+        As the Keras model's `solve`: a question without an answer gets an empty
+        string, and one warning names all such questions. For the arguments and
+        the errors see `answer`.
+        """
+        answers = self.answer(questions)
+        faults = unanswered(
+            questions,
+            answers,
+            self.config.get("vocabulary", ()),
+            self.config.get("max_question_length"),
+        )
+        if faults:
+            warnings.warn(faults, stacklevel=2)
+        return [answer.text for answer in answers]
+
+    def answer(self, questions: Sequence[str | bytes]) -> list[Answer]:
+        """Answers questions, in batches of similar lengths.
+
+        Args:
+            questions: List of strings or of bytes. Bytes may be invalid UTF-8.
+
+        Returns:
+            List of `Answer`s. A question that has none has a status that says
+            why.
+
+        Raises:
+            TypeError: If `questions` is a single string.
+            UsageError: If the model, or the server, gives no answers.
+        """
+        if isinstance(questions, (str, bytes)):
+            raise TypeError("`questions` must be a list of strings.")
+        encoded = [
+            # Lone surrogates become invalid UTF-8, which an export reports.
+            question.encode("utf-8", "surrogatepass")
+            if isinstance(question, str)
+            else question
+            for question in questions
+        ]
+        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+        answers: list[Any] = [None] * len(encoded)
+        for start in range(0, len(order), self.max_batch_size):
+            indices = order[start : start + self.max_batch_size]
+            batch = self._answer_batch([encoded[i] for i in indices])
+            for index, answer in zip(indices, batch, strict=True):
+                answers[index] = answer
+        return answers
+
+    def _answer_batch(self, questions):
+        raise NotImplementedError

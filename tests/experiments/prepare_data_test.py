@@ -11,7 +11,6 @@ import tensorflow as tf
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.data_generators import open_task
-from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics.archive import FOLDER
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
 from tpt_keras.data_generators.mathematics.generator import shard_dir
@@ -239,16 +238,3 @@ def test_missing_network_is_one_line(prepare, data_dir, monkeypatch):
     result = prepare("--source=official")
     assert_ended_in_one_line(result, "URL fetch failure", "--archive")
     assert not (data_dir / "mathematics_dataset").exists()
-
-
-def test_beam_options_are_passed_on(prepare, data_dir, monkeypatch):
-    asked = []
-    pytest.importorskip("apache_beam", reason="needs tpt_keras[beam]")
-    monkeypatch.setattr(
-        generator, "generate_modules", lambda *args: asked.append(args)
-    )
-    flag = "--beam_pipeline_options=runner=DirectRunner,direct_num_workers=3"
-    assert prepare(flag).status == 2  # there are no texts
-    assert asked[0][-1].get_all_options()["direct_num_workers"] == 3
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    assert_refused(prepare(flag), "tpt_keras[beam]")

@@ -8,8 +8,9 @@ import tensorflow as tf
 from tpt_keras.answer import Answer
 from tpt_keras.errors import UsageError
 from tpt_keras.serving.saved_model import CONFIG_ASSET
+from tpt_keras.serving.saved_model import GRAPH_FILE
 from tpt_keras.serving.saved_model import SavedModel
-from tpt_keras.serving.saved_model import find_saved_model
+from tpt_keras.serving.versions import newest_version
 
 QUESTIONS = ["What is the units digit of 23?", "1", "x" * 161, b"\xff", ""]
 STATUSES = ["OK", "OK", "TOO_LONG", "INVALID_UTF8", "EMPTY"]
@@ -27,8 +28,14 @@ def test_the_newest_version_is_found(tmp_path):
     for name in names:
         make_version(tmp_path / name)
     (tmp_path / "20").touch()
-    assert find_saved_model(str(tmp_path)) == tmp_path / "00000010"
-    assert find_saved_model(tmp_path / "9") == tmp_path / "9"
+    assert (
+        newest_version(str(tmp_path), GRAPH_FILE, "SavedModel")
+        == tmp_path / "00000010"
+    )
+    assert (
+        newest_version(tmp_path / "9", GRAPH_FILE, "SavedModel")
+        == tmp_path / "9"
+    )
 
 
 @pytest.mark.parametrize("made", [[], ["folder"], ["folder/1"], ["folder/x"]])
@@ -36,14 +43,14 @@ def test_a_missing_saved_model_is_refused(tmp_path, made):
     for name in made:
         (tmp_path / name).mkdir(parents=True)
     with pytest.raises(UsageError) as caught:
-        find_saved_model(tmp_path / "folder")
+        newest_version(tmp_path / "folder", GRAPH_FILE, "SavedModel")
     assert caught.value.path == str(tmp_path / "folder")
 
 
 def test_a_trained_model_is_to_be_exported(tmp_path):
     (tmp_path / "model.keras").touch()
     with pytest.raises(UsageError) as caught:
-        find_saved_model(tmp_path)
+        newest_version(tmp_path, GRAPH_FILE, "SavedModel")
     assert caught.value.remedy == ("export", {"model_dir": tmp_path})
 
 
@@ -56,6 +63,11 @@ def test_answers_are_the_models(version, model):
     assert [answer.text for answer in answers] == expected
     assert [answer.status for answer in answers] == STATUSES
     assert all(answer.log_prob < 0 for answer in answers[:2])
+    with pytest.warns(UserWarning, match="3 of 5 questions"):
+        texts = saved_model.solve(
+            [q if isinstance(q, str) else "%" for q in QUESTIONS]
+        )
+    assert texts == expected
     assert saved_model.answer([]) == []
     with pytest.raises(TypeError):
         saved_model.answer("1 + 1")

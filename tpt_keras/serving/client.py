@@ -3,12 +3,11 @@
 import base64
 import json
 import urllib.parse
-from collections.abc import Callable
-from collections.abc import Sequence
 from typing import Any
 from typing import Self
 
 from tpt_keras.answer import Answer
+from tpt_keras.answer import AnsweringModel
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
@@ -40,7 +39,7 @@ class ServingError(UsageError):
         self.code = code
 
 
-class _Client:
+class _Client(AnsweringModel):
     """Base class of the clients, which implement `_connect` and `_predict`."""
 
     def __init__(
@@ -77,23 +76,6 @@ class _Client:
     def close(self) -> None:
         """Closes the connection."""
         self._connection.close()
-
-    def answer(self, questions: Sequence[str | bytes]) -> list[Answer]:
-        """Answers questions.
-
-        Args:
-            questions: List of strings or of bytes.
-
-        Returns:
-            List of `Answer`s. A question that has none has a status that says
-            why.
-
-        Raises:
-            ServingError: If the server gives no answers.
-        """
-        return answer_in_batches(
-            self._answer_batch, questions, self.max_batch_size
-        )
 
     def _answer_batch(self, questions):
         outputs = self._predict(questions)
@@ -243,43 +225,6 @@ class RestClient(_Client):
             code = _CODES_OF_HTTP.get(status, f"HTTP {status}")
             raise self._error(code, content)
         return content.get("outputs")
-
-
-def answer_in_batches(
-    answer_batch: Callable[[list[bytes]], list[Answer]],
-    questions: Sequence[str | bytes],
-    batch_size: int,
-) -> list[Answer]:
-    """Answers questions in batches of similar lengths.
-
-    Args:
-        answer_batch: Function from a list of bytes to as many `Answer`s.
-        questions: List of strings or of bytes. Bytes may be invalid UTF-8.
-        batch_size: Most questions of a batch.
-
-    Returns:
-        List of `Answer`s in the order of the questions.
-
-    Raises:
-        TypeError: If `questions` is a single string.
-    """
-    if isinstance(questions, (str, bytes)):
-        raise TypeError("`questions` must be a list of strings.")
-    encoded = [
-        # Lone surrogates become invalid UTF-8, which an export reports.
-        question.encode("utf-8", "surrogatepass")
-        if isinstance(question, str)
-        else question
-        for question in questions
-    ]
-    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
-    answers: list[Any] = [None] * len(encoded)
-    for start in range(0, len(order), batch_size):
-        indices = order[start : start + batch_size]
-        batch = answer_batch([encoded[i] for i in indices])
-        for index, answer in zip(indices, batch, strict=True):
-            answers[index] = answer
-    return answers
 
 
 def answers_of(outputs: dict[str, Any], count: int) -> list[Answer]:

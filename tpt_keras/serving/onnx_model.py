@@ -1,16 +1,13 @@
 """ONNX exports and their answers in this process."""
 
 import json
-import warnings
-from collections.abc import Sequence
 
 import numpy as np
 
 from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
-from tpt_keras.answer import unanswered
+from tpt_keras.answer import AnsweringModel
 from tpt_keras.errors import require
-from tpt_keras.serving.client import answer_in_batches
 from tpt_keras.serving.versions import damaged
 from tpt_keras.serving.versions import newest_version
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
@@ -21,12 +18,11 @@ DECODE_FILE = "decode_step.onnx"
 CONFIG_FILE = "config.json"
 # What the names of the changed tensors of a cache start with.
 NEW = "new_"
-_BATCH_SIZE = 64
 # Ended answers leave the batch when no more than this share is left.
 _UNFINISHED_SHARE = 0.75
 
 
-class OnnxModel:
+class OnnxModel(AnsweringModel):
     """A model exported as ONNX graphs, in this process.
 
     Needs NumPy and ONNX Runtime, and neither Keras nor TensorFlow.
@@ -69,38 +65,6 @@ class OnnxModel:
             raise damaged(
                 "ONNX export", self.path, "cannot be loaded", error
             ) from error
-
-    def solve(self, questions: Sequence[str]) -> list[str]:
-        """Answers questions with a list of strings.
-
-        As the Keras model's `solve`: a question without an answer gets an empty
-        string, and one warning names all such questions.
-        """
-        answers = self.answer(questions)
-        faults = unanswered(
-            questions,
-            answers,
-            self.config["vocabulary"],
-            self.config["max_question_length"],
-        )
-        if faults:
-            warnings.warn(faults, stacklevel=2)
-        return [answer.text for answer in answers]
-
-    def answer(self, questions: Sequence[str | bytes]) -> list[Answer]:
-        """Answers questions greedily.
-
-        Args:
-            questions: List of strings or of bytes.
-
-        Returns:
-            List of `Answer`s. A question that has none has a status that says
-            why.
-
-        Raises:
-            UsageError: If the model answers no questions.
-        """
-        return answer_in_batches(self._answer_batch, questions, _BATCH_SIZE)
 
     def _answer_batch(self, questions):
         texts = [text.decode("utf-8", "surrogateescape") for text in questions]

@@ -1,14 +1,11 @@
 """SavedModels and their answers in this process."""
 
 import json
-import pathlib
-from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tpt_keras.answer import Answer
+from tpt_keras.answer import AnsweringModel
 from tpt_keras.files import refuse_pattern
-from tpt_keras.serving.client import answer_in_batches
 from tpt_keras.serving.client import answers_of
 from tpt_keras.serving.versions import damaged
 from tpt_keras.serving.versions import newest_version
@@ -17,10 +14,9 @@ from tpt_keras.typing import StrPath
 GRAPH_FILE = "saved_model.pb"
 # The model's configuration, which TF Serving ignores.
 CONFIG_ASSET = "assets.extra/tpt_keras.json"
-_BATCH_SIZE = 64
 
 
-class SavedModel:
+class SavedModel(AnsweringModel):
     """An exported model in this process.
 
     Needs TensorFlow and no Keras model.
@@ -44,7 +40,7 @@ class SavedModel:
     """
 
     def __init__(self, path: StrPath) -> None:
-        self.path = find_saved_model(path)
+        self.path = newest_version(path, GRAPH_FILE, "SavedModel")
         refuse_pattern(self.path)
         try:
             self.config = json.loads((self.path / CONFIG_ASSET).read_bytes())
@@ -53,22 +49,9 @@ class SavedModel:
             self._signature = self._loaded.signatures["serving_default"]
         # TensorFlow raises many kinds of exceptions for a damaged graph.
         except Exception as error:
-            raise self._error("cannot be loaded", error) from error
-
-    def answer(self, questions: Sequence[str | bytes]) -> list[Answer]:
-        """Answers questions.
-
-        Args:
-            questions: List of strings or of bytes.
-
-        Returns:
-            List of `Answer`s. A question that has none has a status that says
-            why.
-
-        Raises:
-            UsageError: If the model answers no questions.
-        """
-        return answer_in_batches(self._answer_batch, questions, _BATCH_SIZE)
+            raise damaged(
+                "SavedModel", self.path, "cannot be loaded", error
+            ) from error
 
     def _answer_batch(self, questions):
         try:
@@ -77,19 +60,6 @@ class SavedModel:
             return answers_of(outputs, len(questions))
         # The model of another program may return anything.
         except Exception as error:
-            raise self._error("answers no questions", error) from error
-
-    def _error(self, problem, error):
-        return damaged("SavedModel", self.path, problem, error)
-
-
-def find_saved_model(path: StrPath) -> pathlib.Path:
-    """Returns the path of the SavedModel at a path or of its newest version.
-
-    Args:
-        path: A SavedModel, or the folder of its versions.
-
-    Raises:
-        UsageError: If there is none.
-    """
-    return newest_version(path, GRAPH_FILE, "SavedModel")
+            raise damaged(
+                "SavedModel", self.path, "answers no questions", error
+            ) from error

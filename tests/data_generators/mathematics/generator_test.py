@@ -264,26 +264,6 @@ def test_killed_run_resumes(here, tmp_path):
     assert tree(root) == tree(whole)
 
 
-@pytest.mark.slow
-def test_beam_generates_the_same(text_dir, tmp_path, monkeypatch):
-    beam = pytest.importorskip("apache_beam", reason="needs tpt_keras[beam]")
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    rounds, pipeline = [], beam.Pipeline
-    monkeypatch.setattr(
-        beam,
-        "Pipeline",
-        lambda options: rounds.append(options) or pipeline(options=options),
-    )
-    for _ in range(2):
-        generate_modules(
-            MODULES, tmp_path, 600, 100, 3, beam_options=PipelineOptions([])
-        )
-        assert tree(tmp_path) == tree(text_dir / archive.FOLDER)
-        # Duplicates left a split short, and a further round drew more.
-        assert len(rounds) == 2
-
-
 SHARD_SIZE = 4
 COUNTS = st.fixed_dictionaries({split: st.integers(0, 14) for split in SPLITS})
 

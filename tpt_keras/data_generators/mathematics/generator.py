@@ -5,7 +5,6 @@ of drawing, so that an interrupted run resumes.
 """
 
 import contextlib
-import functools
 import importlib.metadata
 import json
 import logging
@@ -17,7 +16,6 @@ from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
 from tpt_keras.data_generators.mathematics.shards import drawing_processes
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.shards import read_shard
-from tpt_keras.data_generators.mathematics.shards import write_shard
 from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.task import SPLITS
 from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
@@ -42,26 +40,19 @@ def generate_modules(
     evaluation_examples,
     seed=0,
     num_workers=1,
-    beam_options=None,
     together=False,
 ):
     """Generates modules into `root`, in the official layout.
 
     Finished shards are kept in `root` until their module is complete, so that
     an interrupted run resumes. A finished module leaves `<module>.json` with
-    its settings and the numbers of dropped problems and of errors. Processes of
-    this machine draw, or Apache Beam, if there are `PipelineOptions` for it;
-    every worker then has to reach `root`. Few problems of many modules are
-    drawn faster `together`.
+    its settings and the numbers of dropped problems and of errors. Few problems
+    of many modules are drawn faster `together`.
     """
     counts = {
         module: split_counts(module, train_examples, evaluation_examples)
         for module in modules
     }
-    if beam_options is not None:
-        draw = functools.partial(_draw_with_beam, beam_options)
-        _generate_together(counts, root, seed, draw)
-        return
     with drawing_processes(num_workers) as draw:
         if together:
             _generate_together(counts, root, seed, draw)
@@ -280,15 +271,3 @@ def _write_module(root, module, assembly, seed):
         ", ".join(f"{n} {reason}" for reason, n in assembly.dropped.items()),
         assembly.raised,
     )
-
-
-def _draw_with_beam(options, drawings):
-    import apache_beam as beam
-
-    with beam.Pipeline(options=options) as pipeline:
-        _ = (
-            pipeline
-            | beam.Create(drawings)
-            | beam.Reshuffle()
-            | beam.MapTuple(write_shard)
-        )
