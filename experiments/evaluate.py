@@ -116,14 +116,14 @@ def evaluate_modules():
     for result in results:
         count = result["examples"]
         right = round(result["sequence_accuracy"] * count)
-        row = counted_accuracy(right, count, result["too_long"])
+        row = counted_accuracy(right, count, result["unread"])
         accuracies.setdefault(result["split"], {})[result["module"]] = row
         result |= {"low": row["low"], "high": row["high"]}
         notes = [interval(row)]
         if result["loss"] is not None:
             notes.append(f"loss {result['loss']:.4f}")
-        if result["too_long"]:
-            notes.append(f"{result['too_long']} too long for the model")
+        if result["unread"]:
+            notes.append(f"the model cannot read {result['unread']}")
         print(
             f"{result['module']:40} {result['split']:12} "
             f"{result['sequence_accuracy']:8.2%} of "

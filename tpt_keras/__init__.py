@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.11.0"
 
-_HOMES = {
+_MODULES = {
     "CharacterTokenizer": "tpt_keras.tokenizers",
     "PRESETS": "tpt_keras.models",
     "SequenceToSequence": "tpt_keras.models",
@@ -34,15 +34,15 @@ _HOMES = {
     "UsageError": "tpt_keras.errors",
     "load_model": "tpt_keras.models.load_model",
 }
-_ROOMS = ("checkpoints", "decoding", "layers", "models", "tokenizers")
-__all__ = [*_HOMES, *_ROOMS]
+_SUBPACKAGES = ("checkpoints", "decoding", "layers", "models", "tokenizers")
+__all__ = [*_MODULES, *_SUBPACKAGES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _SUBPACKAGES:
         return importlib.import_module(f"tpt_keras.{name}")
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'tpt_keras' has no attribute {name!r}")
 
 

@@ -51,7 +51,7 @@ def one_line(error):
     """Returns an exception's message in one short line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    # Keras puts its own opinion first.
+    # Keras explains an error before it gives the error's message.
     text = str(error).rpartition("Exception encountered: ")[2].strip()
     line = (text or type(error).__name__).splitlines()[0]
     return line[:200].rstrip(".")

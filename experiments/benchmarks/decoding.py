@@ -31,7 +31,6 @@ from tpt_keras.errors import require
 
 from .. import _cli
 from . import _measure
-from . import _op_times
 
 FLAGS = flags.FLAGS
 
@@ -49,30 +48,18 @@ flags.DEFINE_integer("repeats", 3, "Timed passes of each way.")
 flags.DEFINE_integer(
     "max_length", 31, "Most tokens of an answer; the released code's are 50."
 )
-flags.DEFINE_bool(
-    "op_times",
-    False,
-    "Whether to list the ops of answering questions one at a time on one "
-    "thread.",
-)
 
 
 def check():
     require("torch", "torch")
     require("onnxruntime", "onnx")
     require("onnxscript", "onnx")
-    if FLAGS.op_times:
-        _op_times.check()
 
 
 def main():
     print(f"{_measure.processor()}\n")
     questions, _ = _measure.mixed_problems(FLAGS.questions)
     questions.sort(key=len)
-    if FLAGS.op_times:
-        for precision in FLAGS.precisions:
-            _op_times.print_op_times(ways_of(precision), questions, 1)
-        return
     _measure.print_table(
         row
         for precision in FLAGS.precisions
@@ -91,16 +78,14 @@ def ways_of(precision):
     if os.environ["KERAS_BACKEND"] == "tensorflow":
         makers["ours, exported"] = (exported, *arguments)
         makers["ours, exported, 1 thread"] = (exported, *arguments, 1)
+    if precision == "float32":
+        makers["ours, ONNX"] = (onnx, FLAGS.model_dir, FLAGS.max_length)
     return makers
 
 
 def time_ways(precision, questions):
     """Yields a row for every batch size and way of answering."""
-    makers = ways_of(precision)
-    if precision == "float32":
-        # Its ops are in no profiler of `_op_times`.
-        makers["ours, ONNX"] = (onnx, FLAGS.model_dir, FLAGS.max_length)
-    with _measure.in_processes(makers) as ways:
+    with _measure.in_processes(ways_of(precision)) as ways:
         for batch_size in map(int, FLAGS.batch_sizes):
             calls = {
                 name: functools.partial(way, questions, batch_size)

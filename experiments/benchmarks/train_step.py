@@ -25,7 +25,6 @@ from tpt_keras.errors import require
 
 from .. import _cli
 from . import _measure
-from . import _op_times
 
 FLAGS = flags.FLAGS
 
@@ -42,9 +41,6 @@ flags.DEFINE_integer(
     "Parts of a batch that ours is timed with, too; 1 leaves this out.",
     lower_bound=1,
 )
-flags.DEFINE_bool(
-    "op_times", False, "Whether to list the ops of one step on one thread."
-)
 flags.DEFINE_integer("product_size", 4096, "Size of the matrices multiplied.")
 
 COMPILED = "pytorch, compiled"
@@ -53,8 +49,6 @@ COMPILED = "pytorch, compiled"
 def check():
     require("keras_hub", "benchmarks")
     require("torch", "torch")
-    if FLAGS.op_times:
-        _op_times.check()
 
 
 def main():
@@ -62,12 +56,6 @@ def main():
 
     print(f"{_measure.processor()}. {product_rates()}\n")
     config = PRESETS["tp_transformer"]
-    if FLAGS.op_times:
-        batches = _measure.mixed_batches(1, FLAGS.batch_size)
-        for precision in FLAGS.precisions:
-            makers = makers_of(precision, config, batches)
-            _op_times.print_op_times(makers)
-        return
     batches = _measure.mixed_batches(FLAGS.batches, FLAGS.batch_size)
     _measure.print_table(
         row

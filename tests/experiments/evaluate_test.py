@@ -96,8 +96,8 @@ def test_a_trained_preset(run, place_value_data):
 @pytest.mark.parametrize(
     ("limit", "notes"),
     [
-        (40, r"\(.*%, loss \d\.\d+, \d+ too long for the model\)"),
-        (9, r"\(0.0% to 6.0%, 60 too .*"),
+        (40, r"\(.*%, loss \d\.\d+, the model cannot read \d+\)"),
+        (9, r"\(0.0% to 6.0%, the model cannot read 60\)"),
     ],
 )
 def test_problems_that_are_too_long(run, model_dir, limit, notes):
@@ -107,7 +107,7 @@ def test_problems_that_are_too_long(run, model_dir, limit, notes):
     result = run("evaluate", f"--model_dir={model_dir}", "--splits=interpolate")
     assert re.search(f"% of 60 answers right {notes}$", result.stdout.strip())
     (row,) = evaluations_of(model_dir)
-    assert (row["too_long"] == 60) == (limit == 9)
+    assert (row["unread"] == 60) == (limit == 9)
 
 
 @pytest.mark.slow

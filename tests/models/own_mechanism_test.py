@@ -28,7 +28,7 @@ class LinearAttention(AttentionMechanism):
     that does not grow.
     """
 
-    has_weights = False
+    has_attention_scores = False
 
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)

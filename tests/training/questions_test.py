@@ -110,14 +110,14 @@ def test_what_a_model_cannot_take_it_does_not_answer(
     assert 0 < too_long < 60
     assert right > 0.0
     result = interpolation(trainer, place_value_data)
-    assert (result["examples"], result["too_long"]) == (60, too_long)
+    assert (result["examples"], result["unread"]) == (60, too_long)
     assert result["sequence_accuracy"] == pytest.approx(right)
     trained_model.config = trained_model.config.replace(
         max_question_length=min(map(len, questions)) - 1
     )
     assert interpolation(trainer, place_value_data) == {
         "examples": 60,
-        "too_long": 60,
+        "unread": 60,
         "sequence_accuracy": 0.0,
         "token_accuracy": None,
         "loss": None,

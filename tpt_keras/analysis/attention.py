@@ -39,7 +39,7 @@ class AttentionActivations:
 
     def weights(self) -> np.ndarray:
         """Returns the weights, `(batch, num_heads, targets, sources)`."""
-        if not self.layer.attention.has_weights:
+        if not self.layer.attention.has_attention_scores:
             raise UsageError(
                 f"The {type(self.layer.attention).__name__} of "
                 "this model has no attention weights."

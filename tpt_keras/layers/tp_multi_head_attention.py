@@ -331,7 +331,7 @@ class TPMultiHeadAttention(CachedAttention):
             )
             attention_mask = folded.fold_attention_mask(attention_mask)
         self._check_axes(axes, use_causal_mask)
-        if not self.attention.has_weights:
+        if not self.attention.has_attention_scores:
             query_mask = None  # there are no rows of weights to mask
         filler, weights = self.attention(
             self.query_heads(query),
@@ -372,7 +372,7 @@ class TPMultiHeadAttention(CachedAttention):
                 f"`return_roles` needs a binding with roles. Received: "
                 f"{self.binding}"
             )
-        if return_attention_scores and not self.attention.has_weights:
+        if return_attention_scores and not self.attention.has_attention_scores:
             raise ValueError(
                 "`return_attention_scores` needs an attention mechanism with "
                 f"attention weights. Received: {self.attention}"

@@ -279,14 +279,14 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
     def resized(
         self,
         width: int,
-        more: int,
+        extra_units: int,
         num_layers: int,
         num_heads: int,
         filter_ratio: float | None = None,
     ) -> Self:
         """Returns this variant at another size, for the tuner.
 
-        A head has the size `width`, and the filter `more` units besides its
+        A head has the size `width`, and the filter `extra_units` besides its
         share of the hidden size, which defaults to the variant's own.
         """
         if filter_ratio is None:
@@ -294,7 +294,7 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
         hidden_dim = width * num_heads
         return self.replace(
             hidden_dim=hidden_dim,
-            intermediate_dim=math.ceil(filter_ratio * hidden_dim) + more,
+            intermediate_dim=math.ceil(filter_ratio * hidden_dim) + extra_units,
             num_heads=num_heads,
             num_layers=num_layers,
         )
@@ -342,15 +342,15 @@ class LSTMConfig(SequenceToSequenceConfig):
     encoder_dim: int = setting(512, minimum=1)
     attention_dim: int = setting(512, minimum=1)
 
-    def resized(self, width: int, more: int, **of_cells: Any) -> Self:
+    def resized(self, width: int, extra_units: int, **of_cells: Any) -> Self:
         """Returns this variant at another size, for the tuner.
 
-        The sizes are in proportion to `width`, and the hidden state has `more`
-        units besides. An LSTM has no cells.
+        The sizes are in proportion to `width`, and the hidden state has
+        `extra_units` besides. An LSTM has no cells.
         """
         share = width / self.hidden_dim
         return self.replace(
-            hidden_dim=width + more,
+            hidden_dim=width + extra_units,
             encoder_dim=max(1, round(share * self.encoder_dim)),
             attention_dim=max(1, round(share * self.attention_dim)),
         )

@@ -136,8 +136,8 @@ def evaluate(
             always the same ones. Defaults to all.
 
     Returns:
-        List of dicts of `module` (the group), `split`, `examples`, `too_long`
-        (the number of unreadable ones), `sequence_accuracy` and, of the
+        List of dicts of `module` (the group), `split`, `examples`, `unread`
+        (those that the model cannot read), `sequence_accuracy` and, of the
         readable ones, `loss` (nats per token) and `token_accuracy`, which are
         `None` if there are none.
 
@@ -168,7 +168,7 @@ def _evaluate_examples(trainer, examples, batch_size):
     readable = readable_examples(examples, model.config)
     results = {
         "examples": len(examples),
-        "too_long": len(examples) - len(readable),
+        "unread": len(examples) - len(readable),
         "loss": None,
         "sequence_accuracy": 0.0,
         "token_accuracy": None,

@@ -13,7 +13,7 @@ from matplotlib.ticker import PercentFormatter
 
 from tpt_keras.files import write_text
 from tpt_keras.typing import StrPath
-from tpt_keras.visualization.colors import OKABE_ITO
+from tpt_keras.visualization.figures import OKABE_ITO
 from tpt_keras.visualization.figures import finished
 from tpt_keras.visualization.page import markdown_table
 from tpt_keras.visualization.page import page

@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from tpt_keras.typing import StrPath
-from tpt_keras.visualization.colors import OKABE_ITO
+from tpt_keras.visualization.figures import OKABE_ITO
 from tpt_keras.visualization.figures import finished
 from tpt_keras.visualization.page import page
 

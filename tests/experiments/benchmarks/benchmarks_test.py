@@ -92,28 +92,6 @@ def test_train_step_is_compared_with_pytorch(measure):
     assert float(ours["examples/s"]) > 0
 
 
-@pytest.mark.parametrize(
-    ("name", "flags"),
-    [
-        ("train_step", ["--batch_size=3"]),
-        ("decoding", ["--questions=3", "--max_length=5"]),
-    ],
-)
-def test_ops_are_timed(measure, trained_model_dir, name, flags):
-    pytest.importorskip("keras_hub")
-    pytest.importorskip("torch")
-    if name == "decoding":
-        flags = [*flags, f"--model_dir={trained_model_dir}"]
-    rows = measure(name, "--op_times", "--precisions=float32", *flags)
-    of_all = {row["model"]: row for row in rows if row["op"] == "all"}
-    assert {"pytorch"} < set(of_all)
-    for model, total in of_all.items():
-        ops = [row for row in rows if row["model"] == model][1:]
-        assert 0.5 < sum(float(row["share"]) for row in ops) < 1.001
-        assert any("mm" in row["op"] or "Mul" in row["op"] for row in ops)
-        assert float(total["ms"]) > 0
-
-
 def test_input_pipeline_is_measured(measure, place_value_data):
     [row] = measure(
         "input_pipeline",

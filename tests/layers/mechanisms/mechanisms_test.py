@@ -95,7 +95,7 @@ class MechanismsTest(LayerTestCase):
             filler, weights = mechanism.attend(
                 queries[:, step], cache, index=ops.array(index)
             )
-            if mechanism.has_weights:
+            if mechanism.has_attention_scores:
                 self.assertEqual(weights.shape, (2, 2, 1, room))
             self.assert_all_close(
                 filler, expected[:, step], tolerance, tolerance
@@ -123,7 +123,7 @@ class MechanismsTest(LayerTestCase):
             "use_causal_mask": use_causal_mask,
         }
         mechanism = built(name)
-        if mechanism.has_weights:
+        if mechanism.has_attention_scores:
             mechanism.sliding_window = 3
         inputs = heads(mechanism, 5)
         expected, _ = mechanism(*inputs, **arguments)
@@ -148,7 +148,7 @@ class MechanismsTest(LayerTestCase):
     @parameterized.product(name=[*CASES], sliding_window=[None, 2])
     def test_queries_after_a_memory(self, name, sliding_window):
         mechanism = built(name)
-        if mechanism.has_weights:
+        if mechanism.has_attention_scores:
             mechanism.sliding_window = sliding_window
         queries, keys, values = heads(mechanism, 5)
         expected = mechanism(queries, keys, values, use_causal_mask=True)
@@ -156,7 +156,7 @@ class MechanismsTest(LayerTestCase):
             queries[:, 2:], keys, values, use_causal_mask=True, start_index=2
         )
         self.assert_all_close(filler, expected[0][:, 2:])
-        if mechanism.has_weights:
+        if mechanism.has_attention_scores:
             self.assert_all_close(weights, expected[1][:, :, 2:])
 
     def test_registered_names(self):

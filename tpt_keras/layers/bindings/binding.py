@@ -30,9 +30,9 @@ class Binding(BaseLayer):
         The bound vectors `(..., num_heads, bound_dim)`.
     """
 
-    # Is there a role?
+    # True if the filler is bound to a role.
     has_role = True
-    # Is the role map created before the value map, as Keras's gate is?
+    # True if the role map is created before the value map, as Keras's gate is.
     role_before_value = False
 
     def build(self, filler_shape: Shape) -> None:

@@ -52,18 +52,18 @@ class AttentionMechanism(BaseLayer):
     and indices are integers or scalar tensors.
     """
 
-    # Is there an attention weight of each query for each key?
-    has_weights = True
+    # True if each query has an attention weight for each key.
+    has_attention_scores = True
     # The largest number of keys, if it is limited.
     max_length: int | None = None
     # The output's size, if the mechanism is the output map too. Its filler
     # `(batch, target_length, num_heads, output_dim)` is then each head's share
     # of the output, and nothing is bound.
     output_dim: int | None = None
-    # Does it use distances between queries and keys? Cross-attention, where
+    # True if it uses distances between queries and keys. Cross-attention, where
     # they mean nothing, then takes dot products instead.
     needs_positions = False
-    # Does it take the argument `positions`, as `DotProductAttention` does?
+    # True if it takes the argument `positions`, as `DotProductAttention` does.
     takes_positions = False
 
     def __init__(

@@ -57,7 +57,7 @@ class MultiLinearAttention(AttentionMechanism):
     (3, 10, 2, 8)
     """
 
-    has_weights = False
+    has_attention_scores = False
     max_length: int
 
     def __init__(
