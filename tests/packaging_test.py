@@ -19,7 +19,6 @@ OURS = {"experiments", "tests", "tpt_keras"}
 # The places that may import the packages of an extra.
 PLACES = {
     "analysis": ("analysis/", "visualization/", "playground/"),
-    "beam": ("data_generators/", "experiments/prepare_data.py"),
     "benchmarks": ("experiments/benchmarks/", "checkpoints/"),
     "hub": ("pretrained.py",),
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
