@@ -61,12 +61,12 @@ def similar_length_batches(
 def _batches_of_bucket(rows, target_lengths, batch_size):
     """Cuts rows in the order of their sources into batches."""
     num_batches = -(-len(rows) // batch_size)
-    # A wide strip sorts targets well, a narrow one keeps sources together.
+    # A wide chunk sorts targets well, a narrow one keeps sources together.
     # Measured, ten batches keep the padding of both low.
-    strip = batch_size * (10 if num_batches > 10 else 1)
+    chunk = batch_size * (10 if num_batches > 10 else 1)
     batches = []
-    for start in range(0, len(rows), strip):
-        part = rows[start : start + strip]
+    for start in range(0, len(rows), chunk):
+        part = rows[start : start + chunk]
         part = part[np.argsort(target_lengths[part], kind="stable")]
         batches += [
             part[first : first + batch_size]

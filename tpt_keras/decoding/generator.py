@@ -22,7 +22,7 @@ from tpt_keras.typing import Tensor
 # On JAX, questions are padded to multiples of this length.
 _LENGTH_STEP = 16
 # Room for tokens in the KV cache at first; it doubles whenever it is full.
-FIRST_ROOM = 8
+FIRST_CACHE_LENGTH = 8
 # Finished sequences leave the batch when no more than this share is left.
 # Gathering the others costs about as much as a few steps.
 UNFINISHED_SHARE = 0.75
@@ -155,8 +155,8 @@ class Generator:
     def init_cache(self, encoder_token_ids: Tensor) -> dict[str, Any]:
         """Encodes questions `(batch, source_length)`, for `generate`."""
         # The cache of an early exit grows.
-        room = 1 if self.early_exit else self.max_length
-        return self.model.init_cache(encoder_token_ids, room)
+        cache_length = 1 if self.early_exit else self.max_length
+        return self.model.init_cache(encoder_token_ids, cache_length)
 
     def generate(
         self, encoder_token_ids: Tensor, cache: dict[str, Any] | None = None
@@ -258,7 +258,7 @@ class EarlyExit:
 
     Args:
         grow_cache: Function of a cache and a number of tokens that returns a
-            cache with that much room: a model's `grow_cache`.
+            cache of that length: a model's `grow_cache`.
         num_sequences: Number of sequences of a question. They leave together.
     """
 
@@ -278,7 +278,7 @@ class EarlyExit:
         """Runs the loop, and returns the last state without the cache.
 
         The arguments are those of `keras.ops.while_loop`. `loop_vars` is a
-        tuple of the state, a dict, whose cache may have room for one token.
+        tuple of the state, a dict, whose cache may have the length 1.
         """
         (state,) = loop_vars
         results = {
@@ -290,20 +290,24 @@ class EarlyExit:
         # Even at the start: a TensorFlow loop keeps the shapes it knows, and
         # forgets them here.
         state, rows = self._unfinished_only(state, rows)
-        room = _untraced(min(FIRST_ROOM, maximum_iterations), state["cache"])
-        state = self._grown(state, room)
+        cache_length = _untraced(
+            min(FIRST_CACHE_LENGTH, maximum_iterations), state["cache"]
+        )
+        state = self._grown(state, cache_length)
 
-        def has_steps(state, room, rows, results):
+        def has_steps(state, cache_length, rows, results):
             return ops.logical_and(
                 cond(state), state["index"] < maximum_iterations
             )
 
-        def take_steps(state, room, rows, results):
+        def take_steps(state, cache_length, rows, results):
             def keeps_shapes(state):
                 is_full_batch = ops.logical_and(
                     cond(state), self._most_are_unfinished(state)
                 )
-                return ops.logical_and(is_full_batch, state["index"] < room)
+                return ops.logical_and(
+                    is_full_batch, state["index"] < cache_length
+                )
 
             (state,) = ops.while_loop(keeps_shapes, body, (state,))
             results = {
@@ -313,20 +317,23 @@ class EarlyExit:
                 for name, values in results.items()
             }
             state, rows = self._unfinished_only(state, rows)
-            room = ops.where(
-                state["index"] < room,
-                room,
-                ops.minimum(2 * room, maximum_iterations),
+            cache_length = ops.where(
+                state["index"] < cache_length,
+                cache_length,
+                ops.minimum(2 * cache_length, maximum_iterations),
             )
-            return self._grown(state, room), room, rows, results
+            return self._grown(state, cache_length), cache_length, rows, results
 
         *_, results = ops.while_loop(
-            has_steps, take_steps, (state, room, rows, results)
+            has_steps, take_steps, (state, cache_length, rows, results)
         )
         return (results,)
 
-    def _grown(self, state, room):
-        return {**state, "cache": self._grow_cache(state["cache"], room)}
+    def _grown(self, state, cache_length):
+        return {
+            **state,
+            "cache": self._grow_cache(state["cache"], cache_length),
+        }
 
     def _unfinished(self, state):
         is_ended = ops.reshape(state["is_ended"], (-1, self._num_sequences))

@@ -28,7 +28,7 @@ from tpt_keras.files import write_text
 # modules have only a few thousand different questions.
 MAX_DRAWS = 10
 # Evaluation first: it decides which questions are left for training.
-TAKING_ORDER = EVALUATION_SPLITS + TRAIN_SPLITS
+SPLIT_ORDER = EVALUATION_SPLITS + TRAIN_SPLITS
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ class Assembly:
         self._taken = {split: [] for split in counts}
         self._filter = QuestionFilter()
         self.dropped = self._filter.dropped
-        for split in TAKING_ORDER:
+        for split in SPLIT_ORDER:
             if split in counts:
                 self._merge(split)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tpt_keras.data_generators.mathematics import archive
-from tpt_keras.data_generators.mathematics.generator import TAKING_ORDER
+from tpt_keras.data_generators.mathematics.generator import SPLIT_ORDER
 from tpt_keras.data_generators.mathematics.generator import QuestionFilter
 from tpt_keras.data_generators.mathematics.generator import report_path
 from tpt_keras.data_generators.mathematics.shards import question_key
@@ -115,7 +115,7 @@ def _write_module(root, folder, module, sources, held_out):
     """Writes the files of a module and returns their counts by splits."""
     questions = QuestionFilter(held_out)
     counts = {}
-    for split in TAKING_ORDER:
+    for split in SPLIT_ORDER:
         if split not in _splits(module):
             continue
         path = _path(folder, split, module)

@@ -257,7 +257,7 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", logical_cpus)
     if distribution == "multi_worker_mirrored":
-        _meet_the_others()
+        _init_distributed()
     devices = _devices(num_gpus, logical_cpus)
     if distribution is None:
         distribution = "mirrored" if len(devices) > 1 else "none"
@@ -267,7 +267,7 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
         return None
     if distribution == "multi_worker_mirrored":
         is_cpu = devices[0].platform == "cpu"
-        devices = _of_all_processes(
+        devices = _all_devices(
             devices[0].platform, (logical_cpus or 1) if is_cpu else num_gpus
         )
     return keras.distribution.DataParallel(
@@ -277,7 +277,7 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
     )
 
 
-def _meet_the_others():
+def _init_distributed():
     """Starts `jax.distributed` from TensorFlow's TF_CONFIG."""
     if jax.distributed.is_initialized():
         return
@@ -320,7 +320,7 @@ def _devices(num_gpus, logical_cpus):
     return cpus[:logical_cpus]
 
 
-def _of_all_processes(platform, count):
+def _all_devices(platform, count):
     """Returns `count` devices of every process, in the processes' order."""
     of_all = [
         jax.local_devices(process, backend=platform)[:count]
