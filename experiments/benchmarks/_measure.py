@@ -37,9 +37,11 @@ def in_processes(makers):
     Yields:
         Dict of name to a function that calls it there.
     """
+    from tpt_keras.data_generators.mathematics.shards import available_cores
+
     # All cores for PyTorch, as for the others; and of a GPU's memory, which JAX
     # would take as a whole, what is needed.
-    os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
+    os.environ.setdefault("OMP_NUM_THREADS", str(available_cores()))
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     with contextlib.ExitStack() as stack:
         functions = {}
@@ -169,7 +171,9 @@ def trainer_of(model, micro_batches=1):
 
 def processor():
     """Names the processor and counts its cores."""
+    from tpt_keras.data_generators.mathematics.shards import available_cores
+
     info = pathlib.Path("/proc/cpuinfo")
     text = info.read_text() if info.exists() else ""
     name = re.search(r"model name\s*: (.*)", text)
-    return f"{name[1] if name else 'unknown'}, {os.cpu_count()} cores"
+    return f"{name[1] if name else 'unknown'}, {available_cores()} cores"
