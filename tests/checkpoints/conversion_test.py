@@ -242,6 +242,7 @@ def test_a_loaded_checkpoint_is_saved_unchanged(tmp_path, name):
         ("layer_norm_epsilon", 1e-3),
         ("positions", "none"),
         ("attention", "tpt_keras>DotProductAttention"),
+        ("attention_options", {"sliding_window": 3}),
         ("activation", "relu_squared"),
         ("query_key_norm", True),
         ("embedding_skip", True),

@@ -15,6 +15,7 @@ from tpt_keras.language_model import TransformerXLConfig
 from tpt_keras.language_model.training import TextLearner
 from tpt_keras.language_model.training import TextSegments
 from tpt_keras.language_model.training import evaluate_segments
+from tpt_keras.language_model.training import evaluate_text
 from tpt_keras.language_model.training import language_model_trainer
 from tpt_keras.models import PRESETS
 from tpt_keras.models.configs import from_stored
@@ -166,6 +167,21 @@ def test_evaluation_has_its_own_memory(trainer, segments):
     assert evaluate_segments(trainer, segments) == result
     for actual, expected in zip(memory_of(model), before, strict=True):
         np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize`")
+def test_a_frozen_model_is_evaluated_alike():
+    keras.utils.set_random_seed(2)
+    model = TransformerXL(CONFIG.replace(vocabulary=b"abcd"))
+    text = np.frombuffer(TEXT[:400], "uint8")
+    arguments = (text, ["test"], 1, 5)
+    expected = evaluate_text(model, *arguments)
+    model.trainable = False
+    assert evaluate_text(model, *arguments) == expected
+    model.quantize("int8")
+    with pytest.raises(UsageError):
+        evaluate_text(model, *arguments)
 
 
 @pytest.mark.slow

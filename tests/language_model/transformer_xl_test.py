@@ -246,6 +246,19 @@ class GenerateTest(LayerTestCase):
             likeliest = int(ops.argmax(logits[:4]))
             self.assertEqual(b"abcd"[likeliest], text[place])
 
+    @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize`")
+    def test_changed_variables_are_read(self):
+        model = make_model(vocabulary=b"abcd", num_layers=1)
+        before = model.generate("ab", 30, seed=1)
+        model.quantize("int8")
+        for weight in model.weights:
+            if weight.dtype == "int8":
+                weight.assign(ops.zeros_like(weight))
+        after = model.generate("ab", 30, seed=1)
+        self.assertNotEqual(before, after)
+        model._predict = None
+        self.assertEqual(after, model.generate("ab", 30, seed=1))
+
     def test_model_without_memory_is_refused(self):
         model = make_model(vocabulary=b"abcd", **MULTI_LINEAR)
         with self.assertRaises(UsageError) as caught:

@@ -9,6 +9,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import MECHANISMS
 from tpt_keras.layers import DecoderCell
+from tpt_keras.layers import DotProductAttention
 from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import FeedForward
 from tpt_keras.layers import RelativeAttention
@@ -288,6 +289,20 @@ class DecoderCellTest(LayerTestCase):
             self.assert_all_equal(
                 past[:, :, 1:], np.full((2, 2, 6, 4), 9.0, "float32")
             )
+
+    def test_a_window_does_not_limit_cross_attention(self):
+        source = np.concatenate([SOURCE] * 4, axis=1)
+        cells = [
+            DecoderCell(12, 2, attention=attention, seed=3)
+            for attention in (
+                DotProductAttention(sliding_window=20),
+                DotProductAttention(sliding_window=X.shape[1]),
+            )
+        ]
+        for cell in cells:
+            cell.build(X.shape, source.shape)
+        cells[1].set_weights(cells[0].get_weights())
+        self.assert_all_close(cells[0](X, source), cells[1](X, source))
 
     def test_cross_attention_takes_no_positions(self):
         cell = DecoderCell(12, 2, attention=RelativeAttention(max_distance=2))

@@ -312,6 +312,26 @@ class TPMultiHeadAttentionTest(LayerTestCase):
             layer.set_weights(named.get_weights())
             self.assert_all_close(layer(QUERY, VALUE), expected)
 
+    @parameterized.parameters("bfloat16", "float16", "float64")
+    def test_default_dtype_does_not_matter(self, floatx):
+        if floatx == "float64" and keras.backend.backend() == "jax":
+            self.skipTest("JAX has no float64 by default.")
+        mask = np.tril(np.ones((1, QUERY.shape[1], QUERY.shape[1]), bool), -1)
+        layer = TPMultiHeadAttention(2, 3, seed=1)
+        expected = layer(QUERY, QUERY, attention_mask=mask)
+        before = keras.config.floatx()
+        keras.config.set_floatx(floatx)
+        try:
+            found = layer(QUERY, QUERY, attention_mask=mask)
+            own = TPMultiHeadAttention(2, 3, dtype=floatx)
+            output = own(QUERY, QUERY, attention_mask=mask)
+        finally:
+            keras.config.set_floatx(before)
+        self.assert_all_close(found, expected)
+        self.assertEqual(keras.backend.standardize_dtype(output.dtype), floatx)
+        # Also the first query's, which sees no key.
+        self.assertTrue(np.all(np.isfinite(ops.convert_to_numpy(output))))
+
     def test_options_override_arguments(self):
         options = {"sliding_window": 2}
         layer = TPMultiHeadAttention(2, 3, attention_options=options)

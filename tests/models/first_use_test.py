@@ -96,6 +96,31 @@ def test_fit_and_evaluate_take_strings():
     np.testing.assert_allclose(found.history["val_loss"], after, rtol=1e-5)
 
 
+@pytest.mark.slow_on_jax
+def test_a_question_has_its_weight():
+    model = compiled_model()
+    losses = [
+        model.evaluate([question], [answer], verbose=0)
+        for question, answer in zip(QUESTIONS, ANSWERS)
+    ]
+    tokens = np.array([len(answer) + 1 for answer in ANSWERS])
+    weights = np.array([3.0, 0.5])
+    expected = np.dot(losses, weights * tokens) / tokens.sum()
+    found = model.evaluate(QUESTIONS, ANSWERS, sample_weight=weights, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    validation = [QUESTIONS, ANSWERS, weights[:, None]]
+    history = model.fit(
+        QUESTIONS,
+        ANSWERS,
+        sample_weight=np.zeros(2),
+        validation_data=validation,
+        verbose=0,
+    ).history
+    # Without a weight nothing is learned.
+    assert history["loss"] == [0.0]
+    np.testing.assert_allclose(history["val_loss"], expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -108,6 +133,9 @@ def test_fit_and_evaluate_take_strings():
         lambda model: model.fit(QUESTIONS),
         lambda model: model.fit(QUESTIONS, [2, 27]),
         lambda model: model.fit(QUESTIONS, ["2", "1" * 99]),
+        lambda model: model.fit(QUESTIONS, ["2", float("nan")]),
+        lambda model: model.fit("12", "34"),
+        lambda model: model.fit(QUESTIONS, ANSWERS, sample_weight=np.ones(3)),
         lambda model: model(QUESTIONS),
     ],
 )

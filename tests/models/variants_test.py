@@ -13,6 +13,7 @@ from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import MECHANISMS
 from tpt_keras.models import PRESETS
 from tpt_keras.models import Transformer
+from tpt_keras.models.weights import copy_model
 
 QUESTIONS = ["1 + 1?", "r(7).", "7"]
 # Together every mechanism and every binding; the other pairs take minutes.
@@ -76,7 +77,16 @@ def inputs_of(model):
 @every_variant
 @pytest.mark.slow_on_jax
 def test_cached_steps_give_the_models_logits(attention, binding, preset):
-    model = make_model(attention, binding, preset)
+    check_cached_steps(make_model(attention, binding, preset))
+
+
+def test_cached_steps_of_a_window_give_the_models_logits():
+    model = make_model("dot_product", "hadamard")
+    config = model.config.replace(attention_options={"sliding_window": 3})
+    check_cached_steps(copy_model(model, "float32", config))
+
+
+def check_cached_steps(model):
     inputs = inputs_of(model)
     ids = inputs["decoder_token_ids"]
     expected = ops.convert_to_numpy(model(inputs))

@@ -95,6 +95,7 @@ _QUERY = "encoder.layers.0.MHA.{}.weight"
 # The released code supports only these values.
 _FIXED = {
     "attention": ("dot_product",),
+    "attention_options": ({},),
     "binding": tuple(MAPS),
     "positions": ("sinusoidal",),
     "activation": ("relu",),

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
@@ -106,7 +107,7 @@ class Generator:
         """
         batch_size = self.batch_size if batch_size is None else batch_size
         check_positive_integer("batch_size", batch_size)
-        texts = _texts(questions)
+        texts = question_texts(questions)
         longest = self.model.config.max_question_length
         statuses = [
             self.model.tokenizer.question_status(text, longest)
@@ -231,7 +232,8 @@ class Generator:
         return np.pad(token_ids, ((0, more_rows), (0, 0)), **mode)
 
 
-def _texts(questions):
+def question_texts(questions: Iterable[str | bytes]) -> list[str]:
+    """Returns questions as strings, or raises an error for anything else."""
     # Invalid UTF-8 becomes lone surrogates, which the tokenizer reports.
     if questions is None or isinstance(questions, (str, bytes)):
         raise TypeError("`questions` must be a list of strings.")

@@ -124,7 +124,7 @@ class Sampler:
     def _first_state(self, batch_size, max_length, start_id, pad_id):
         count = batch_size * self.num_sequences
         # The sequences of a row start alike: the first alone is possible.
-        is_copy = ops.arange(count) % self.num_sequences > 0
+        is_copy = ops.arange(count, dtype="int32") % self.num_sequences > 0
         return {
             "index": ops.convert_to_tensor(0, dtype="int32"),
             "is_ended": ops.zeros((count,), dtype="bool"),
@@ -150,7 +150,9 @@ class Sampler:
                 lambda values: ops.take(values, parents, axis=0), moved
             )
         is_ended, lengths, token_ids, changed = moved
-        is_here = ops.equal(ops.arange(token_ids.shape[-1]), index)
+        is_here = ops.equal(
+            ops.arange(token_ids.shape[-1], dtype="int32"), index
+        )
         return {
             **state,
             "index": index + 1,
@@ -311,7 +313,7 @@ def _candidates(logits, is_ended, pad_id):
     """Logits and log-probabilities of what may follow each sequence."""
     is_ended = ops.expand_dims(is_ended, -1)
     logits = ops.cast(logits, "float32")
-    is_pad = ops.equal(ops.arange(logits.shape[-1]), pad_id)
+    is_pad = ops.equal(ops.arange(logits.shape[-1], dtype="int32"), pad_id)
     is_possible = ops.equal(is_pad, is_ended)
     log_probs = ops.where(is_ended, 0.0, ops.log_softmax(logits, axis=-1))
     logits = ops.where(is_ended, 0.0, logits)

@@ -15,6 +15,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.language_model.config import TransformerXLConfig
 from tpt_keras.language_model.transformer_xl import TransformerXL
+from tpt_keras.models.weights import copy_weights
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.step import token_metrics
 from tpt_keras.training.trainer import Trainer
@@ -354,8 +355,7 @@ def evaluate_text(
         batch_size,
         dtype=model.dtype_policy,
     )
-    for new, old in zip(reader.trainable_weights, model.trainable_weights):
-        new.assign(old)
+    copy_weights(model, reader)
     trainer = language_model_trainer(reader)
     trainer.compile(jit_compile=False)
     rows = []

@@ -104,6 +104,7 @@ class TransformerXL(keras.Model):
         )
         self.cells = []
         self._predict = None
+        self._predicts_with = ()
         self.build()
 
     @classmethod
@@ -300,9 +301,12 @@ class TransformerXL(keras.Model):
                 f"{temperature}.",
                 field="temperature",
             )
-        if self._predict is None:
+        # LoRA and quantization exchange a model's variables.
+        variables = tuple(map(id, self.variables))
+        if self._predict is None or self._predicts_with != variables:
             # A method, because Keras would save the model as its own part.
             self._predict = _Reader(self).predict_on_batch
+            self._predicts_with = variables
         generator = np.random.default_rng(seed)
         unread, written = self._token_ids(prompt), []
         memory = self._numpy_memory()

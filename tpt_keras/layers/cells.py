@@ -176,6 +176,8 @@ class DecoderCell(TransformerCell):
         else:
             choices |= {"attention": _copy(self.attention)}
         self.cross_attention = self._attention("cross_attention", **choices)
+        # Positions of a question are not near or far from those of its answer.
+        self.cross_attention.attention.sliding_window = None
         self._build_feed_forward()
         self.built = True
 

@@ -328,24 +328,33 @@ class EmbeddingSkip(BaseLayer):
         return inputs_shape
 
 
+# The largest vocabulary whose gradient is a product with one-hot vectors.
+_MOST_ONE_HOT = 1024
+
+
 def _take_rows(matrix, token_ids):
     return ops.take(matrix, token_ids, axis=0)
 
 
 def _take_rows_gradient(upstream, matrix, token_ids):
-    """The gradient of a lookup as a product with one-hot vectors.
+    """The gradient of a lookup, of a small vocabulary by one-hot vectors.
 
     The usual gradient adds one row for each token. With few different rows,
     the additions wait for one another: on a GPU they took most of a training
-    step. The product costs as much as that of the tied logits.
+    step. The product costs as much as that of the tied logits. With many rows
+    it would take much memory.
     """
     vocabulary_size, hidden_dim = matrix.shape
-    one_hot = ops.one_hot(
-        ops.reshape(token_ids, (-1,)), vocabulary_size, dtype=upstream.dtype
-    )
-    matrix_gradient = ops.matmul(
-        ops.transpose(one_hot), ops.reshape(upstream, (-1, hidden_dim))
-    )
+    token_ids = ops.reshape(token_ids, (-1,))
+    upstream = ops.reshape(upstream, (-1, hidden_dim))
+    if vocabulary_size > _MOST_ONE_HOT:
+        # A sum of many rows in half precision would stop growing.
+        rows = ops.cast(upstream, "float32")
+        matrix_gradient = ops.segment_sum(rows, token_ids, vocabulary_size)
+        matrix_gradient = ops.cast(matrix_gradient, upstream.dtype)
+    else:
+        one_hot = ops.one_hot(token_ids, vocabulary_size, dtype=upstream.dtype)
+        matrix_gradient = ops.matmul(ops.transpose(one_hot), upstream)
     return matrix_gradient, None  # Token ids have no gradient.
 
 

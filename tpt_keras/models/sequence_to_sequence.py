@@ -14,6 +14,7 @@ from keras import ops
 
 from tpt_keras.answer import unanswered
 from tpt_keras.decoding import Generator
+from tpt_keras.decoding.generator import question_texts
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.configs import SequenceToSequenceConfig
@@ -211,7 +212,8 @@ class SequenceToSequence(keras.Model):
 
         It also takes lists or arrays of questions (`x`) and of answers (`y`),
         which the tokenizer encodes. Padding has no weight in the loss and in
-        the `weighted_metrics` of `compile`; plain `metrics` count it.
+        the `weighted_metrics` of `compile`; plain `metrics` count it. A
+        `sample_weight` has a number for each question.
 
         Example:
 
@@ -222,19 +224,22 @@ class SequenceToSequence(keras.Model):
         >>> model.compile("adam", loss)
         >>> history = model.fit(["1+1", "2+5"], ["2", "7"], verbose=0)
         """
-        x, y, more = encode_pairs(self, x, y)
+        x, y, weights = encode_pairs(self, x, y, kwargs.get("sample_weight"))
+        if weights is not None:
+            kwargs["sample_weight"] = weights
         validation = kwargs.get("validation_data")
-        if isinstance(validation, tuple) and len(validation) == 2:
-            *pair, weights = encode_pairs(self, *validation)
-            kwargs["validation_data"] = (*pair, *weights.values())
-        return super().fit(x, y, *args, **{**more, **kwargs})
+        if isinstance(validation, (tuple, list)) and len(validation) in (2, 3):
+            kwargs["validation_data"] = encode_pairs(self, *validation)
+        return super().fit(x, y, *args, **kwargs)
 
     def evaluate(
         self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         """Evaluates the model. See `fit` and `keras.Model.evaluate`."""
-        x, y, more = encode_pairs(self, x, y)
-        return super().evaluate(x, y, *args, **{**more, **kwargs})
+        x, y, weights = encode_pairs(self, x, y, kwargs.get("sample_weight"))
+        if weights is not None:
+            kwargs["sample_weight"] = weights
+        return super().evaluate(x, y, *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> np.ndarray:
         """Computes logits of token ids. See `keras.Model.predict`."""
@@ -328,6 +333,7 @@ class SequenceToSequence(keras.Model):
         Returns:
             List of as many strings.
         """
+        questions = question_texts(questions)
         answers = self._generator.answer(questions, batch_size=batch_size)
         config = self.config
         faults = unanswered(

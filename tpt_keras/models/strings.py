@@ -12,15 +12,21 @@ _LENGTH_STEP = 16
 
 
 def encode_pairs(
-    model: keras.Model, x: Any, y: Any
-) -> tuple[Any, Any, dict[str, np.ndarray]]:
+    model: keras.Model, x: Any, y: Any, sample_weight: Any = None
+) -> tuple[Any, Any, Any]:
     """Encodes lists of questions and answers for `fit` and `evaluate`.
 
     Anything else is left as it is, unless it has strings.
 
+    Args:
+        model: The model.
+        x: Questions, or anything that Keras takes.
+        y: Answers, or anything that Keras takes.
+        sample_weight: A number for each question, or `None`.
+
     Returns:
-        `x`, `y` and a dict of more arguments: `sample_weight`, if they were
-        strings.
+        `x`, `y` and the weights of all tokens, padding without any; or
+        `sample_weight`, if they were no strings.
 
     Raises:
         UsageError: If a string cannot be encoded, or some inputs are strings
@@ -36,9 +42,9 @@ def encode_pairs(
         )
     if isinstance(x, dict) or not (_has_strings(x) and _has_strings(y)):
         refuse_strings((x, y))
-        return x, y, {}
+        return x, y, sample_weight
     tokenizer = model.tokenizer
-    x, y = ([_text(string) for string in strings] for strings in (x, y))
+    x, y = _texts(x, "x"), _texts(y, "y")
     questions = tokenizer.encode_questions(x, model.config.max_question_length)
     longest = max(map(len, y), default=0)
     if longest > model.config.max_answer_length:
@@ -55,7 +61,10 @@ def encode_pairs(
     targets = answers[:, 1:]
     weights = (targets != tokenizer.pad_id).astype("float32")
     # Keras divides by the number of all tokens, padding included.
-    return inputs, targets, {"sample_weight": weights / weights.mean()}
+    weights /= weights.mean()
+    if sample_weight is not None:
+        weights *= _column(sample_weight, len(x))
+    return inputs, targets, weights
 
 
 def refuse_strings(inputs: Any) -> None:
@@ -81,8 +90,34 @@ def _has_strings(x):
     return isinstance(x, (str, bytes)) or kind in ("O", "S", "T", "U")
 
 
-def _text(string):
-    return string.decode() if isinstance(string, bytes) else str(string)
+def _texts(strings, field):
+    if isinstance(strings, (str, bytes)):
+        raise UsageError(
+            f"`{field}` must be a list of strings. Received: {strings!r}"[:200],
+            field=field,
+        )
+    texts = [
+        string.decode() if isinstance(string, bytes) else string
+        for string in strings
+    ]
+    for text in texts:
+        if not isinstance(text, str):
+            raise UsageError(
+                f"Questions and answers must be strings. Received: {text!r}",
+                field=field,
+            )
+    return texts
+
+
+def _column(sample_weight, count):
+    sample_weight = np.asarray(sample_weight, "float32")
+    if sample_weight.size != count:
+        raise UsageError(
+            f"`sample_weight` must have a number for each of {count} questions."
+            f" Received the shape {sample_weight.shape}.",
+            field="sample_weight",
+        )
+    return sample_weight.reshape(count, 1)
 
 
 def _pad(tokenizer, token_ids, more=0):

@@ -47,18 +47,30 @@ def copy_model(
     copy = (model_class or type(model))(
         config or model.config, name=model.name, dtype=dtype
     )
-    weights = lasting_weights(model)
-    if len(copy.weights) != len(weights):
+    copy_weights(model, copy)
+    return copy
+
+
+def copy_weights(source: keras.Model, target: keras.Model) -> None:
+    """Copies a model's weights into a new model, which may have another dtype.
+
+    The memory of streams is not copied.
+
+    Raises:
+        UsageError: If `source` is quantized, or has LoRA enabled.
+    """
+    olds, news = lasting_weights(source), lasting_weights(target)
+    if len(olds) != len(news):
         raise UsageError(
-            f"The dtype of a model cannot be changed to {dtype} if it is "
-            "quantized or has LoRA enabled. Save and load it to merge LoRA, or "
-            "quantize a model of that dtype.",
+            "The weights of a model that is quantized or has LoRA enabled "
+            "cannot be copied into a new model, of another dtype or for "
+            "evaluation. Save and load it to merge LoRA, or quantize the new "
+            "model.",
             field="dtype",
         )
     # One by one, so that only two models are in memory.
-    for new, old in zip(copy.weights, weights):
+    for new, old in zip(news, olds):
         new.assign(ops.convert_to_numpy(old))
-    return copy
 
 
 def lasting_weights(model: keras.Model) -> list[keras.Variable]:

@@ -31,8 +31,10 @@ class DotProductAttention(AttentionMechanism):
         positions: `"rotary"` rotates queries and keys by their positions (Su
             et al., 2021), and the cache holds rotated keys. `"alibi"` subtracts
             from each logit the distance times a slope of the head (Press et
-            al., 2022), in the encoder in both directions. Cross-attention,
-            where distances mean nothing, uses neither. Defaults to none.
+            al., 2022), in the encoder in both directions. A `DecoderCell`
+            uses neither in its cross-attention, where distances mean nothing;
+            a layer of your own uses them wherever it attends. Defaults to
+            none.
         flash_attention: Whether to use fused attention, Keras's
             `ops.dot_product_attention`, in calls that return no weights. It
             never makes the matrix of weights. `True` is an error where the
@@ -216,7 +218,9 @@ class DotProductAttention(AttentionMechanism):
             # An addition, unlike a selection, needs no backward pass. It is
             # the operator because `ops.add` of Keras on TensorFlow takes an
             # operand with one axis for a bias of the last axis.
-            logits = logits + ops.where(mask, 0.0, -1e9)
+            # The dtype of `ops.where` with numbers would be `floatx`.
+            is_hidden = ops.cast(ops.logical_not(mask), logits.dtype)
+            logits = logits + is_hidden * -1e9
         weights = ops.cast(ops.softmax(logits, axis=-1), self.compute_dtype)
         filler = self.retrieve(
             self.dropout_layer(weights, training=training), values, start_index

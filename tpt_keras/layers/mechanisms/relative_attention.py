@@ -122,7 +122,9 @@ class TransformerXLAttention(DotProductAttention):
 
     Args:
         biases: The `QueryBiases` `u` and `v`. Give the same layer to several
-            mechanisms to share them, as the paper's language models do.
+            mechanisms to share them, as the paper's language models do. Keras
+            loads such a model if its class makes the layers, and no functional
+            model whose layers share one.
             Defaults to biases of its own.
         **kwargs: See `AttentionMechanism`.
 
