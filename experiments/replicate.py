@@ -116,21 +116,13 @@ def scaled_config(name):
     known = [name for name in PRESETS if hasattr(PRESETS[name], "num_layers")]
     check_choice("variant", name, known)
     preset = PRESETS[name]
-    hidden_dim = round(FLAGS.scale * preset.hidden_dim)
-    if hidden_dim % FLAGS.num_heads:
-        raise UsageError(
-            f"A `scale` of {FLAGS.scale} gives {name} a hidden size of "
-            f"{hidden_dim}, which {FLAGS.num_heads} `num_heads` do not divide. "
-            "Change one of them.",
-            field="scale",
-        )
-    config = preset.replace(
-        hidden_dim=hidden_dim,
-        intermediate_dim=round(FLAGS.scale * preset.intermediate_dim),
-        num_layers=FLAGS.num_layers,
-        num_heads=FLAGS.num_heads,
-    )
-    config = config.replace(**config.parse_overrides(FLAGS.hparams))
+    sizes = {
+        "hidden_dim": round(FLAGS.scale * preset.hidden_dim),
+        "intermediate_dim": round(FLAGS.scale * preset.intermediate_dim),
+        "num_layers": FLAGS.num_layers,
+        "num_heads": FLAGS.num_heads,
+    }
+    config = preset.replace(**sizes | preset.parse_overrides(FLAGS.hparams))
     return with_weights(name, config) if FLAGS.max_weights else config
 
 

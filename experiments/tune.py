@@ -63,7 +63,10 @@ def main():
         FLAGS.dataset, FLAGS.data_dir, FLAGS.modules
     )
     space = SearchSpace(**_flags.values(SearchSpace))
-    training = TrainingConfig.from_flat(**training)
+    # Flags of an optimizer belong to the first that is searched.
+    training = TrainingConfig.from_flat(
+        **{"optimizer": space.optimizers[0], **training}
+    )
     # It refuses too few problems before anything is written.
     QuestionLearner(PRESETS[space.variants[0]], training)
     tune(

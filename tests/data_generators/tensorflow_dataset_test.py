@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -44,6 +47,19 @@ def test_endless_and_empty_numbers():
     empty = function_dataset(element, 5, 3, SIGNATURE)
     assert empty.cardinality() == 0
     assert numbers(empty) == []
+
+
+def test_a_dataset_that_is_gone_keeps_nothing():
+    def function(number):
+        return element(number)
+
+    alive = weakref.ref(function)
+    dataset = function_dataset(function, 0, 3, SIGNATURE)
+    del function
+    assert numbers(dataset.repeat(2)) == [0, 1, 2] * 2
+    del dataset
+    gc.collect()
+    assert alive() is None
 
 
 def test_error_is_raised_and_nothing_stays_locked():

@@ -192,6 +192,15 @@ def test_vocabulary_is_that_of_the_pairs(tmp_path):
     assert config.vocabulary_size == len(symbols)
 
 
+def test_vocabulary_of_the_model_is_refused(tmp_path):
+    task = TextPairsTask(write(tmp_path / "a.tsv"))
+    config = PRESETS["tp_transformer_tiny"]
+    with pytest.raises(UsageError) as caught:
+        task.adapted(config.replace(vocabulary="mathematics_words"))
+    assert caught.value.field == "vocabulary"
+    assert task.adapted(task.adapted(config)) == task.adapted(config)
+
+
 def test_vocabulary_may_be_given(tmp_path):
     path = write(tmp_path / "a.tsv")
     for name, symbols in VOCABULARIES.items():

@@ -276,11 +276,14 @@ def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
     assert rows == [
         {"step": 10, "examples": 80, "minutes": 1.5, metric: 0.3},
         {"step": 20, "examples": 160, "minutes": 3.5, metric: 0.6},
+        # The last evaluations, of trainings that end by the clock.
+        {"step": 21.5, "examples": 172, "minutes": 5.0, metric: 0.9},
     ]
-    assert times_to((0.2, 0.6, 0.76), curves, metric) == [
+    assert times_to((0.2, 0.6, 0.76, 0.95), curves, metric) == [
         {"name": name, "level": 0.2, "row": rows[0]},
         {"name": name, "level": 0.6, "row": rows[1]},
-        {"name": name, "level": 0.76, "row": None},
+        {"name": name, "level": 0.76, "row": rows[2]},
+        {"name": name, "level": 0.95, "row": None},
     ]
 
 

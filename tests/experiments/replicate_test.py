@@ -89,6 +89,8 @@ def test_models_of_equal_weights_differ_in_their_filter(replicate, tmp_path):
     result = replicate(
         "--seeds=1",
         "--hparams=hidden_dim=12,dropout=0.1",
+        # Heads that divide this size, and not that of the scale.
+        "--num_heads=3",
         "--max_weights=9000",
         "--variants=transformer,transformer_gated_per_head",
     )
@@ -139,7 +141,7 @@ def test_every_flagfile_is_valid(run, monkeypatch, tmp_path, name):
         ("--seeds=0", ["seeds"]),
         ("--scale=0", ["scale"]),
         ("--scale=nan", ["scale"]),
-        ("--num_heads=7", ["--num_heads", "--scale", "7"]),
+        ("--num_heads=7", ["num_heads", "7"]),
         ("--distribution=some", ["distribution", "'some'"]),
     ],
 )

@@ -43,6 +43,22 @@ def tune(run, place_value_data, tmp_path):
 
 
 @pytest.mark.slow
+def test_flags_of_another_optimizer(tune, tmp_path):
+    result = tune(
+        "--variants=transformer",
+        "--optimizers=muon",
+        "--weight_decay=0",
+        "--momentum_warmup_steps=1",
+    )
+    assert result.status == 0, result.stderr
+    [path] = (tmp_path / "search").glob("trials/*/config.json")
+    optimizer = read_config(path.parent)["training"]["optimizer"]
+    assert optimizer["optimizer"] == "muon"
+    assert optimizer["weight_decay"] == 0.0
+    assert optimizer["momentum_warmup_steps"] == 1
+
+
+@pytest.mark.slow
 def test_a_search_and_its_winner_trained_again(
     run, tune, place_value_data, tmp_path
 ):

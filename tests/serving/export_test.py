@@ -34,6 +34,7 @@ from tpt_keras.serving.export import WARMUP_BATCH_SIZES
 from tpt_keras.serving.export import export
 from tpt_keras.serving.export_graph import check_graph
 from tpt_keras.serving.saved_model import CONFIG_ASSET
+from tpt_keras.serving.saved_model import SavedModel
 
 QUESTIONS = [
     "What is the units digit of 23?",
@@ -344,6 +345,22 @@ def test_a_full_disk_leaves_no_version(tmp_path, model, quick, num_bytes):
         export(model, tmp_path)
     assert "File too large" in disk_fault(caught.value)
     assert names(tmp_path) == []
+
+
+def test_the_longest_answer_is_stored_and_checked(tmp_path, model):
+    version = export(model, tmp_path / "short", max_answer_length=2)
+    assert SavedModel(version).config["max_answer_length"] == 2
+    limited = Transformer.from_preset(
+        "tp_transformer_multi_linear",
+        **{"hidden_dim": 16, "num_heads": 2, "num_layers": 1},
+        max_question_length=5,
+        max_answer_length=6,
+        attention_options={"max_length": 7},
+    )
+    with pytest.raises(UsageError) as caught:
+        export(limited, tmp_path / "long", max_answer_length=30)
+    assert caught.value.field == "attention_options"
+    assert not (tmp_path / "long").exists()
 
 
 @pytest.mark.parametrize(

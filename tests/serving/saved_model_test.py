@@ -1,12 +1,15 @@
 """An exported model in this process, intact or damaged."""
 
+import gc
 import shutil
+import weakref
 
 import pytest
 import tensorflow as tf
 
 from tpt_keras.answer import Answer
 from tpt_keras.errors import UsageError
+from tpt_keras.serving.export import export
 from tpt_keras.serving.saved_model import CONFIG_ASSET
 from tpt_keras.serving.saved_model import GRAPH_FILE
 from tpt_keras.serving.saved_model import SavedModel
@@ -71,6 +74,21 @@ def test_answers_are_the_models(version, model):
     assert saved_model.answer([]) == []
     with pytest.raises(TypeError):
         saved_model.answer("1 + 1")
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_a_model_that_is_gone_leaves_nothing(tmp_path, model, precision):
+    path = export(model, tmp_path / "model", precision=precision)
+    saved_model = SavedModel(path)
+    graphs = [
+        weakref.ref(saved_model._loaded.signatures[name].graph)
+        for name in ("serving_default", "n_best")
+    ]
+    expected = saved_model.solve(["1"])
+    del saved_model
+    gc.collect()
+    assert [graph() for graph in graphs] == [None, None]
+    assert SavedModel(path).solve(["1"]) == expected
 
 
 def save(path, function):

@@ -9,6 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
 )
 
 from tpt_keras.training.state.logs import MetricsLog
+from tpt_keras.training.state.logs import append_rows
 from tpt_keras.training.state.logs import best_row
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.logs import run_and_tag
@@ -202,3 +203,13 @@ def test_best_row_has_the_fewest_bits_of_a_language_model():
     assert best_row(rows)["step"] == 2
     assert best_row(rows, "val_bits_per_character", max)["step"] == 1
     assert best_row([{"step": 1, "loss": 1.0}]) is None
+
+
+def test_rows_follow_a_torn_line(tmp_path):
+    path = tmp_path / "evaluations.jsonl"
+    append_rows(path, [{"step": 1}])
+    path.write_text(path.read_text() + '{"step": 2, "mod')
+    append_rows(path, [{"step": 3}, {"step": 4}])
+    lines = path.read_text().splitlines()
+    assert lines[1] == '{"step": 2, "mod'
+    assert [json.loads(lines[i])["step"] for i in (0, 2, 3)] == [1, 3, 4]

@@ -164,3 +164,21 @@ def test_another_search_is_refused(search, tmp_path):
         search(learned, executions_per_trial=2)
     assert caught.value.path == str(tmp_path / "search")
     assert "executions_per_trial" in str(caught.value)
+
+
+class OutOfMemoryError(RuntimeError):
+    """Has the name of PyTorch's."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
+    ],
+)
+def test_lack_of_memory_is_a_failure_of_a_trial(error):
+    assert tune_module._is_failure_of_a_trial(error)
+    assert not tune_module._is_failure_of_a_trial(RuntimeError("a defect"))

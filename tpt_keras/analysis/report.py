@@ -283,7 +283,7 @@ def training_curves(
 
     A row has its `step`, the number of `examples` seen and, unless an earlier
     version trained, the `minutes`. Trainings that differ in their seed alone
-    are averaged, at the steps that all of them have.
+    are averaged, the first evaluations of all, the second ones, and so on.
 
     Args:
         model_dirs: Folders of trainings.
@@ -299,8 +299,7 @@ def training_curves(
     for name, folders in by_seeds(model_dirs, names).items():
         series = [_series(folder, metric) for folder in folders]
         curves[name] = [
-            _mean_row([each[step] for each in series])
-            for step in sorted(set.intersection(*map(set, series)))
+            _mean_row(rows) for rows in zip(*(each.values() for each in series))
         ]
     return curves
 

@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import weakref
 
 import tensorflow as tf
 
@@ -17,8 +18,11 @@ def function_dataset(function, start, stop, signature):
     specs = tf.nest.flatten(signature)
     dtypes = [spec.dtype for spec in specs]
 
+    # TensorFlow keeps the function that it calls until the process ends.
+    alive = weakref.ref(function)
+
     def compute(number):
-        return tf.nest.flatten(function(int(number)))
+        return tf.nest.flatten(alive()(int(number)))
 
     def element(number):
         values = _exit_gate().call(
@@ -32,7 +36,9 @@ def function_dataset(function, start, stop, signature):
         numbers = tf.data.Dataset.counter(start)
     else:
         numbers = tf.data.Dataset.range(start, stop)
-    return numbers.map(element).prefetch(tf.data.AUTOTUNE)
+    dataset = numbers.map(element).prefetch(tf.data.AUTOTUNE)
+    dataset._function = function
+    return dataset
 
 
 class _ExitGate:

@@ -110,6 +110,13 @@ class TextPairsTask(Task):
     def adapted(
         self, model_config: "SequenceToSequenceConfig"
     ) -> "SequenceToSequenceConfig":
+        given = model_config.vocabulary
+        if given not in (type(model_config)().vocabulary, self.vocabulary):
+            raise UsageError(
+                f"The `vocabulary` of pairs of text is one of "
+                f"`dataset_options` (vocabulary={given}).",
+                field="vocabulary",
+            )
         return model_config.replace(vocabulary=self.vocabulary)
 
 

@@ -104,7 +104,7 @@ class TransformerXL(keras.Model):
         )
         self.cells = []
         self._predict = None
-        self._predicts_with = ()
+        self._predicts_with: tuple[int, ...] = ()
         self.build()
 
     @classmethod

@@ -76,8 +76,10 @@ def export(
             "KERAS_BACKEND=tensorflow, which loads the models of any backend."
         )
     check_choice("precision", precision, PRECISIONS)
+    config = model.config
     if max_answer_length is not None:
         check_positive_integer("max_answer_length", max_answer_length)
+        config = config.replace(max_answer_length=max_answer_length)
     dtype = "float32" if precision == "int8" else precision
     if not model.compute_dtype == model.variable_dtype == dtype:
         model = copy_model(model, dtype)
@@ -88,8 +90,7 @@ def export(
         check_graph(partial)
         config_path = partial / CONFIG_ASSET
         config_path.parent.mkdir()
-        config = to_stored(model.config)
-        config_path.write_text(json.dumps(config, indent=2))
+        config_path.write_text(json.dumps(to_stored(config), indent=2))
         _write_warmup_requests(partial / WARMUP_ASSET)
     return version
 
@@ -110,7 +111,9 @@ def _write_graph(graph, path):
     module = tf.Module()
     module.weights = graph.weights.saved
     module.token_of_symbol = graph.tokenizer.token_of_symbol
-    tf.saved_model.save(module, str(path), signatures)
+    # A process that loads an export would keep it for good with them.
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    tf.saved_model.save(module, str(path), signatures, options)
 
 
 def _write_warmup_requests(path):

@@ -119,6 +119,9 @@ class _Int8Matrix(tf.saved_model.experimental.TrackableResource):
             shared_name=self._shared_name,
         )
 
+    def _destroy_resource(self):
+        tf.raw_ops.DestroyResourceOp(resource=self.resource_handle)
+
     def _initialize(self):
         tf.raw_ops.AssignVariableOp(
             resource=self.resource_handle,

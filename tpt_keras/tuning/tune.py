@@ -287,12 +287,16 @@ class TrainingTuner(keras_tuner.Tuner):
 
 def _is_failure_of_a_trial(error):
     """Returns `True` for a loss that is not finite and for lack of memory."""
-    # TensorFlow's class, and JAX's message.
+    # TensorFlow's class, JAX's message, PyTorch's class and message.
     name = f"{type(error).__name__} {error}"
-    return (
-        isinstance(error, (NonFiniteLossError, MemoryError))
-        or "ResourceExhausted" in name
-        or "RESOURCE_EXHAUSTED" in name
+    return isinstance(error, (NonFiniteLossError, MemoryError)) or any(
+        part in name
+        for part in (
+            "ResourceExhausted",
+            "RESOURCE_EXHAUSTED",
+            "OutOfMemoryError",
+            "can't allocate memory",
+        )
     )
 
 

@@ -77,8 +77,19 @@ def saved_step(model_dir: StrPath, best: bool) -> int | None:
 
 def append_rows(path: pathlib.Path, rows: Iterable[dict[str, Any]]) -> None:
     """Adds rows to a file of JSON lines."""
+    # Behind a line that a killed process left without its end.
+    start = "\n" if _is_torn(path) else ""
     with named_in_errors(path), path.open("a") as file:
+        file.write(start)
         file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def _is_torn(path):
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 def run_and_tag(name: str) -> tuple[str, str]:
