@@ -79,6 +79,7 @@ def main():
     import keras
 
     from tpt_keras.data_generators import select_groups
+    from tpt_keras.data_generators import training_task
     from tpt_keras.training.train import train
 
     configs = {name: scaled_config(name) for name in FLAGS.variants}
@@ -86,6 +87,12 @@ def main():
         modules=select_groups(FLAGS.dataset, FLAGS.data_dir, FLAGS.modules),
         **_flags.values(TrainingConfig, NOT_FLAGS),
     )
+    if FLAGS.max_weights:
+        task = training_task(training)
+        configs = {
+            name: with_weights(name, task.adapted(config))
+            for name, config in configs.items()
+        }
     folder = pathlib.Path(FLAGS.replication_dir)
     model_dirs = []
     for seed in range(FLAGS.seeds):
@@ -122,8 +129,7 @@ def scaled_config(name):
         "num_layers": FLAGS.num_layers,
         "num_heads": FLAGS.num_heads,
     }
-    config = preset.replace(**sizes | preset.parse_overrides(FLAGS.hparams))
-    return with_weights(name, config) if FLAGS.max_weights else config
+    return preset.replace(**sizes | preset.parse_overrides(FLAGS.hparams))
 
 
 def with_weights(name, config):

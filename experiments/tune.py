@@ -44,7 +44,7 @@ flags.DEFINE_list(
 flags.DEFINE_string(
     "tuning_dir", None, "Folder for all results.", required=True
 )
-_flags.define(SearchSpace)
+_flags.define(SearchSpace, leave_out=("vocabulary",))
 _flags.define(TrainingConfig, leave_out=NOT_FLAGS)
 _flags.define_devices(
     "none or mirrored, for each training. Default: mirrored with several GPUs."
@@ -62,7 +62,7 @@ def main():
     training["modules"] = select_groups(
         FLAGS.dataset, FLAGS.data_dir, FLAGS.modules
     )
-    space = SearchSpace(**_flags.values(SearchSpace))
+    space = SearchSpace(**_flags.values(SearchSpace, ("vocabulary",)))
     # Flags of an optimizer belong to the first that is searched.
     training = TrainingConfig.from_flat(
         **{"optimizer": space.optimizers[0], **training}

@@ -62,6 +62,19 @@ def test_a_dataset_that_is_gone_keeps_nothing():
     assert alive() is None
 
 
+def test_a_graph_keeps_what_it_calls():
+    @tf.function
+    def largest():
+        dataset = function_dataset(lambda n: element(n), 0, 4, SIGNATURE)
+        return dataset.map(lambda first, _: tf.size(first["b"])).reduce(
+            0, tf.maximum
+        )
+
+    for _ in range(2):
+        assert int(largest()) == 3
+        gc.collect()
+
+
 def test_error_is_raised_and_nothing_stays_locked():
     def fail(number):
         if number == 2:

@@ -104,7 +104,9 @@ def test_models_of_equal_weights_differ_in_their_filter(replicate, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["replicate", "study", "dual_attention"])
-def test_every_flagfile_is_valid(run, monkeypatch, tmp_path, name):
+def test_every_flagfile_is_valid(
+    run, monkeypatch, place_value_data, tmp_path, name
+):
     trained = {}
     monkeypatch.setattr(
         training_module,
@@ -122,6 +124,7 @@ def test_every_flagfile_is_valid(run, monkeypatch, tmp_path, name):
         "replicate",
         f"--flagfile={name}.cfg",
         f"--modules={MODULE}",
+        f"--data_dir={place_value_data}",
         "--seeds=1",
         f"--replication_dir={tmp_path}",
     )

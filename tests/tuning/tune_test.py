@@ -49,7 +49,7 @@ def search(tmp_path, monkeypatch, space):
 
     Like `train`, it does nothing in the folder of a finished training.
     """
-    task = types.SimpleNamespace(fingerprints={})
+    task = types.SimpleNamespace(fingerprints={}, adapted=lambda config: config)
     monkeypatch.setattr(tune_module, "training_task", lambda _: task)
     monkeypatch.setattr(tune_module, "write_report", lambda *_, **__: None)
 

@@ -18,11 +18,12 @@ def function_dataset(function, start, stop, signature):
     specs = tf.nest.flatten(signature)
     dtypes = [spec.dtype for spec in specs]
 
-    # TensorFlow keeps the function that it calls until the process ends.
-    alive = weakref.ref(function)
+    # TensorFlow keeps what it calls until the process ends. So the dataset
+    # keeps the function, but not in a graph, which outlives the dataset.
+    get = weakref.ref(function) if tf.executing_eagerly() else lambda: function
 
     def compute(number):
-        return tf.nest.flatten(alive()(int(number)))
+        return tf.nest.flatten(get()(int(number)))
 
     def element(number):
         values = _exit_gate().call(

@@ -49,6 +49,8 @@ class SearchSpace:
             unless it is constant.
         min_weights: Fewest weights of a model.
         max_weights: Most weights of a model.
+        vocabulary: The task's symbols. Empty: those of the presets, which are
+            the Mathematics Dataset's. `tune` sets it.
 
     Raises:
         UsageError: If a value is invalid, or if a combination has no model of
@@ -82,11 +84,13 @@ class SearchSpace:
     warmup_shares: Items = setting((0.1,), items=float, minimum=0, below=1)
     min_weights: int = setting(190_000, minimum=1)
     max_weights: int = setting(200_000, minimum=1)
+    vocabulary: Items = setting(())
 
     def __post_init__(self):
         check_settings(self)
         for field in dataclasses.fields(self):
-            if field.name != "filter_ratios" and not getattr(self, field.name):
+            may_be_empty = field.name in ("filter_ratios", "vocabulary")
+            if not may_be_empty and not getattr(self, field.name):
                 raise UsageError(
                     f"`{field.name}` must have a value.", field=field.name
                 )
@@ -156,7 +160,7 @@ class SearchSpace:
         if not _has_cells(variant):
             of_cells = ()
         config, num_weights = _largest_model(
-            self.max_weights, variant, *of_cells
+            self.max_weights, self.vocabulary, variant, *of_cells
         )
         if num_weights < self.min_weights:
             raise UsageError(
@@ -182,13 +186,22 @@ def _has_cells(variant):
 
 @functools.cache
 def _largest_model(
-    max_weights, variant, num_layers=None, num_heads=None, filter_ratio=None
+    max_weights,
+    vocabulary,
+    variant,
+    num_layers=None,
+    num_heads=None,
+    filter_ratio=None,
 ):
     """The largest model of a combination and its weights, or 0 weights."""
     from tpt_keras.models import count_weights
 
+    preset = _preset(variant)
+    if vocabulary:
+        preset = preset.replace(vocabulary=vocabulary)
+
     def config(width, more=0):
-        return _preset(variant).resized(
+        return preset.resized(
             width,
             more,
             num_layers=num_layers,
@@ -201,7 +214,7 @@ def _largest_model(
 
     width = largest(count, max_weights, 1)
     if not width:
-        return _preset(variant), 0
+        return preset, 0
     more = largest(lambda more: count(width, more), max_weights, 0)
     return config(width, more), count(width, more)
 

@@ -26,6 +26,7 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import write_text
+from tpt_keras.models import PRESETS
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.state.logs import best_row
@@ -102,14 +103,22 @@ def tune(
     check_positive_integer("max_trials", max_trials)
     check_positive_integer("executions_per_trial", executions_per_trial)
     folder = pathlib.Path(folder)
+    task = training_task(training)
+    of_space = dataclasses.asdict(space)
+    # The data decide it.
+    del of_space["vocabulary"]
     search = {
         "tuner": tuner,
         "objective": objective,
         "executions_per_trial": executions_per_trial,
-        "space": dataclasses.asdict(space),
+        "space": of_space,
         "training": training.to_stored(),
-        "data": training_task(training).fingerprints,
+        "data": task.fingerprints,
     }
+    preset = PRESETS[space.variants[0]]
+    adapted = task.adapted(preset)
+    if adapted != preset:
+        space = dataclasses.replace(space, vocabulary=adapted.vocabulary)
     write_config(folder, search)
     oracle = make_oracle(space, training, tuner, objective, max_trials)
     with tempfile.TemporaryDirectory() as scratch:

@@ -122,10 +122,10 @@ class TransformerXLAttention(DotProductAttention):
 
     Args:
         biases: The `QueryBiases` `u` and `v`. Give the same layer to several
-            mechanisms to share them, as the paper's language models do. Keras
-            loads such a model if its class makes the layers, and no functional
-            model whose layers share one.
-            Defaults to biases of its own.
+            mechanisms to share them, as the paper's language models do.
+            Defaults to biases of its own. Keras loads such a model if its
+            class makes the layers, and no functional model whose layers share
+            one.
         **kwargs: See `AttentionMechanism`.
 
     The call arguments are those of `AttentionMechanism`.
