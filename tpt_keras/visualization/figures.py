@@ -1,4 +1,4 @@
-"""What all figures share: their colours, and how they are written."""
+"""Colours of all figures, and their writing to files."""
 
 from matplotlib.figure import Figure
 
