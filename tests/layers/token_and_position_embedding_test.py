@@ -209,8 +209,8 @@ class TokenAndPositionEmbeddingTest(LayerTestCase):
         np.add.at(expected, ids, -2.0)
         self.assert_all_close(layer.embeddings, expected)
 
-    @pytest.mark.skipif(on_torch, reason="PyTorch makes no program.")
     @parameterized.parameters((9, False), (5000, True))
+    @pytest.mark.skipif(on_torch, reason="PyTorch makes no program.")
     def test_gradient_of_few_embeddings_adds_no_rows_one_by_one(
         self, vocabulary_size, adds_rows
     ):
