@@ -78,15 +78,6 @@ def test_states_are_the_models_own(model, token_ids):
     assert_close(decoder[1].states(), second.self_attention_layer_norm(x))
 
 
-def test_states_of_a_modern_model_are_its_own(token_ids):
-    model = make_model("tp_transformer_modern")
-    for weight in model.trainable_weights:
-        # Most of its parts are zero at first.
-        weight.assign(weight + 0.1 * keras.random.normal(weight.shape))
-    cross = attention_activations(model, "cross", *token_ids)
-    assert_close(cross[0].states(), model.encode(token_ids[0]))
-
-
 def test_vectors_of_several_batches_equal_those_of_one(model, token_ids):
     texts, vectors = collect_vectors(
         model, "encoder", ["states", "values"], QUESTIONS, batch_size=2

@@ -42,11 +42,10 @@ class FeedForwardTest(LayerTestCase):
             FeedForward,
             {
                 "intermediate_dim": 12,
-                "activation": "relu_squared",
+                "activation": "gelu",
                 "kernel_initializer": "he_normal",
                 "bias_initializer": "random_normal",
                 "seed": 3,
-                "output_kernel_initializer": "lecun_uniform",
             },
             inputs=[X],
             expected_output_shape=X.shape,
@@ -59,10 +58,6 @@ class FeedForwardTest(LayerTestCase):
         w_f, b_f, w_g, b_g = layer.get_weights()
         expected = np.maximum(X @ w_f + b_f, 0.0) @ w_g + b_g
         self.assert_all_close(layer(X), expected)
-
-    def test_squares_the_relu(self):
-        layer = FeedForward(8, "relu_squared", kernel_initializer="identity")
-        self.assert_all_close(layer(X), np.maximum(X, 0.0) ** 2)
 
     def test_drops_hidden_units_in_training(self):
         # For an identity on positive inputs, only dropout changes anything.
@@ -95,52 +90,6 @@ class EncoderCellTest(LayerTestCase):
             + 3 * 16,
             # A softmax ignores what is added to all of its logits.
             untrained_weights=["key/bias"],
-        )
-
-    def test_modern_layer(self):
-        self.run_layer_test(
-            EncoderCell,
-            {
-                "intermediate_dim": 12,
-                "num_heads": 2,
-                "query_key_norm": True,
-                "embedding_skip": True,
-                "output_kernel_initializer": "he_normal",
-            },
-            inputs=[X],
-            expected_output_shape=X.shape,
-            expected_weight_count=ATTENTION_WEIGHTS
-            + FEED_FORWARD_WEIGHTS
-            + 3 * 16
-            + 2 * 4  # the scales of queries and of keys
-            + 2,
-        )
-
-    def test_value_embedding_is_in_the_values_alone(self):
-        cell = EncoderCell(12, 2)
-        _, inputs = cell(
-            X, value_embedding=X[::-1], return_attention_inputs=True
-        )
-        inputs = inputs["self_attention"]
-        norm = cell.self_attention_layer_norm(X)
-        self.assert_all_close(inputs["query"], norm)
-        self.assert_all_close(inputs["key"], norm)
-        self.assert_all_close(inputs["value"], ops.add(norm, X[::-1]))
-
-    @parameterized.parameters(EncoderCell, DecoderCell)
-    def test_zero_outputs_leave_the_skip_alone(self, cell_class):
-        cell = cell_class(
-            12, 2, embedding_skip=True, output_kernel_initializer="zeros"
-        )
-        sources = [X] if cell_class is EncoderCell else [X, SOURCE]
-        embedded = X[::-1]
-        norm = cell(*sources, embedded=embedded)
-        self.assert_all_close(norm, cell.output_layer_norm(X))
-        cell.skip.input_scale.assign(2.0)
-        cell.skip.embedding_scale.assign(3.0)
-        self.assert_all_close(
-            cell(*sources, embedded=embedded),
-            cell.output_layer_norm(2 * X + 3 * embedded),
         )
 
     def test_order_of_sublayers_is_the_released_one(self):
@@ -344,10 +293,6 @@ class TransformerXLCellTest(LayerTestCase):
         output = cell(X, memory=SOURCE, memory_mask=mask)
         self.assert_all_close(output[:1], cell(X[:1], memory=SOURCE[:1, 1:]))
         self.assert_all_close(output[1:], cell(X[1:]))
-
-    def test_skip_from_the_embedding_is_refused(self):
-        with self.assertRaises(ValueError):
-            TransformerXLCell(12, 2, embedding_skip=True)
 
 
 class DropoutTest(LayerTestCase):

@@ -38,7 +38,6 @@ every_variant = pytest.mark.parametrize(
             )
             for pair in itertools.product(MECHANISMS, BINDINGS)
         ),
-        ("dot_product", "hadamard", "tp_transformer_modern"),
         # Dot products with these positions.
         ("rotary", "hadamard", "tp_transformer"),
         ("alibi", "hadamard", "tp_transformer"),
@@ -153,7 +152,6 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding, preset):
         ("dot_product", "gated", "tp_transformer"),
         ("relative", "hybrid_gated", "tp_transformer"),
         ("transformer_xl", "circular_convolution", "tp_transformer"),
-        ("dot_product", "hadamard", "tp_transformer_modern"),
         ("rotary", "hadamard", "tp_transformer"),
         ("alibi", "hadamard", "tp_transformer"),
     ],

@@ -41,7 +41,6 @@ SIZES = {
 DIFFERENT = (
     "dual_attention",
     "lstm_attention",
-    "tp_transformer_modern",
     "tp_transformer_multi_linear",
     "tp_transformer_xl",
 )

@@ -68,8 +68,8 @@ class AttentionActivations:
         """Returns the fillers, `(batch, targets, num_heads, value_dim)`."""
         query, value = self.inputs["query"], self.inputs["value"]
         filler, _ = self.layer.attention(
-            self.layer.query_heads(query),
-            self.layer.key_heads(value),
+            self.layer.query_dense(query),
+            self.layer.key_dense(value),
             self.layer.value_dense(value),
             attention_mask=ops.expand_dims(self.inputs["attention_mask"], 1),
             use_causal_mask=self.inputs.get("use_causal_mask", False),
@@ -115,7 +115,6 @@ def attention_activations(
     encoder_output, inputs = _run_cells(
         cells,
         model.embed_questions(questions),
-        model.embed_values("encoder", questions),
         padding_mask=encoder_mask,
     )
     if attention != "encoder":
@@ -123,7 +122,6 @@ def attention_activations(
         _, inputs = _run_cells(
             cells,
             model.embedding(answers),
-            model.embed_values("decoder", answers),
             encoder_sequence=encoder_output,
             decoder_padding_mask=model.padding_mask(answers),
             encoder_padding_mask=encoder_mask,
@@ -135,17 +133,11 @@ def attention_activations(
     ]
 
 
-def _run_cells(cells, x, values, **kwargs):
+def _run_cells(cells, x, **kwargs):
     """Returns the last cell's output, and all cells' attention inputs."""
-    inputs, embedded = [], x
-    for cell, value_embedding in zip(cells, values):
-        x, of_cell = cell(
-            x,
-            **kwargs,
-            embedded=embedded,
-            value_embedding=value_embedding,
-            return_attention_inputs=True,
-        )
+    inputs = []
+    for cell in cells:
+        x, of_cell = cell(x, **kwargs, return_attention_inputs=True)
         inputs.append(of_cell)
     return x, inputs
 

@@ -98,10 +98,6 @@ _FIXED = {
     "attention_options": ({},),
     "binding": tuple(MAPS),
     "positions": ("sinusoidal",),
-    "activation": ("relu",),
-    "query_key_norm": (False,),
-    "embedding_skip": (False,),
-    "value_embeddings": (False,),
     "digit_places": (False,),
     # The default of `torch.nn.LayerNorm`.
     "layer_norm_epsilon": (1e-5,),

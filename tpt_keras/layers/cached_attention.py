@@ -47,17 +47,7 @@ class CachedAttention(BaseLayer):
 
     def _key_and_value_heads(self, value, key=None):
         key = value if key is None else key
-        return self.key_heads(key), self.value_dense(value)
-
-    def query_heads(self, query: Tensor) -> Tensor:
-        """Maps `(batch, target_length, hidden_dim)` to queries of heads."""
-        heads = self.query_dense(query)
-        return heads if self.query_norm is None else self.query_norm(heads)
-
-    def key_heads(self, key: Tensor) -> Tensor:
-        """Maps `(batch, source_length, hidden_dim)` to keys of heads."""
-        heads = self.key_dense(key)
-        return heads if self.key_norm is None else self.key_norm(heads)
+        return self.key_dense(key), self.value_dense(value)
 
     def attend(
         self,
@@ -85,7 +75,7 @@ class CachedAttention(BaseLayer):
             weights, or `None` if there are none or none are needed.
         """
         filler, weights = self.attention.attend(
-            self.query_heads(query),
+            self.query_dense(query),
             cache,
             attention_mask=mask,
             index=index,

@@ -42,21 +42,11 @@ class EncoderCell(TransformerCell):
         binding_options: See `TPMultiHeadAttention`.
         key_dim: Size of each head's query, key and value. Defaults to the
             hidden size divided by `num_heads`.
-        query_key_norm: See `TPMultiHeadAttention`.
-        embedding_skip: Whether the cell starts with `x = a x + b embedded`, of
-            two learned numbers that are 1 and 0 at first. Defaults to `False`.
-        output_kernel_initializer: Initializer of the kernels of the output
-            maps of attention and feed-forward. With `"zeros"`, they add nothing
-            at first. Defaults to the initializers of the other kernels.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
         inputs: Tensor `(batch, length, hidden_dim)`.
         padding_mask: Boolean `(batch, length)`, true at real tokens.
-        embedded: With `embedding_skip`, the first cell's inputs. Defaults to
-            `inputs`.
-        value_embedding: Tensor `(batch, length, hidden_dim)` to add to what
-            the attention's values, not its keys, are made of. Defaults to none.
         training: Whether to apply dropout.
         return_attention_inputs: Whether to also return the inputs of the
             attention.
@@ -75,7 +65,6 @@ class EncoderCell(TransformerCell):
 
     def build(self, input_shape: Shape) -> None:
         self.hidden_dim = input_shape[-1]
-        self._build_skip()
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
         self.self_attention = self._attention("self_attention")
         self._build_feed_forward()
@@ -85,14 +74,13 @@ class EncoderCell(TransformerCell):
         self,
         inputs: Tensor,
         padding_mask: Tensor | None = None,
-        embedded: Tensor | None = None,
-        value_embedding: Tensor | None = None,
         training: bool | None = None,
         return_attention_inputs: bool = False,
     ) -> Tensor | tuple[Tensor, dict[str, Any]]:
-        inputs = self._skip(inputs, embedded)
+        z = self.self_attention_layer_norm(inputs)
         attention_inputs = {
-            **self._self_attention_inputs(inputs, value_embedding),
+            "query": z,
+            "value": z,
             "attention_mask": _source_mask(padding_mask),
         }
         z = self.self_attention(**attention_inputs, training=training)
@@ -136,9 +124,6 @@ class DecoderCell(TransformerCell):
         cross_attention_cache: KV cache of the encoder's output.
         cache_update_index: Position of the only token in `decoder_sequence`,
             a scalar. Required with `self_attention_cache`.
-        embedded: With `embedding_skip`, the first cell's `decoder_sequence`.
-            Defaults to this one's.
-        value_embedding: See `EncoderCell`; for the self-attention.
         training: Whether to apply dropout.
         return_attention_inputs: Whether to also return the inputs of the
             attentions. Not supported with caches.
@@ -164,7 +149,6 @@ class DecoderCell(TransformerCell):
         encoder_sequence_shape: Shape | None = None,
     ) -> None:
         self.hidden_dim = decoder_sequence_shape[-1]
-        self._build_skip()
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
         self.self_attention = self._attention("self_attention")
         self.cross_attention_layer_norm = self._layer_norm(
@@ -190,29 +174,26 @@ class DecoderCell(TransformerCell):
         self_attention_cache: tuple[Tensor, ...] | None = None,
         cross_attention_cache: tuple[Tensor, ...] | None = None,
         cache_update_index: int | Tensor | None = None,
-        embedded: Tensor | None = None,
-        value_embedding: Tensor | None = None,
         training: bool | None = None,
         return_attention_inputs: bool = False,
     ) -> Tensor | tuple[Tensor, Any]:
         attention_inputs = {}
-        decoder_sequence = self._skip(decoder_sequence, embedded)
-        inputs = self._self_attention_inputs(decoder_sequence, value_embedding)
+        z = self.self_attention_layer_norm(decoder_sequence)
         if self_attention_cache is None:
             inputs = {
-                **inputs,
+                "query": z,
+                "value": z,
                 "attention_mask": _source_mask(decoder_padding_mask),
                 "use_causal_mask": True,
             }
             attention_inputs["self_attention"] = inputs
             z = self.self_attention(**inputs, training=training)
         else:
-            query = inputs.pop("query")
             self_attention_cache = self.self_attention.update_cache(
-                self_attention_cache, index=cache_update_index, **inputs
+                self_attention_cache, z, cache_update_index
             )
             z, _ = self.self_attention.attend(
-                query,
+                z,
                 *self_attention_cache,
                 index=cache_update_index,
                 return_weights=False,

@@ -180,21 +180,6 @@ class Projection(keras.layers.EinsumDense):
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-def relu_squared(x: Tensor) -> Tensor:
-    """The square of a ReLU (So et al., 2021), which Keras lacks."""
-    return ops.square(ops.relu(x))
-
-
-def get_activation(
-    activation: str | Callable[[Tensor], Tensor],
-) -> Callable[[Tensor], Tensor]:
-    """Returns the function of a name, `"relu_squared"` or one of Keras's."""
-    if activation == "relu_squared":
-        return relu_squared
-    return keras.activations.get(activation)
-
-
-@keras.saving.register_keras_serializable("tpt_keras")
 class FeedForward(BaseLayer):
     """The feed-forward layer of a cell (equation 5 of the paper).
 
@@ -202,14 +187,11 @@ class FeedForward(BaseLayer):
 
     Args:
         intermediate_dim: Size of the hidden layer (the paper's d_f).
-        activation: Activation of the hidden layer, one of Keras's or
-            `"relu_squared"`. Defaults to `"relu"`.
+        activation: Activation of the hidden layer. Defaults to `"relu"`.
         dropout: Dropout rate of the hidden layer. Defaults to `0.0`.
         kernel_initializer: Initializer of both kernels.
         bias_initializer: Initializer of both biases.
         seed: Seed of the dropout.
-        output_kernel_initializer: Initializer of the output map's kernel.
-            Defaults to the `kernel_initializer`.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
@@ -233,42 +215,34 @@ class FeedForward(BaseLayer):
         kernel_initializer: str | keras.Initializer = "glorot_uniform",
         bias_initializer: str | keras.Initializer = "zeros",
         seed: int | None = None,
-        output_kernel_initializer: str | keras.Initializer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.intermediate_dim = intermediate_dim
-        self.activation = get_activation(activation)
+        self.activation = keras.activations.get(activation)
         self.dropout = dropout
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.seed = seed
-        self.output_kernel_initializer = keras.initializers.get(
-            output_kernel_initializer
-        )
 
     def build(self, input_shape: Shape) -> None:
         self.intermediate_dense = self._projection(
-            self.intermediate_dim,
-            "intermediate",
-            input_shape,
-            self.kernel_initializer,
+            self.intermediate_dim, "intermediate", input_shape
         )
         self.output_dense = self._projection(
             input_shape[-1],
             "output",
             (*input_shape[:-1], self.intermediate_dim),
-            self.output_kernel_initializer or self.kernel_initializer,
         )
         self.dropout_layer = keras.layers.Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )
         self.built = True
 
-    def _projection(self, units, name, input_shape, kernel_initializer):
+    def _projection(self, units, name, input_shape):
         layer = Projection(
             units,
-            kernel_initializer=kernel_initializer,
+            kernel_initializer=self.kernel_initializer,
             bias_initializer=self.bias_initializer,
             dtype=self.dtype_policy,
             name=name,
@@ -295,7 +269,6 @@ class FeedForward(BaseLayer):
                 "activation",
                 "kernel_initializer",
                 "bias_initializer",
-                "output_kernel_initializer",
             ),
         }
 

@@ -287,47 +287,6 @@ class DigitPlaceEmbedding(BaseLayer):
         }
 
 
-@keras.saving.register_keras_serializable("tpt_keras")
-class EmbeddingSkip(BaseLayer):
-    """Adds the embedding to a cell's inputs: `a x + b embedded`.
-
-    The numbers `a` and `b` are learned and 1 and 0 at first.
-
-    Args:
-        **kwargs: Keras's base layer arguments.
-
-    Call arguments:
-        inputs: Tensor `(batch, length, hidden_dim)`.
-        embedded: Tensor of the same shape.
-
-    Returns:
-        Tensor of the same shape.
-    """
-
-    def build(
-        self, inputs_shape: Shape, embedded_shape: Shape | None = None
-    ) -> None:
-        self.input_scale, self.embedding_scale = (
-            self.add_weight(name=name, shape=(), initializer=initializer)
-            for name, initializer in (
-                ("input_scale", "ones"),
-                ("embedding_scale", "zeros"),
-            )
-        )
-        self.built = True
-
-    def call(self, inputs: Tensor, embedded: Tensor) -> Tensor:
-        return ops.add(
-            ops.multiply(self.input_scale, inputs),
-            ops.multiply(self.embedding_scale, embedded),
-        )
-
-    def compute_output_shape(
-        self, inputs_shape: Shape, embedded_shape: Shape | None = None
-    ) -> Shape:
-        return inputs_shape
-
-
 # The largest vocabulary whose gradient is a product with one-hot vectors.
 _MOST_ONE_HOT = 1024
 

@@ -83,11 +83,6 @@ class TPMultiHeadAttention(CachedAttention):
             which has a `dropout`, `sliding_window` and `seed` of its own.
         attention_options: Dict of further arguments of the named mechanism.
         binding_options: Dict of further arguments of the named binding.
-        query_key_norm: Whether to normalize the queries and the keys of each
-            head by their root mean square (Henry et al., 2020), with a learned
-            scale. Defaults to `False`.
-        output_kernel_initializer: Initializer of the output map's matrix.
-            Defaults to the `kernel_initializer`.
         use_gate: Keras's name of `binding="gated"`, in place of the default.
         **kwargs: Keras's base layer arguments.
 
@@ -158,8 +153,6 @@ class TPMultiHeadAttention(CachedAttention):
         attention: str | AttentionMechanism = "dot_product",
         attention_options: dict[str, Any] | None = None,
         binding_options: dict[str, Any] | None = None,
-        query_key_norm: bool = False,
-        output_kernel_initializer: str | keras.Initializer | None = None,
         use_gate: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -188,10 +181,6 @@ class TPMultiHeadAttention(CachedAttention):
         self.flash_attention = flash_attention
         self.attention_options = dict(attention_options or {})
         self.binding_options = dict(binding_options or {})
-        self.query_key_norm = query_key_norm
-        self.output_kernel_initializer = keras.initializers.get(
-            output_kernel_initializer
-        )
         self.use_gate = use_gate
         self._make_parts(attention, with_gate(binding) if use_gate else binding)
 
@@ -251,20 +240,7 @@ class TPMultiHeadAttention(CachedAttention):
         self.output_dense = self._output_map(query_shape)
         if not self.attention.built:
             self.attention.build(*((None, None, *each) for each in heads))
-        self.query_norm = self.key_norm = None
-        if self.query_key_norm:
-            self.query_norm, self.key_norm = (
-                self._head_norm(name) for name in ("query_norm", "key_norm")
-            )
         self.built = True
-
-    def _head_norm(self, name):
-        layer = keras.layers.RMSNormalization(
-            dtype=self.dtype_policy, name=name
-        )
-        layer.supports_masking = True  # Keras forgot it, and would warn.
-        layer.build((None, None, self.num_heads, self.key_dim))
-        return layer
 
     def _role_map(self, query_shape):
         return self._projection(
@@ -283,8 +259,6 @@ class TPMultiHeadAttention(CachedAttention):
                 "attention_output",
                 (*query_shape[:-1], self.num_heads, self.binding.bound_dim),
                 num_input_axes=2,
-                kernel_initializer=self.output_kernel_initializer
-                or self.kernel_initializer,
             )
         if (output_dim,) != output_shape:
             raise ValueError(
@@ -334,7 +308,7 @@ class TPMultiHeadAttention(CachedAttention):
         if not self.attention.has_attention_scores:
             query_mask = None  # there are no rows of weights to mask
         filler, weights = self.attention(
-            self.query_heads(query),
+            self.query_dense(query),
             *self._key_and_value_heads(value, key),
             attention_mask=merge_masks(
                 query_mask, value_mask, key_mask, attention_mask
@@ -413,14 +387,8 @@ class TPMultiHeadAttention(CachedAttention):
                 self._attention_name or self.attention
             ),
             "attention_options": self.attention_options,
-            "query_key_norm": self.query_key_norm,
             "use_gate": self.use_gate,
-            **serialize_fields(
-                self,
-                *_MAP_ARGUMENTS,
-                "activity_regularizer",
-                "output_kernel_initializer",
-            ),
+            **serialize_fields(self, *_MAP_ARGUMENTS, "activity_regularizer"),
             "seed": self.seed,
             "attention_axes": self.attention_axes,
             "sliding_window": self.sliding_window,

@@ -12,8 +12,6 @@ from tpt_keras.layers.base_layer import serialize_fields
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.projection import FeedForward
-from tpt_keras.layers.projection import get_activation
-from tpt_keras.layers.token_and_position_embedding import EmbeddingSkip
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
 from tpt_keras.typing import Tensor
 
@@ -40,9 +38,6 @@ class TransformerCell(BaseLayer):
         attention_options: dict[str, Any] | None = None,
         binding_options: dict[str, Any] | None = None,
         key_dim: int | None = None,
-        query_key_norm: bool = False,
-        embedding_skip: bool = False,
-        output_kernel_initializer: str | keras.Initializer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -53,7 +48,7 @@ class TransformerCell(BaseLayer):
         self.attention = attention
         self.attention_options = dict(attention_options or {})
         self.binding_options = dict(binding_options or {})
-        self.activation = get_activation(activation)
+        self.activation = keras.activations.get(activation)
         self.dropout = dropout
         self.layer_norm_epsilon = layer_norm_epsilon
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -62,11 +57,6 @@ class TransformerCell(BaseLayer):
         )
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.seed = seed
-        self.query_key_norm = query_key_norm
-        self.embedding_skip = embedding_skip
-        self.output_kernel_initializer = keras.initializers.get(
-            output_kernel_initializer
-        )
 
     def _layer_norm(self, name):
         layer = keras.layers.LayerNormalization(
@@ -92,8 +82,6 @@ class TransformerCell(BaseLayer):
             "attention_options": self.attention_options,
             "kernel_initializer": self.attention_kernel_initializer,
             "bias_initializer": self.bias_initializer,
-            "query_key_norm": self.query_key_norm,
-            "output_kernel_initializer": self.output_kernel_initializer,
             "seed": self._sublayer_seed(name),
             "dtype": self.dtype_policy,
             "name": name,
@@ -112,7 +100,6 @@ class TransformerCell(BaseLayer):
             dropout=self.dropout,
             kernel_initializer=self.kernel_initializer,
             bias_initializer=self.bias_initializer,
-            output_kernel_initializer=self.output_kernel_initializer,
             seed=self._sublayer_seed("feed_forward"),
             dtype=self.dtype_policy,
             name="feed_forward",
@@ -124,25 +111,6 @@ class TransformerCell(BaseLayer):
             seed=self._sublayer_seed("dropout"),
             dtype=self.dtype_policy,
         )
-
-    def _build_skip(self):
-        self.skip = None
-        if self.embedding_skip:
-            self.skip = EmbeddingSkip(
-                dtype=self.dtype_policy, name="embedding_skip"
-            )
-            self.skip.build((None, None, self.hidden_dim))
-
-    def _skip(self, inputs, embedded):
-        if self.skip is None:
-            return inputs
-        return self.skip(inputs, inputs if embedded is None else embedded)
-
-    def _self_attention_inputs(self, inputs, value_embedding):
-        query = value = self.self_attention_layer_norm(inputs)
-        if value_embedding is not None:
-            value = ops.add(value, value_embedding)
-        return {"query": query, "value": value, "key": query}
 
     def _sublayer_seed(self, name):
         # Sublayers with the same seed would drop the same elements.
@@ -171,14 +139,11 @@ class TransformerCell(BaseLayer):
             "dropout": self.dropout,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "seed": self.seed,
-            "query_key_norm": self.query_key_norm,
-            "embedding_skip": self.embedding_skip,
             **serialize_fields(
                 self,
                 "activation",
                 "kernel_initializer",
                 "attention_kernel_initializer",
                 "bias_initializer",
-                "output_kernel_initializer",
             ),
         }

@@ -30,8 +30,7 @@ class TransformerXLCell(TransformerCell):
         binding: The binding. Defaults to `"none"`.
         attention: The attention mechanism. Defaults to `"transformer_xl"`. To
             share `QueryBiases` among cells, give `TransformerXLAttention`s.
-        **kwargs: The other arguments of an `EncoderCell`, except
-            `embedding_skip`.
+        **kwargs: The other arguments of an `EncoderCell`.
 
     Call arguments:
         inputs: Tensor `(batch, length, hidden_dim)`.
@@ -60,8 +59,6 @@ class TransformerXLCell(TransformerCell):
         attention: str | AttentionMechanism = "transformer_xl",
         **kwargs: Any,
     ) -> None:
-        if kwargs.get("embedding_skip"):
-            raise ValueError("`embedding_skip` needs an `EncoderCell`.")
         super().__init__(
             intermediate_dim, num_heads, binding, attention=attention, **kwargs
         )

@@ -23,8 +23,7 @@ from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.typing import Items
 
-INITIALIZATIONS = ("paper", "released", "zero_outputs")
-ACTIVATIONS = ("relu", "relu_squared")
+INITIALIZATIONS = ("paper", "released")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,16 +248,7 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
         initialization: `"paper"`: embeddings normal, everything else Xavier
             uniform, biases zero. `"released"`: that of the authors' code, whose
             TP-Attention keeps PyTorch's default, uniform within `1 /
-            sqrt(fan_in)`, biases included. `"zero_outputs"`: as in the paper,
-            but the output maps of attention and feed-forward are zero.
-        activation: Activation of the feed-forward: `"relu"` or
-            `"relu_squared"`.
-        query_key_norm: Whether each head's queries and keys are normalized by
-            their root mean square.
-        embedding_skip: Whether each cell adds a learned share of the embedding
-            to its inputs.
-        value_embeddings: Whether each cell's self-attention has an embedding of
-            the token, without its position, in its values.
+            sqrt(fan_in)`, biases included.
         digit_places: Whether the embedding of a question's digit has its place
             in its number, counted from the right.
 
@@ -270,10 +260,6 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
 
     bind_embeddings: bool = setting(True)
     initialization: str = setting("paper", choices=INITIALIZATIONS)
-    activation: str = setting("relu", choices=ACTIVATIONS)
-    query_key_norm: bool = setting(False)
-    embedding_skip: bool = setting(False)
-    value_embeddings: bool = setting(False)
     digit_places: bool = setting(False)
 
     def resized(

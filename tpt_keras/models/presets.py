@@ -79,16 +79,6 @@ PRESETS: dict = {
         num_layers=2,
         dropout=0.1,
     ),
-    # Parts that others train small language models with, and the places of
-    # digits; docs/variants.md.
-    "tp_transformer_modern": TransformerConfig(
-        initialization="zero_outputs",
-        activation="relu_squared",
-        query_key_norm=True,
-        embedding_skip=True,
-        value_embeddings=True,
-        digit_places=True,
-    ),
     # The baselines of Saxton et al. (2019), who made the data.
     "lstm": LSTMConfig(),
     "lstm_attention": LSTMConfig(attention="additive", thinking_steps=0),

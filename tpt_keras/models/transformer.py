@@ -1,4 +1,3 @@
-import itertools
 from typing import Any
 
 import keras
@@ -75,27 +74,7 @@ class Transformer(SequenceToSequence):
             self._cell(DecoderCell, f"decoder_cell_{index}")
             for index in range(config.num_layers)
         ]
-        self.value_embeddings = {
-            stack: [
-                self._value_embedding(f"{stack}_value_embedding_{index}")
-                for index in range(config.num_layers)
-            ]
-            for stack in ("encoder", "decoder")
-        }
         self.build()
-
-    def _value_embedding(self, name):
-        if not self.config.value_embeddings:
-            return None
-        return TokenAndPositionEmbedding(
-            self.config.vocabulary_size,
-            self.config.hidden_dim,
-            bind_embeddings=False,
-            embeddings_initializer="zeros",
-            positions="none",
-            dtype=self.dtype_policy,
-            name=name,
-        )
 
     def _cell(self, cell_class, name):
         config = self.config
@@ -110,12 +89,6 @@ class Transformer(SequenceToSequence):
             layer_norm_epsilon=config.layer_norm_epsilon,
             attention_kernel_initializer=self._attention_initializer(),
             bias_initializer=self._bias_initializer(),
-            activation=config.activation,
-            query_key_norm=config.query_key_norm,
-            embedding_skip=config.embedding_skip,
-            output_kernel_initializer=(
-                "zeros" if config.initialization == "zero_outputs" else None
-            ),
             dtype=self.dtype_policy,
             name=name,
         )
@@ -145,9 +118,6 @@ class Transformer(SequenceToSequence):
             cell.build(shape)
         for cell in self.decoder_cells:
             cell.build(shape, shape)
-        for layer in itertools.chain(*self.value_embeddings.values()):
-            if layer is not None:
-                layer.build()
         self.built = True
 
     def call(
@@ -157,14 +127,11 @@ class Transformer(SequenceToSequence):
         decoder_token_ids = inputs["decoder_token_ids"]
         encoder_padding_mask = self.padding_mask(encoder_token_ids)
         encoder_output = self.encode(encoder_token_ids, training=training)
-        x = embedded = self.embedding(decoder_token_ids, training=training)
-        values = self.embed_values("decoder", decoder_token_ids)
-        for cell, value_embedding in zip(self.decoder_cells, values):
+        x = self.embedding(decoder_token_ids, training=training)
+        for cell in self.decoder_cells:
             x = cell(
                 x,
                 encoder_output,
-                embedded=embedded,
-                value_embedding=value_embedding,
                 decoder_padding_mask=self.padding_mask(decoder_token_ids),
                 encoder_padding_mask=encoder_padding_mask,
                 training=training,
@@ -175,16 +142,9 @@ class Transformer(SequenceToSequence):
         self, encoder_token_ids: Tensor, training: bool | None = None
     ) -> Tensor:
         padding_mask = self.padding_mask(encoder_token_ids)
-        x = embedded = self.embed_questions(encoder_token_ids, training)
-        values = self.embed_values("encoder", encoder_token_ids)
-        for cell, value_embedding in zip(self.encoder_cells, values):
-            x = cell(
-                x,
-                padding_mask=padding_mask,
-                embedded=embedded,
-                value_embedding=value_embedding,
-                training=training,
-            )
+        x = self.embed_questions(encoder_token_ids, training)
+        for cell in self.encoder_cells:
+            x = cell(x, padding_mask=padding_mask, training=training)
         return x
 
     def embed_questions(
@@ -201,20 +161,6 @@ class Transformer(SequenceToSequence):
         return self.embedding(
             encoder_token_ids, added=places, training=training
         )
-
-    def embed_values(
-        self, stack: str, token_ids: Tensor
-    ) -> list[Tensor | None]:
-        """Returns what each cell adds to its values, or `None` for each.
-
-        Args:
-            stack: `"encoder"` or `"decoder"`.
-            token_ids: Integer tensor `(batch, length)`.
-        """
-        return [
-            None if layer is None else layer(token_ids)
-            for layer in self.value_embeddings[stack]
-        ]
 
     def init_cache(
         self, encoder_token_ids: Tensor, max_length: int | Tensor
@@ -254,13 +200,12 @@ class Transformer(SequenceToSequence):
         cache_update_index: int | Tensor,
     ) -> tuple[Tensor, dict[str, Any]]:
         token_ids = ops.expand_dims(token_ids, -1)
-        x = embedded = self.embedding(
+        x = self.embedding(
             token_ids, start_index=cache_update_index
         )  # (batch, 1, hidden_dim)
         self_attention = []
-        for cell, value_embedding, self_cache, cross_cache in zip(
+        for cell, self_cache, cross_cache in zip(
             self.decoder_cells,
-            self.embed_values("decoder", token_ids),
             cache["self_attention"],
             cache["cross_attention"],
         ):
@@ -270,8 +215,6 @@ class Transformer(SequenceToSequence):
                 self_attention_cache=self_cache,
                 cross_attention_cache=cross_cache,
                 cache_update_index=cache_update_index,
-                embedded=embedded,
-                value_embedding=value_embedding,
             )
             self_attention.append(self_cache)
         logits = self.embedding(x, reverse=True)

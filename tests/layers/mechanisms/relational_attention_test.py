@@ -95,7 +95,7 @@ class RelationalAttentionTest(LayerTestCase):
     def test_the_first_half_of_the_heads_are_dot_products(self):
         layer = make_layer()
         _, weights = layer(X, X, return_attention_scores=True)
-        queries, keys = layer.query_heads(X), layer.key_heads(X)
+        queries, keys = layer.query_dense(X), layer.key_dense(X)
         plain = DotProductAttention()
         plain.build(*3 * [(None, None, 4, 4)])
         _, expected = plain(queries[:, :, :4], keys[:, :, :4], keys[:, :, :4])
@@ -106,11 +106,11 @@ class RelationalAttentionTest(LayerTestCase):
         layer, plain = make_layer(positions=positions), make_layer()
         plain.set_weights(layer.get_weights())
         _, weights = layer(X, X, return_attention_scores=True)
-        keys = layer.key_heads(X)
+        keys = layer.key_dense(X)
         other = DotProductAttention(positions=positions)
         other.build(*3 * [(None, None, 4, 4)])
         _, expected = other(
-            layer.query_heads(X)[:, :, :4], keys[:, :, :4], keys[:, :, :4]
+            layer.query_dense(X)[:, :, :4], keys[:, :, :4], keys[:, :, :4]
         )
         self.assert_all_close(weights, expected)
         caches = (each.project_keys_and_values(X)[2] for each in (layer, plain))
