@@ -358,7 +358,7 @@ def test_last_checkpoint_is_finite(
 
     def poison(self, batch, logs=None):
         if int(self.model.optimizer.iterations) == 3:
-            weight = self.model.model.trainable_variables[0]
+            weight = self.model.trainable_variables[0]
             weight.assign(np.full(weight.shape, np.nan))
 
     with monkeypatch.context() as patch:
@@ -430,38 +430,3 @@ def test_missing_data_folder_leaves_no_model_folder(
     with pytest.raises(UsageError):
         train(tiny_config, training, tmp_path / "model")
     assert not (tmp_path / "model").exists()
-
-
-class Stop(keras.callbacks.Callback):
-    """Stops a training at the first batch of its second interval."""
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._epoch = epoch
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self._epoch == 1:
-            self.model.stop_training = True
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [3, 4])
-def test_callback_stops_a_training(
-    tmp_path, tiny_config, tiny_training, logged, step
-):
-    """In the middle of an interval, and without a better evaluation."""
-    callback = Stop()
-    if step == 4:
-        callback = keras.callbacks.EarlyStopping(
-            "val_loss", min_delta=100.0, patience=1
-        )
-    training = tiny_training.replace(train_steps=10)
-    arguments = (tiny_config, training, tmp_path)
-    model = train(*arguments, callbacks=[callback])
-    assert f"Stopped at step {step}." in logged()
-    rows = read_metrics(tmp_path)
-    assert [row["step"] for row in rows] == [2, step]
-    assert "val_loss" in rows[-1]
-    for name in ("step", "optimizer/0"):
-        assert newest_checkpoint(tmp_path)[name] == step
-    # It is finished.
-    assert_same_weights(train(*arguments), model)

@@ -33,6 +33,7 @@ class Intervals(keras.callbacks.Callback):
     interval, so that nothing is lost or written twice.
 
     Args:
+        trainer: The `Trainer` of the model.
         state: The `TrainingState`, restored.
         config: The `TrainingConfig`.
         learner: The `QuestionLearner` or the `TextLearner`.
@@ -42,8 +43,9 @@ class Intervals(keras.callbacks.Callback):
         NonFiniteLossError: Out of `fit`, before a checkpoint is written.
     """
 
-    def __init__(self, state, config, learner, model_dir):
+    def __init__(self, trainer, state, config, learner, model_dir):
         super().__init__()
+        self._trainer = trainer
         self.state = state
         self._config = config
         self._learner = learner
@@ -64,6 +66,9 @@ class Intervals(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         # Fewer than in the interval if a callback ends it.
         self._steps = batch + 1
+        if self.state.step + self._steps == self._config.run.train_steps:
+            # The last interval may be shorter.
+            self.model.stop_training = True
         now = time.perf_counter()
         if now - self._last_line > _SECONDS_PER_LINE:
             self._last_line = now
@@ -84,11 +89,9 @@ class Intervals(keras.callbacks.Callback):
             metrics["waiting_for_data"] = share
             _log.info("Waited for problems %.0f%% of the time.", 100 * share)
         if self._is_evaluation_due():
-            metrics |= self._learner.evaluate(self.model)
+            metrics |= self._learner.evaluate(self._trainer)
             if self.state.improves(self._learner.score(metrics)):
-                model_folder.save_model(
-                    self.model.model, self._model_dir, best=True
-                )
+                model_folder.save_model(self.model, self._model_dir, best=True)
         _log.info("%s", progress_line(self.state.step, metrics))
         if "val_loss" in metrics:
             _log.info("%s", progress_line(self.state.step, metrics, "val_"))
@@ -100,11 +103,7 @@ class Intervals(keras.callbacks.Callback):
 
     def _is_evaluation_due(self):
         run, step = self._config.run, self.state.step
-        return (
-            step % run.steps_per_evaluation == 0
-            or step == run.train_steps
-            or self.model.stop_training
-        )
+        return step % run.steps_per_evaluation == 0 or self.model.stop_training
 
     def _check_finite(self, logs):
         # The last loss was computed before the last update of the weights.
@@ -138,9 +137,6 @@ class TimeLimit(keras.callbacks.Callback):
         )
         tolerance = _RATE_TOLERANCE * self._config.optimizer.learning_rate
         if self._rate is None or abs(rate - self._rate) > tolerance:
-            if keras.backend.backend() == "jax":
-                # The results of JAX's step are not in the variables yet.
-                self.model.jax_state_sync()
             self.model.optimizer.learning_rate = rate
             self._rate = rate
 

@@ -61,8 +61,9 @@ def train(
             record.
         strategy: A strategy, as `make_strategy` makes them: of
             `tf.distribute`, or on JAX a `keras.distribution.DataParallel`.
-        callbacks: Keras callbacks. An epoch lies between two checkpoints; its
-            logs hold the metrics of the evaluation, if there was one.
+        callbacks: Keras callbacks. They see the model. An epoch lies between
+            two checkpoints; its logs hold the metrics of the evaluation, if
+            there was one.
         make_learner: Class of the learner, called with `model_config` and
             `config`. Defaults to `QuestionLearner`; a language model has
             `TextLearner`.
@@ -72,7 +73,8 @@ def train(
 
     Raises:
         UsageError: If the folder belongs to another training, if another
-            process trains there, or if the data is missing or has changed.
+            process trains there, if the data is missing or has changed, or
+            if `callbacks` has a `BackupAndRestore`.
         NonFiniteLossError: If a loss is not finite.
 
     Example:
@@ -92,6 +94,13 @@ def train(
     """
     model_dir = pathlib.Path(model_dir)
     strategy = strategy or default_strategy()
+    if any(isinstance(c, keras.callbacks.BackupAndRestore) for c in callbacks):
+        raise UsageError(
+            "`callbacks` has a BackupAndRestore, whose backup is of another "
+            "step than the checkpoint that a training resumes from. Leave it "
+            "out: the same call resumes.",
+            field="callbacks",
+        )
     _check_devices(config, strategy, make_learner)
     learner = make_learner(model_config, config)
     record = {
@@ -122,7 +131,7 @@ def train(
         path = state.restore()
         if path:
             _log.info("Resuming from %s (step %d).", path, state.step)
-        intervals = Intervals(state, config, learner, output_dir)
+        intervals = Intervals(trainer, state, config, learner, output_dir)
         _fit(trainer, intervals, config, learner.training, callbacks)
         model_folder.save_model(trainer.model, output_dir)
         return trainer.model
@@ -151,30 +160,29 @@ def make_trainer(
 
 
 def _fit(trainer, intervals, config, batches, callbacks):
-    """Fits all whole intervals, and then the shorter last one."""
+    """Fits from the restored step to the end."""
     callbacks = [intervals, *callbacks]
     if config.run.train_minutes:
         callbacks.append(TimeLimit(config, intervals))
     interval, train_steps = config.run.interval, config.run.train_steps
-    while intervals.state.step < train_steps:
-        step = intervals.state.step
-        _log.info("Training from step %d to step %d.", step, train_steps)
-        epoch, done = divmod(step, interval)
-        steps = min(interval - done, train_steps - step)
-        epochs = (train_steps - step) // interval if steps == interval else 1
-        with scope(trainer.strategy), batches.opened():
-            trainer.fit(
-                trainer.feed(batches, step),
-                initial_epoch=epoch,
-                epochs=epoch + epochs,
-                steps_per_epoch=steps,
-                shuffle=False,  # the batches are in random order already
-                callbacks=callbacks,
-                verbose=0,
-            )
-        if trainer.stop_training:
-            _log.info("Stopped at step %d.", intervals.state.step)
-            return
+    step = intervals.state.step
+    epoch, done = divmod(step, interval)
+    # Within an interval, a callback has ended the training already.
+    if done or step == train_steps:
+        return
+    _log.info("Training from step %d to step %d.", step, train_steps)
+    with scope(trainer.strategy), batches.opened():
+        trainer.fit(
+            trainer.feed(batches, step),
+            initial_epoch=epoch,
+            epochs=-(-train_steps // interval),
+            steps_per_epoch=interval,
+            shuffle=False,  # the batches are in random order already
+            callbacks=callbacks,
+            verbose=0,
+        )
+    if intervals.state.step < train_steps:
+        _log.info("Stopped at step %d.", intervals.state.step)
 
 
 @contextlib.contextmanager

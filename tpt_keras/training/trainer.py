@@ -1,3 +1,4 @@
+import contextlib
 import types
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -83,6 +84,37 @@ class Trainer(keras.Model):
             **{name: keras.metrics.Sum(name) for name in counts},
         }
         self.built = True
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether `fit` ends, which callbacks set on the model."""
+        return self.model.stop_training
+
+    @stop_training.setter
+    def stop_training(self, value):
+        self.model.stop_training = value
+
+    def fit(self, *args: Any, callbacks: Any = None, **kwargs: Any) -> Any:
+        """Fits the model; callbacks see it in place of the trainer."""
+        with self._lent_to_callbacks():
+            return super().fit(
+                *args, callbacks=[_ModelCallbacks(callbacks)], **kwargs
+            )
+
+    @contextlib.contextmanager
+    def _lent_to_callbacks(self):
+        """Gives the model the optimizer and, on JAX, the state of `fit`."""
+        model, kept = self.model, getattr(self.model, "optimizer", None)
+        model.optimizer = self.optimizer
+        if keras.backend.backend() == "jax":
+            own = model.jax_state_sync
+            model.jax_state_sync = lambda: (self.jax_state_sync(), own())
+        try:
+            yield
+        finally:
+            model.optimizer = kept
+            if keras.backend.backend() == "jax":
+                del model.jax_state_sync
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         return self.model(inputs, training=training)
@@ -176,3 +208,14 @@ class Trainer(keras.Model):
 
     # TensorFlow's would take the first batch of the feed.
     _maybe_symbolic_build = _symbolic_build
+
+
+class _ModelCallbacks(keras.callbacks.CallbackList):
+    """The callbacks of a `Trainer`, which see its model."""
+
+    def set_model(self, model):
+        super().set_model(model and model.model)
+
+    def set_params(self, params):
+        # A `ProgbarLogger` is given to be seen.
+        super().set_params(params and {**params, "verbose": 1})
