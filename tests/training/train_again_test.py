@@ -141,6 +141,19 @@ def test_starts_from_no_other_architecture(
     assert not (tmp_path / "model").exists()
 
 
+def test_starts_from_no_quantized_weights(
+    folder, tmp_path, model_config, training
+):
+    model = load_model(folder)
+    model.quantize("int8")
+    model.save(folder / "best.keras")
+    starting = training.replace(init_from=str(folder))
+    with pytest.raises(UsageError) as caught:
+        train(model_config, starting, tmp_path / "model")
+    assert caught.value.field == "init_from"
+    assert not (tmp_path / "model").exists()
+
+
 def test_starts_from_nothing(tmp_path, model_config, training):
     starting = training.replace(init_from=str(tmp_path / "no"))
     with pytest.raises(UsageError):

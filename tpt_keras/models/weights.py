@@ -79,6 +79,16 @@ def lasting_weights(model: keras.Model) -> list[keras.Variable]:
     return [weight for weight in model.weights if id(weight) not in memory]
 
 
+def is_quantized(model: keras.Model) -> bool:
+    """Returns `True` if a layer has quantized weights, as `quantize` makes."""
+    return any(
+        isinstance(
+            layer.dtype_policy, keras.dtype_policies.QuantizedDTypePolicy
+        )
+        for layer in model._flatten_layers()
+    )
+
+
 class CompressedModel:
     """A model's configuration and its weights as int8 with scales.
 

@@ -21,7 +21,8 @@ from tpt_keras.models.load_model import BEST_MODEL_FILE
 from tpt_keras.models.load_model import MODEL_FILE
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.presets import FREE_FIELDS
-from tpt_keras.models.weights import lasting_weights
+from tpt_keras.models.weights import copy_weights
+from tpt_keras.models.weights import is_quantized
 from tpt_keras.pretrained import find_model
 from tpt_keras.training.backends import default_strategy
 from tpt_keras.training.backends import is_chief
@@ -113,16 +114,14 @@ def train(
     if (model_dir / MODEL_FILE).is_file():
         _log.info("%s holds a finished model: nothing to do.", model_dir)
         return load_model(model_dir, classes=learner.model_classes)
-    weights = _initial_weights(learner, config, model_dir)
+    initial = _initial_model(learner, config, model_dir)
     with _output_folder(model_dir, strategy) as output_dir:
         model_folder.write_config(output_dir, record)
         keras.utils.set_random_seed(config.run.seed)
         with scope(strategy):
             trainer = make_trainer(learner.model_config, config, make_learner)
-            for variable, values in zip(
-                lasting_weights(trainer.model), weights or ()
-            ):
-                variable.assign(values)
+            if initial:
+                copy_weights(initial, trainer.model)
         state = TrainingState(
             trainer,
             model_dir / model_folder.CHECKPOINTS,
@@ -197,8 +196,8 @@ def _output_folder(model_dir, strategy):
             yield pathlib.Path(temporary)
 
 
-def _initial_weights(learner, config, model_dir):
-    """Returns the weights of `init_from`, or `None` for other weights."""
+def _initial_model(learner, config, model_dir):
+    """Returns the model of `init_from`, or `None` for other weights."""
     checkpoints = model_dir / model_folder.CHECKPOINTS
     if not config.run.init_from or checkpoint_numbers(checkpoints):
         return None
@@ -222,9 +221,16 @@ def _initial_weights(learner, config, model_dir):
             field="init_from",
             path=folder,
         )
+    if is_quantized(model):
+        raise UsageError(
+            f"The model of `init_from` in {str(folder)!r} is quantized. Take "
+            "the model that it was made from.",
+            field="init_from",
+            path=folder,
+        )
     which = "best" if best else "last"
     _log.info("Starting with the %s model of %s.", which, folder)
-    return model.get_weights()
+    return model
 
 
 def _check_devices(config, strategy, make_learner):
