@@ -30,6 +30,7 @@ def main():
     from tpt_keras.models.weights import COMPRESSED_FILE
     from tpt_keras.models.weights import CompressedModel
     from tpt_keras.training.state.model_folder import read_config
+    from tpt_keras.training.state.model_folder import saved_step
     from tpt_keras.training.state.model_folder import write_config
 
     folder = pathlib.Path(FLAGS.compressed_dir)
@@ -39,7 +40,10 @@ def main():
             "loaded instead of the compressed model. Name another folder.",
             path=folder,
         )
-    config = read_config(FLAGS.model_dir)
+    config = {
+        **read_config(FLAGS.model_dir),
+        "step": saved_step(FLAGS.model_dir, FLAGS.best),
+    }
     model = load_model(FLAGS.model_dir, FLAGS.best)
     compressed = CompressedModel.of(model)
     write_config(folder, config)

@@ -47,6 +47,7 @@ def main():
     from tpt_keras.pretrained import find_model
     from tpt_keras.training.state.model_folder import read_config
     from tpt_keras.training.state.model_folder import read_training
+    from tpt_keras.training.state.model_folder import saved_step
 
     folder = find_model(FLAGS.model_dir)
     read_config(folder)  # refuses other folders
@@ -57,14 +58,14 @@ def main():
         rows = evaluate_modules()
     if folder != pathlib.Path(FLAGS.model_dir):
         return  # not the user's own
-    from tpt_keras.training.state import logs
+    from tpt_keras.training.state.logs import append_rows
 
     # Last, because the folder may be read-only.
     identity = {
         "model": "best" if FLAGS.best else "last",
-        "step": logs.saved_step(folder, FLAGS.best),
+        "step": saved_step(folder, FLAGS.best),
     }
-    logs.append_rows(
+    append_rows(
         folder / "evaluations.jsonl", [{**identity, **row} for row in rows]
     )
 

@@ -43,8 +43,8 @@ TRAINED_PRESETS = {
     "tp_transformer_mathematics": TrainedPreset(
         digests={
             "config.json": (
-                "0d559763defbe70960f563e26e6dec0d"
-                "507f192f5feeb49f1e60ed40a377a83d"
+                "d466b80fe01731e256b7bd2cc3d7630b"
+                "f1202be96db760b7d787ec7e297a8cf9"
             ),
             "model.int8.safetensors": (
                 "640653dd3ed79de46ab4bf7cfacd5139"

@@ -8,12 +8,13 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.state.logs import MetricsLog
 from tpt_keras.training.state.logs import append_rows
 from tpt_keras.training.state.logs import best_row
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.logs import run_and_tag
-from tpt_keras.training.state.logs import saved_step
+from tpt_keras.training.state.model_folder import saved_step
 
 ROWS = [
     {"step": 2, "loss": 3.5, "learning_rate": 0.125},
@@ -193,6 +194,16 @@ def test_step_of_a_saved_model(tmp_path):
     # The first of the equal ones: the second was no better.
     assert saved_step(tmp_path, best=True) == 4
     assert saved_step(tmp_path, best=False) == 11
+
+
+def test_step_of_a_compressed_model(tmp_path):
+    """A callback may have ended its training."""
+    training = TrainingConfig.from_flat(modules=["m"], train_steps=90)
+    config = {"training": training.to_stored()}
+    for step in ({}, {"step": 32}):
+        text = json.dumps({**config, **step})
+        (tmp_path / "config.json").write_text(text)
+        assert saved_step(tmp_path, best=False) == step.get("step")
 
 
 def test_best_row_has_the_fewest_bits_of_a_language_model():

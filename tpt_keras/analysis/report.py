@@ -31,9 +31,9 @@ from tpt_keras.models.load_model import model_path
 from tpt_keras.pretrained import is_name
 from tpt_keras.training.state.logs import METRICS_FILE
 from tpt_keras.training.state.logs import read_metrics
-from tpt_keras.training.state.logs import saved_step
 from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.training.state.model_folder import read_training
+from tpt_keras.training.state.model_folder import saved_step
 from tpt_keras.typing import StrPath
 
 _log = logging.getLogger(__name__)
@@ -149,14 +149,10 @@ def _samples(task, splits, count):
 
 
 def _describe(model_dir, model, best):
-    step = saved_step(model_dir, best)
-    if step is None and not best:
-        # A compressed model has no metrics.
-        step = read_training(model_dir).get("train_steps")
     return {
         "path": model_dir,
         "model": "best" if best else "last",
-        "step": step,
+        "step": saved_step(model_dir, best),
         "weights": model.count_params(),
     }
 
@@ -214,8 +210,11 @@ def _means(models, names):
         if len(paths) > 1:
             seeds = [by_path[path] for path in paths]
             splits = mean_over_seeds([seed["splits"] for seed in seeds])
-            common = {key: seeds[0][key] for key in ("weights", "step")}
-            rows.append({"name": name, **common, "splits": splits})
+            # A callback or the clock may end each at another step.
+            steps = {seed["step"] for seed in seeds}
+            row = {"name": name, "weights": seeds[0]["weights"]}
+            row["step"] = steps.pop() if len(steps) == 1 else None
+            rows.append({**row, "splits": splits})
     return rows
 
 

@@ -67,14 +67,6 @@ class MetricsLog:
             self._event_files[run].write(row["step"], values)
 
 
-def saved_step(model_dir: StrPath, best: bool) -> int | None:
-    """Returns the step of the best or the last model, `None` if unknown."""
-    rows = read_metrics(model_dir)
-    # The first of equal ones was kept.
-    row = best_row(rows) if best else next(reversed(rows), None)
-    return row["step"] if row else None
-
-
 def append_rows(path: pathlib.Path, rows: Iterable[dict[str, Any]]) -> None:
     """Adds rows to a file of JSON lines."""
     # Behind a line that a killed process left without its end.

@@ -1,6 +1,6 @@
 """The folder of a training and of its models.
 
-config.json         the configuration
+config.json         the configuration; of a compressed model also its step
 model.keras         the finished model
 best.keras          the model with the best validation score
 checkpoints/        the state of the training
@@ -28,6 +28,8 @@ from tpt_keras.models.weights import copy_model
 from tpt_keras.pretrained import find_model
 from tpt_keras.training.config import MAY_CHANGE
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.training.state.logs import best_row
+from tpt_keras.training.state.logs import read_metrics
 
 CONFIG_FILE = "config.json"
 CHECKPOINTS = "checkpoints"
@@ -91,6 +93,17 @@ def read_training(model_dir):
     return TrainingConfig.from_stored(training).flat() if training else {}
 
 
+def saved_step(model_dir, best):
+    """Returns the step of the best or the last model, `None` if unknown."""
+    rows = read_metrics(model_dir)
+    # The first of equal ones was kept.
+    row = best_row(rows) if best else next(reversed(rows), None)
+    if not row and (find_model(model_dir) / CONFIG_FILE).exists():
+        # A compressed model has no metrics.
+        row = read_config(model_dir)
+    return row.get("step") if row else None
+
+
 def check_config(model_dir, config):
     """Raises an error with the differences if the folder is another's."""
     if not (pathlib.Path(model_dir) / CONFIG_FILE).exists():
@@ -100,7 +113,7 @@ def check_config(model_dir, config):
         for name, difference in differences(
             _comparable(read_config(model_dir)), _comparable(config)
         )
-        if name.removeprefix("training.") not in MAY_CHANGE
+        if name.removeprefix("training.") not in MAY_CHANGE | {"step"}
     ]
     if found:
         raise UsageError(
