@@ -39,6 +39,7 @@ def define(config_class, leave_out=()):
 
     The help is the field's in the class's docstring. Of a nested class, the
     fields of all its `SECTIONS` become flags, but for those to `leave_out`.
+    The default is the first section's; the help has those of others.
     """
     for field, description in _described_fields(config_class).values():
         if field.name not in leave_out:
@@ -64,8 +65,15 @@ def _described_fields(config_class):
     for section in getattr(config_class, "SECTIONS", (config_class,)):
         descriptions = _descriptions(section)
         for field in dataclasses.fields(section):
-            description = descriptions.get(field.name)
-            found.setdefault(field.name, (field, description))
+            first, description = found.setdefault(
+                field.name, (field, descriptions.get(field.name))
+            )
+            if field.init and field.default != first.default:
+                description = (
+                    f"{description} Default of {section.__name__}: "
+                    f"{field.default}."
+                )
+                found[field.name] = first, description
     return found
 
 

@@ -28,6 +28,7 @@ def setting(
     choices=None,
     items=None,
     may_change=False,
+    init=True,
 ):
     """Declares a dataclass field and the values that it takes.
 
@@ -41,6 +42,7 @@ def setting(
         items: Type of a tuple's items, which the other rules are about. Texts
             are parsed, because flags give texts.
         may_change: Whether a training that resumes may have another value.
+        init: Whether a value may be passed, as to `dataclasses.field`.
 
     Returns:
         A `dataclasses.Field`.
@@ -53,7 +55,7 @@ def setting(
         "items": items,
         "may_change": may_change,
     }
-    return dataclasses.field(default=default, metadata=rules)
+    return dataclasses.field(default=default, init=init, metadata=rules)
 
 
 def check_settings(config):

@@ -21,6 +21,7 @@ from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
+from tpt_keras.training.config import OPTIMIZERS
 from tpt_keras.training.config import DataConfig
 from tpt_keras.training.config import TrainingConfig
 
@@ -110,6 +111,13 @@ def test_every_field_has_a_flag_with_its_default(train_flags):
         if isinstance(expected, tuple):
             expected = list(expected)
         assert name == "modules" or flag.default == expected, name
+
+
+def test_help_has_the_defaults_of_all_optimizers(train_flags):
+    for name, optimizer in OPTIMIZERS.items():
+        default = f"Default of {optimizer.__name__}: {optimizer.weight_decay}."
+        is_told = default in train_flags["weight_decay"].help
+        assert is_told == (name in ("adamw", "muon"))
 
 
 def test_flagfile_of_the_paper_is_the_default(train_flags):

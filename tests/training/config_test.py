@@ -56,7 +56,12 @@ def test_configuration_survives_json():
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_optimizer_is_named_by_its_row(optimizer):
-    assert make(optimizer=optimizer).optimizer.optimizer == optimizer
+    config = make(optimizer=optimizer)
+    assert config.optimizer.optimizer == optimizer
+    assert TrainingConfig.from_stored(config.to_stored()) == config
+    # Another name would belong to other fields.
+    with pytest.raises(TypeError):
+        OPTIMIZERS[optimizer](optimizer="adam")
 
 
 DATA, ADAM = {"modules": ["m"]}, {"optimizer": "adam"}

@@ -108,7 +108,7 @@ class OptimizerConfig:
         global_clipnorm: Norm that the whole gradient is clipped at.
     """
 
-    optimizer: str = setting("adam")
+    optimizer: str = setting("adam", init=False)
     learning_rate: float = setting(1e-4, above=0)
     schedule: str = setting("constant", choices=SCHEDULES)
     warmup_steps: int = setting(0, minimum=0)
@@ -153,7 +153,7 @@ class Adam(OptimizerConfig):
 class AdamW(Adam):
     """Adam with weight decay."""
 
-    optimizer: str = setting("adamw")
+    optimizer: str = setting("adamw", init=False)
     weight_decay: float = setting(0.01, above=0, below=1)
 
 
@@ -169,7 +169,7 @@ class Muon(Adam):
             where the device has it.
     """
 
-    optimizer: str = setting("muon")
+    optimizer: str = setting("muon", init=False)
     weight_decay: float = setting(0.1, minimum=0, below=1)
     momentum: float = setting(0.95, minimum=0, below=1)
     momentum_warmup_steps: int = setting(300, minimum=0)
@@ -199,7 +199,7 @@ class Lion(OptimizerConfig):
         beta_2: Decay rate of the average.
     """
 
-    optimizer: str = setting("lion")
+    optimizer: str = setting("lion", init=False)
     beta_1: float = setting(0.9, minimum=0, below=1)
     beta_2: float = setting(0.995, minimum=0, below=1)
 
@@ -222,7 +222,8 @@ class RunConfig:
     """The steps of a training, their arithmetic and their checkpoints.
 
     Fields that may have another value when a training resumes change no
-    result except for rounding.
+    result except for rounding; `gradient_accumulation_steps` also changes
+    the noise of dropout, which each micro-batch draws for itself.
 
     Args:
         train_steps: Number of optimizer steps.
@@ -397,9 +398,11 @@ class TrainingConfig:
             data, optimizer, run = (
                 stored[name] for name in ("data", "optimizer", "run")
             )
+            optimizer = dict(optimizer)
+            optimizer_class = OPTIMIZERS[optimizer.pop("optimizer")]
             return cls(
                 DataConfig(**data),
-                OPTIMIZERS[optimizer["optimizer"]](**optimizer),
+                optimizer_class(**optimizer),
                 RunConfig(**run),
             )
         except (KeyError, TypeError, ValueError) as error:
