@@ -23,7 +23,7 @@ class Trainer(keras.Model):
     on whichever replica and in whichever micro-batch they are. Gradients are
     summed over replicas before their global norm is clipped; Keras's own step
     clips the gradient of each replica. So neither replicas nor micro-batches
-    change what is learned.
+    change what is learned, except for the noise of dropout.
 
     With `sample_weight`, `(batch,)` or `(batch, target_length)`, the loss and
     the accuracies are weighted means. The loss is divided by the sum of the
