@@ -399,12 +399,8 @@ class TrainingConfig:
                 stored[name] for name in ("data", "optimizer", "run")
             )
             optimizer = dict(optimizer)
-            optimizer_class = OPTIMIZERS[optimizer.pop("optimizer")]
-            return cls(
-                DataConfig(**data),
-                optimizer_class(**optimizer),
-                RunConfig(**run),
-            )
+            kind = OPTIMIZERS[optimizer.pop("optimizer")]
+            return cls(DataConfig(**data), kind(**optimizer), RunConfig(**run))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
                 f"The stored training is not one of this version ({error!r})."
