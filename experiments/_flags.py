@@ -171,14 +171,18 @@ class Problems:
     def of(cls, model_dir):
         """The problems of the flags, by default those of a training."""
         from tpt_keras.training.state.model_folder import read_training
+        from tpt_keras.training.state.model_folder import warn_of_changed_data
 
         given = values(cls)
-        if "dataset" in given or not model_dir:
-            return cls(**given)
-        training = read_training(model_dir)
+        training = read_training(model_dir) if model_dir else {}
         names = {"data_dir", "dataset", "dataset_options", "modules"}
+        if "dataset" in given:
+            names = set()
         known = {name: training[name] for name in names & set(training)}
-        return cls(**{**known, **given})
+        problems = cls(**{**known, **given})
+        if problems.dataset == training.get("dataset"):
+            warn_of_changed_data(model_dir, problems.task.fingerprints)
+        return problems
 
     def read(self, count):
         """Reads the first problems of every module, at most `count`.

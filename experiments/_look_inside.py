@@ -60,11 +60,13 @@ def load_transformer():
 
 
 def load_model_and_problems():
-    """Returns the model, and the questions and answers that it can read."""
-    by_module = Problems.of(flags.FLAGS.model_dir).read(flags.FLAGS.count)
+    """Returns a model, `Problems`, and the texts of those that it can read."""
+    problems = Problems.of(flags.FLAGS.model_dir)
+    by_module = problems.read(flags.FLAGS.count)
     model = load_transformer()
-    problems = [pair for texts in by_module.values() for pair in zip(*texts)]
-    return model, *map(list, zip(*readable(model, problems)))
+    pairs = [pair for texts in by_module.values() for pair in zip(*texts)]
+    columns = map(list, zip(*readable(model, pairs)))
+    return model, problems, *columns
 
 
 def readable(model, problems):

@@ -75,8 +75,11 @@ def evaluate_text(training):
     from tpt_keras.language_model import load_language_model
     from tpt_keras.language_model.training import evaluate_text
     from tpt_keras.language_model.training import read_text
+    from tpt_keras.language_model.training import text_fingerprint
+    from tpt_keras.training.state.model_folder import warn_of_changed_data
 
     text = read_text(FLAGS.text_file or training["text_file"])
+    warn_of_changed_data(FLAGS.model_dir, {"the text": text_fingerprint(text)})
     rows = evaluate_text(
         load_language_model(FLAGS.model_dir, FLAGS.best),
         text,

@@ -51,7 +51,7 @@ def check():
 
 
 def main():
-    model, questions, _ = _look_inside.load_model_and_problems()
+    model, _, questions, _ = _look_inside.load_model_and_problems()
     from tpt_keras.analysis import representations
     from tpt_keras.analysis.attention import collect_vectors
     from tpt_keras.analysis.attention import shown_question

@@ -41,7 +41,7 @@ def check():
 
 
 def main():
-    model, questions, answers = _look_inside.load_model_and_problems()
+    model, problems, questions, answers = _look_inside.load_model_and_problems()
     layer, head = _look_inside.layer_and_head(model)
     from tpt_keras.analysis.attention import collect_vectors
     from tpt_keras.analysis.representations import cluster
@@ -80,9 +80,10 @@ def main():
         "labels": by_text,
     }
     write_text(folder / "roles.json", json.dumps(result))
+    names = ", ".join(FLAGS.modules) or problems.dataset
     title = (
-        f"{of.capitalize()} of {', '.join(FLAGS.modules) or FLAGS.dataset}: "
-        f"{FLAGS.attention}, layer {layer + 1}, head {head + 1}"
+        f"{of.capitalize()} of {names}: {FLAGS.attention}, "
+        f"layer {layer + 1}, head {head + 1}"
     )
     summary = "Adjusted mutual information " + ", ".join(
         f"with the {name} {each['adjusted_mutual_information']:.3f} "

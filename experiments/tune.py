@@ -54,7 +54,6 @@ _flags.define_devices(
 def main():
     strategy = _flags.strategy()
     from tpt_keras.data_generators import select_groups
-    from tpt_keras.models import PRESETS
     from tpt_keras.training.questions import QuestionLearner
     from tpt_keras.tuning.tune import tune
 
@@ -68,7 +67,7 @@ def main():
         **{"optimizer": space.optimizers[0], **training}
     )
     # It refuses too few problems before anything is written.
-    QuestionLearner(PRESETS[space.variants[0]], training)
+    QuestionLearner(space.preset(space.variants[0]), training)
     tune(
         space,
         training,

@@ -75,6 +75,20 @@ def test_batches_follow_the_weights():
     assert abs(names.count("b") - 3 * names.count("a")) <= 3
 
 
+def test_weights_of_patterns_are_refused():
+    task = NumbersTask({name: numbered_examples(60) for name in ("a", "ab")})
+    for modules in (["a*"], ["all"], ["a", "a?"]):
+        config = TrainingConfig.from_flat(
+            modules=modules,
+            module_weights=range(1, 1 + len(modules)),
+            validation_examples=10,
+        )
+        with pytest.raises(UsageError) as error:
+            split_batches(task, CONFIG, config)
+        assert error.value.field == "module_weights"
+        split_batches(task, CONFIG, config.replace(module_weights=()))
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_group_too_small_for_validation_is_refused(count):
     task = NumbersTask(

@@ -1,47 +1,15 @@
-import csv
-import io
-import json
-import pathlib
-import tempfile
-
 import pytest
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
 
 from tests.data_generators.files import all_texts
+from tests.data_generators.pair_files_test import PAIRS
+from tests.data_generators.pair_files_test import write
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
 from tpt_keras.data_generators.text_pairs import TextPairsTask
-from tpt_keras.data_generators.text_pairs import read_pairs
-from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
-
-PAIRS = [(f"{n} + {n}", str(n + n)) for n in range(100)]
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
-
-
-def as_csv(pairs):
-    file = io.StringIO(newline="")
-    csv.writer(file).writerows(pairs)
-    return file.getvalue()
-
-
-WRITERS = {
-    ".tsv": lambda pairs: "".join(f"{q}\t{a}\n" for q, a in pairs),
-    ".csv": as_csv,
-    ".jsonl": lambda pairs: "".join(
-        json.dumps({"question": q, "answer": a}) + "\n" for q, a in pairs
-    ),
-}
-
-
-def write(path, pairs=PAIRS):
-    path.write_text(WRITERS[path.suffix](pairs), "utf-8", newline="")
-    return path
 
 
 def texts(task, split):
@@ -50,59 +18,6 @@ def texts(task, split):
         for part in task.examples(split).values()
         for pair in all_texts(part)
     ]
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-@settings(max_examples=30)
-@given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=9))
-def test_pairs_are_read_as_written(suffix, pairs):
-    if [text.strip().lower() for text in pairs[0]] == ["question", "answer"]:
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, f"a{suffix}")
-        assert read_pairs(write(path, pairs)) == pairs
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
-def test_header_mark_and_blank_lines_are_skipped(tmp_path, suffix):
-    comma = "," if suffix == ".csv" else "\t"
-    path = tmp_path / f"a{suffix}"
-    lines = ["\ufeffQuestion,Answer", "1+1,2", "", "2+2,4", ""]
-    path.write_text("\r\n".join(lines).replace(",", comma), newline="")
-    assert read_pairs(path) == [("1+1", "2"), ("2+2", "4")]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [
-        ("a.tsv", b"1+1\t2\n2+2\n", "line 2"),
-        ("a.tsv", b"1+1\t2\t3\n", "line 1"),
-        ("a.tsv", b"1+1\t\n", "line 1"),
-        ("a.tsv", b"1+1\t\xff\n", ""),
-        ("a.csv", b'1+1,2\n2+2,"4\n', ""),
-        ("a.csv", b"1+1;2\n", "line 1"),
-        ("a.jsonl", b'{"question": "1+1"}\n', "line 1"),
-        ("a.jsonl", b'{"question": "1+1", "answer": 2}\n', "line 1"),
-        ("a.jsonl", b"[1, 2]\n", "line 1"),
-        ("a.jsonl", b"{\n", ""),
-    ],
-)
-def test_unreadable_file_is_refused(tmp_path, name, content, reason):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(UnreadableFileError) as error:
-        TextPairsTask(path)
-    assert error.value.path == str(path)
-    assert reason in str(error.value)
-
-
-@pytest.mark.parametrize("content", ["", "\n\n", "question\tanswer\n"])
-def test_file_without_pairs_is_refused(tmp_path, content):
-    path = tmp_path / "a.tsv"
-    path.write_text(content)
-    with pytest.raises(UsageError) as error:
-        TextPairsTask(path)
-    assert error.value.path == str(path)
 
 
 def test_missing_files_are_refused(tmp_path):
@@ -118,43 +33,75 @@ def test_missing_files_are_refused(tmp_path):
     assert error.value.field == "data_dir"
 
 
+def questions(task, split):
+    return {question for question, _ in texts(task, split)}
+
+
 def test_split_is_a_share_chosen_by_the_seed(tmp_path):
-    path = write(tmp_path / "sums.tsv")
+    pairs = [(f"{n} + {n}", str(2 * n)) for n in range(2000)]
+    path = write(tmp_path / "sums.tsv", pairs)
     task = TextPairsTask(path)
     train, test = texts(task, "train"), texts(task, "test")
-    assert sorted(train + test) == sorted(PAIRS)
-    assert len(test) == 10
+    assert sorted(train + test) == sorted(pairs)
+    assert 160 < len(test) < 240
     # It does not depend on the order of the file, but on the seed.
-    again = TextPairsTask(write(path, PAIRS[::-1]))
+    again = TextPairsTask(write(path, pairs[::-1]))
     assert set(texts(again, "test")) == set(test)
     assert again.vocabulary == task.vocabulary
+    more = TextPairsTask(path, test_share=0.5)
+    assert 900 < len(texts(more, "test")) < 1100
+    assert set(test) < set(texts(more, "test"))
     other = TextPairsTask(path, test_share=0.5, split_seed=1)
-    assert len(texts(other, "test")) == 50
     assert not set(test) <= set(texts(other, "test"))
     assert not TextPairsTask(path, test_share=0).examples("test")
 
 
-def test_repeated_question_is_on_one_side(tmp_path):
-    """Also if it occurs in several files."""
-    write(tmp_path / "a.tsv", PAIRS)
-    write(tmp_path / "b.tsv", [(question, "other") for question, _ in PAIRS])
-    task = TextPairsTask(tmp_path, test_share=0.5)
-    train, test = ({q for q, _ in texts(task, s)} for s in ("train", "test"))
-    assert not train & test
-    assert {g: len(e) for g, e in task.examples("test").items()} == {
-        "a": 50,
-        "b": 50,
-    }
-    # The choice is that of the whole folder.
-    alone = TextPairsTask(tmp_path, ["b"], test_share=0.5)
-    assert {q for q, _ in texts(alone, "test")} == test
+def test_split_of_a_question_never_changes(tmp_path):
+    """Or questions that were trained on would be tested."""
+    task = TextPairsTask(write(tmp_path / "a.tsv", PAIRS[:40]))
+    held_out = {f"{n} + {n}" for n in (9, 11, 30, 32, 36)}
+    assert questions(task, "test") == held_out
+    before = {split: questions(task, split) for split in ("train", "test")}
+    # With more lines and another file.
+    write(tmp_path / "a.tsv", [*PAIRS[50:], *PAIRS[:40]])
+    write(tmp_path / "b.tsv", PAIRS[30:60])
+    task = TextPairsTask(tmp_path)
+    for split, of_split in before.items():
+        assert of_split < questions(task, split)
+    assert not questions(task, "train") & questions(task, "test")
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_pairs_are_split(tmp_path, count):
-    task = TextPairsTask(write(tmp_path / "a.tsv", PAIRS[:count]))
-    assert len(texts(task, "test")) == int(count > 1)
-    assert len(texts(task, "train")) == count - int(count > 1)
+def test_few_pairs_may_have_no_test(tmp_path):
+    path = write(tmp_path / "a.tsv", PAIRS[:1])
+    assert TextPairsTask(path).examples("test") == {}
+
+
+def test_fingerprint_is_of_every_pair_and_its_split(tmp_path):
+    def fingerprint(pairs, **options):
+        path = write(tmp_path / "a.tsv", pairs)
+        return TextPairsTask(path, **options).fingerprints["a"]
+
+    edited = [*PAIRS[:70], ("70 + 70", "141"), *PAIRS[71:]]
+    assert fingerprint(PAIRS) == fingerprint(PAIRS)
+    assert fingerprint(PAIRS) == fingerprint(PAIRS, vocabulary="mathematics")
+    different = [
+        fingerprint(PAIRS),
+        fingerprint(edited),
+        fingerprint(PAIRS[1:]),
+        fingerprint(PAIRS, split_seed=1),
+        fingerprint(PAIRS, test_share=0),
+    ]
+    assert len(set(different)) == len(different)
+    assert "100 training and 0 test" in different[-1]
+
+
+def test_files_that_are_not_read_are_named(tmp_path, caplog):
+    write(tmp_path / "a.tsv")
+    write(tmp_path / "other.tsv")
+    with caplog.at_level("INFO", "tpt_keras"):
+        TextPairsTask(tmp_path, ["a"])
+    *_, line = caplog.messages
+    assert "other" in line
 
 
 def test_groups_are_the_files(tmp_path):
@@ -223,7 +170,8 @@ def test_options_are_parsed(tmp_path):
     path = write(tmp_path / "a.tsv")
     options = ["test_share=0.3", "split_seed=4", "vocabulary=mathematics"]
     task = open_task("text_pairs", path, options=options)
-    assert len(texts(task, "test")) == 30
+    expected = TextPairsTask(path, test_share=0.3, split_seed=4)
+    assert texts(task, "test") == texts(expected, "test") != []
     assert task.vocabulary == MATHEMATICS_VOCABULARY
     for wrong, field in (
         (["share=0.3"], "dataset_options"),

@@ -107,14 +107,15 @@ def test_text_pairs_of_a_user(run, tmp_path, without_graphs):
     lines_of(run("train", *train, model))
     rows = (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()
     assert f"test/{pairs.stem}" in json.loads(rows[-1])
-    [line] = lines_of(run("evaluate", model))
-    assert pairs.stem in line
+    read, line = lines_of(run("evaluate", model))
+    assert f"{pairs}: 60 pairs" in read
+    assert line.startswith(pairs.stem)
 
     page = tmp_path / "report.html"
     lines_of(
         run("report", f"--model_dirs={tmp_path / 'model'}", f"--output={page}")
     )
     report = json.loads(page.with_suffix(".json").read_text())
-    assert report["models"][0]["splits"]["test"]["examples"] == 15
+    assert report["models"][0]["splits"]["test"]["examples"] == 17
     *_, count = lines_of(run("quiz", *data, model, "--count=3"))
     assert count.endswith("of 3 answers right")

@@ -125,6 +125,33 @@ def test_a_folder_that_cannot_be_written(run, model_dir):
     assert str(model_dir / "evaluations.jsonl") in result.stderr
 
 
+@pytest.mark.parametrize("name", ["evaluate", "quiz", "report"])
+@pytest.mark.parametrize("data", [None, {}, {"other": "1234"}, {MODULE: "12"}])
+def test_other_data_than_the_trainings_is_named(
+    run, model_dir, tmp_path, name, data
+):
+    config = json.loads((model_dir / "config.json").read_text())
+    if data is not None:
+        config["data"] = data
+        (model_dir / "config.json").write_text(json.dumps(config))
+    flags = {
+        "evaluate": [f"--model_dir={model_dir}", "--splits=interpolate"],
+        "quiz": [f"--model_dir={model_dir}", "--count=1"],
+        "report": [
+            f"--model_dirs={model_dir}",
+            f"--output={tmp_path / 'report.html'}",
+            "--examples=1",
+        ],
+    }
+    result = run(name, *flags[name])
+    assert (result.status, result.stderr) == (0, "")
+    named = [
+        line for line in result.stdout.splitlines() if str(model_dir) in line
+    ]
+    assert len(named) == bool(data)
+    assert all(MODULE in line for line in named)
+
+
 @pytest.mark.parametrize("name", ["config.json", "model.keras"])
 def test_a_damaged_file(run, model_dir, name):
     (model_dir / name).write_text("[]")

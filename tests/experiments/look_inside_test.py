@@ -94,6 +94,22 @@ def test_roles_are_clustered_and_drawn(look, output):
     assert found["texts"][0].strip("⊢⊣") in path.read_text()
 
 
+def test_title_has_the_dataset_of_the_training(run, tmp_path, output):
+    make_model(tmp_path, **TINY)
+    (tmp_path / "sums.tsv").write_text(
+        "".join(f"{n}+1\t{n + 1}\n" for n in range(60))
+    )
+    training = TrainingConfig.from_flat(
+        modules=["sums"], dataset="text_pairs", data_dir=str(tmp_path)
+    )
+    config = {"training": training.to_stored()}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    flags = (f"--model_dir={tmp_path}", f"--output_dir={output}")
+    result = run("roles", *flags, "--clusters=2")
+    assert (result.status, result.stderr) == (0, "")
+    assert "Roles of text_pairs:" in (output / "roles.html").read_text()
+
+
 def test_values_of_a_model_without_roles_are_clustered(look, tmp_path, output):
     make_model(tmp_path, "transformer", **TINY)
     arguments = ("--count=4", "--clusters=2", "--attention=cross")

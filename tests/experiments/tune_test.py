@@ -45,7 +45,8 @@ def tune(run, place_value_data, tmp_path):
 @pytest.mark.slow
 def test_text_pairs_have_models_of_the_size(tune, tmp_path):
     symbols = [chr(0x4E00 + number) for number in range(120)]
-    rows = (f"{a}{b}?\t{a}\n" for a in symbols for b in symbols[:5])
+    long = "?" * 160
+    rows = (f"{a}{b}{long}\t{a}\n" for a in symbols for b in symbols[:5])
     (tmp_path / "pairs.tsv").write_text("".join(rows))
     result = tune(
         "--dataset=text_pairs",
@@ -54,10 +55,13 @@ def test_text_pairs_have_models_of_the_size(tune, tmp_path):
         "--variants=transformer",
         "--min_weights=5900",
         "--max_weights=6000",
+        "--hparams=max_question_length=162",
     )
     assert result.status == 0, result.stderr
     [trial] = json.loads((tmp_path / "search/report.json").read_text())
     assert 5900 <= trial["weights"] <= 6000
+    best = (tmp_path / "search/best.cfg").read_text()
+    assert "max_question_length=162" in best
 
 
 @pytest.mark.slow

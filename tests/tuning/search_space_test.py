@@ -7,6 +7,7 @@ import pytest
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.models import count_weights
+from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.search_space import SearchSpace
 
@@ -129,12 +130,27 @@ def test_lstm_has_no_layers_and_heads():
         ({"min_weights": 300_000}, "max_weights"),
         ({"min_weights": 199_999}, "max_weights"),
         ({"min_weights": 1, "max_weights": 9}, "max_weights"),
+        ({"hparams": "hidden_dim=8"}, "hparams"),
+        ({"hparams": "dropout=0.5"}, "hparams"),
+        ({"hparams": "longest=8"}, "hyperparameter"),
     ],
 )
 def test_invalid_space_is_refused(arguments, field):
     with pytest.raises(UsageError) as caught:
         SearchSpace(**arguments)
     assert caught.value.field == field
+
+
+def test_hparams_change_every_variant():
+    space = SearchSpace(
+        variants=("transformer", "lstm"),
+        num_heads=(4,),
+        hparams="max_question_length=500,vocabulary=mathematics_words",
+    )
+    for _, model, _ in proposals(space):
+        assert model.max_question_length == 500
+        assert model.vocabulary == VOCABULARIES["mathematics_words"]
+        assert 190_000 <= count_weights(model) <= 200_000
 
 
 def test_flags_are_strings():

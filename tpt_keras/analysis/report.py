@@ -34,6 +34,7 @@ from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.training.state.model_folder import read_training
 from tpt_keras.training.state.model_folder import saved_step
+from tpt_keras.training.state.model_folder import warn_of_changed_data
 from tpt_keras.typing import StrPath
 
 _log = logging.getLogger(__name__)
@@ -82,6 +83,8 @@ def write_report(
     # Before an hour of predictions.
     for path in model_dirs:
         model_path(path, best)
+        if read_training(path).get("dataset") == task.name:
+            warn_of_changed_data(path, task.fingerprints)
     names = short_names([*model_dirs, *given])
     folder = page.with_name(f"{page.stem}_predictions")
     predictions, models = {}, []

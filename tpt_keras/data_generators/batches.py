@@ -228,7 +228,8 @@ class ProblemBatches(NumberedBatches):
                 raise UsageError(
                     f"The training example {question[:40]!r} has "
                     f"{lengths[longest, column]} characters, and the model's "
-                    f"`{field}` is {limit}. Raise it, or leave the module out.",
+                    f"`{field}` is {limit}. Raise it, or leave such examples "
+                    "out.",
                     field=field,
                 )
 
@@ -286,7 +287,7 @@ class ProblemBatches(NumberedBatches):
             unknown = sequences.tokens[token_ids.argmin()]
             raise UsageError(
                 f"The character {self.source.vocabulary[unknown]!r} of a "
-                "problem is not in the model's vocabulary. Leave its module "
+                "problem is not in the model's vocabulary. Leave such problems "
                 "out, or take a model whose `vocabulary` has it."
             )
         return Sequences(token_ids, sequences.lengths)

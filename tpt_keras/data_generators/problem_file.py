@@ -13,6 +13,7 @@ from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.files import parse_json
 from tpt_keras.files import reading
 from tpt_keras.files import write_text
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
@@ -112,7 +113,7 @@ def read_problem_file(path: StrPath) -> list[Problem]:
     problems = []
     with reading(path, _ADVICE):
         for number, line in enumerate(read_lines(path), 1):
-            row = json.loads(line)
+            row = parse_json(line)
             problem = [row.get(name) for name in Problem._fields]
             if not all(isinstance(text, str) and text for text in problem):
                 raise ValueError(f"line {number} is no problem")
@@ -146,7 +147,7 @@ def read_answers(
     with reading(path, "It needs an answer for every line of the problems."):
         answers = read_lines(path)
         if path.suffix == ".jsonl":
-            rows = [json.loads(line) for line in answers]
+            rows = [parse_json(line) for line in answers]
             answers = [row["answer"] for row in rows]
             for number, (row, problem) in enumerate(zip(rows, problems), 1):
                 if row.get("question", problem.question) != problem.question:

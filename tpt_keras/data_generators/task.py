@@ -166,6 +166,14 @@ def split_batches(
     The seed of the `TrainingConfig` decides which examples are set apart. The
     two have no common example.
     """
+    patterns = set(config.data.modules) - set(task.groups)
+    if config.data.module_weights and patterns:
+        raise UsageError(
+            "`module_weights` belong to names in `modules`, not to patterns "
+            f"({', '.join(sorted(patterns))}). Write the names, or take those "
+            "of select_groups.",
+            field="module_weights",
+        )
     groups = task.examples(TRAIN)
     apart = -(-config.data.validation_examples // len(task.groups))
     for group in task.groups:

@@ -1,14 +1,15 @@
 """A user's own pairs of questions and answers as a task."""
 
-import csv
 import hashlib
-import json
+import logging
 import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.examples import Examples
+from tpt_keras.data_generators.pair_files import DELIMITERS
+from tpt_keras.data_generators.pair_files import read_pairs
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
@@ -23,26 +24,29 @@ if TYPE_CHECKING:
     from tpt_keras.models.configs import SequenceToSequenceConfig
 
 TEST = "test"
-_COLUMNS = ["question", "answer"]
-_ADVICE = "Every line needs a question and its answer."
+
+_log = logging.getLogger(__name__)
 
 
 class TextPairsTask(Task):
     """Pairs of a question and its answer from TSV, CSV or JSON-lines files.
 
-    A TSV or CSV file has two columns and may have the header `question`,
-    `answer`. A JSON-lines file (.jsonl) has an object with these two keys in
-    every line. All files are UTF-8. The pairs are held in memory, one byte a
-    character for vocabularies of up to 256 symbols.
+    A TSV or CSV file has two columns. A header, `question` and `answer`, names
+    them, in either order. Without one, the question is first. A JSON-lines file
+    (.jsonl) has an object with these two keys in every line. All files are
+    UTF-8. A file that may be read in several ways is refused. The pairs are
+    held in memory, one byte a character for vocabularies of up to 256 symbols.
 
-    Each file is a group, named after the file without its suffix. A share of
-    the questions, chosen by a seed, is the split `test`. A question that occurs
-    several times is on one side.
+    Each file is a group, named after the file without its suffix. About
+    `test_share` of the questions are the split `test`. The hash of a question
+    and the seed decide, so that a question stays on its side when pairs or
+    files are added.
 
     Args:
         data_dir: A file, or a folder of files.
         groups: Names of groups, or patterns. Defaults to all.
-        test_share: Share of the questions that is held out for evaluation.
+        test_share: Expected share of the questions that is held out for
+            evaluation.
         split_seed: Seed of the choice.
         vocabulary: The symbols, each at its token id, for example those of a
             tokenizer; `"mathematics"` for those of the Mathematics Dataset, or
@@ -51,8 +55,8 @@ class TextPairsTask(Task):
             pairs.
 
     Raises:
-        UsageError: If a file is missing or unreadable, there are no pairs, or
-            a character is not in the vocabulary.
+        UsageError: If a file is missing, unreadable or uncertain, there are
+            no pairs, or a character is not in the vocabulary.
 
     Example:
 
@@ -81,16 +85,23 @@ class TextPairsTask(Task):
             )
         self.groups = self.select_groups(data_dir, groups)
         files = _files(data_dir)
-        pairs = {group: read_pairs(path) for group, path in files.items()}
-        # The split is that of the whole folder.
-        held_out = _held_out(pairs, test_share, split_seed)
-        pairs = {group: pairs[group] for group in self.groups}
+        pairs = {group: read_pairs(files.pop(group)) for group in self.groups}
+        if files:
+            _log.info("Not read, because not chosen: %s", ", ".join(files))
         self.vocabulary = _vocabulary(vocabulary, pairs)
         self._examples = {TRAIN: {}, TEST: {}}
+        # Of all pairs, because a single one may have been edited.
+        self.fingerprints = {}
         for group, of_group in pairs.items():
             parts = {TRAIN: [], TEST: []}
             for pair in of_group:
-                parts[TEST if pair[0] in held_out else TRAIN].append(pair)
+                is_test = _is_held_out(pair[0], test_share, split_seed)
+                parts[TEST if is_test else TRAIN].append(pair)
+            digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+            self.fingerprints[group] = (
+                f"{len(parts[TRAIN])} training and {len(parts[TEST])} test "
+                f"pairs, {digest}"
+            )
             for split, part in parts.items():
                 if part:
                     self._examples[split][group] = ArrayExamples.from_texts(
@@ -120,62 +131,15 @@ class TextPairsTask(Task):
         return model_config.replace(vocabulary=self.vocabulary)
 
 
-def read_pairs(path: pathlib.Path) -> list[tuple[str, str]]:
-    """Reads the pairs of one file, whose suffix is a key of `READERS`."""
-    pairs = []
-    with (
-        reading(path, _ADVICE),
-        path.open(encoding="utf-8-sig", newline="") as file,
-    ):
-        for number, row in READERS[path.suffix.lower()](file):
-            if len(row) != 2 or not all(
-                isinstance(text, str) and text for text in row
-            ):
-                raise ValueError(f"line {number} is not a pair of texts")
-            pairs.append(tuple(row))
-    if pairs and [text.strip().lower() for text in pairs[0]] == _COLUMNS:
-        del pairs[0]
-    if not pairs:
-        raise UsageError(
-            f"The file {str(path)!r} holds no pairs. {_ADVICE}", path=path
-        )
-    return pairs
-
-
-def _tsv_rows(file):
-    for number, line in enumerate(file, 1):
-        if line.strip():
-            yield number, line.rstrip("\r\n").split("\t")
-
-
-def _csv_rows(file):
-    rows = csv.reader(file, strict=True)
-    for row in rows:
-        if row:
-            yield rows.line_num, row
-
-
-def _json_rows(file):
-    for number, line in enumerate(file, 1):
-        if line.strip():
-            pair = json.loads(line)
-            is_pair = isinstance(pair, dict) and pair.keys() >= set(_COLUMNS)
-            yield number, [pair[c] for c in _COLUMNS] if is_pair else []
-
-
-# Each reads an open file and yields line numbers and columns.
-READERS = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _json_rows}
-
-
 def _files(data_dir):
     """The files of a task by the names of their groups."""
     path = pathlib.Path(data_dir)
     paths = sorted(path.iterdir()) if path.is_dir() else [path]
-    paths = [each for each in paths if each.suffix.lower() in READERS]
+    paths = [each for each in paths if each.suffix.lower() in DELIMITERS]
     if not paths or not paths[0].exists():
         raise UsageError(
             f"{str(data_dir)!r} is neither a file nor a folder of pairs of "
-            f"texts ({', '.join(READERS)}). Name one as `data_dir`.",
+            f"texts ({', '.join(DELIMITERS)}). Name one as `data_dir`.",
             field="data_dir",
             path=data_dir,
         )
@@ -190,17 +154,10 @@ def _files(data_dir):
     return files
 
 
-def _held_out(pairs, share, seed):
-    """The set of questions for the test."""
-    questions = {question for part in pairs.values() for question, _ in part}
-
-    def place(question):
-        return hashlib.blake2b(f"{seed}/{question}".encode()).digest()
-
-    count = round(share * len(questions))
-    if share and len(questions) > 1:
-        count = max(count, 1)
-    return set(sorted(questions, key=place)[:count])
+def _is_held_out(question, share, seed):
+    """Decides by a question's own hash, whatever else is in the files."""
+    digest = hashlib.blake2b(f"{seed}/{question}".encode(), digest_size=8)
+    return int.from_bytes(digest.digest()) < share * 2**64
 
 
 def _vocabulary(vocabulary, pairs):

@@ -17,11 +17,22 @@ if TYPE_CHECKING:
     import keras_tuner
 
     from tpt_keras.models.configs import ModelConfig
+    from tpt_keras.models.configs import SequenceToSequenceConfig
 
 # Lion's learning rates, as a share of Adam's (Chen et al. 2023).
 LION_FACTOR = 0.1
 # Fields of a training that a proposal decides.
 SEARCHED = ("optimizer", "learning_rate", "schedule", "warmup_steps")
+# Fields of a model that a proposal decides.
+_SIZES = (
+    "attention_dim",
+    "dropout",
+    "encoder_dim",
+    "hidden_dim",
+    "intermediate_dim",
+    "num_heads",
+    "num_layers",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +60,8 @@ class SearchSpace:
             unless it is constant.
         min_weights: Fewest weights of a model.
         max_weights: Most weights of a model.
+        hparams: Changes to the presets: `max_question_length=500`. What is
+            searched, and the sizes, cannot be among them.
         vocabulary: The task's symbols. Empty: those of the presets, which are
             the Mathematics Dataset's. `tune` sets it.
 
@@ -84,13 +97,14 @@ class SearchSpace:
     warmup_shares: Items = setting((0.1,), items=float, minimum=0, below=1)
     min_weights: int = setting(190_000, minimum=1)
     max_weights: int = setting(200_000, minimum=1)
+    hparams: str = setting("")
     vocabulary: Items = setting(())
 
     def __post_init__(self):
         check_settings(self)
         for field in dataclasses.fields(self):
-            may_be_empty = field.name in ("filter_ratios", "vocabulary")
-            if not may_be_empty and not getattr(self, field.name):
+            may_be_empty = "filter_ratios", "hparams", "vocabulary"
+            if field.name not in may_be_empty and not getattr(self, field.name):
                 raise UsageError(
                     f"`{field.name}` must have a value.", field=field.name
                 )
@@ -143,6 +157,20 @@ class SearchSpace:
             warmup_steps=int((share or 0) * training.run.train_steps),
         )
 
+    def preset(self, variant: str) -> "SequenceToSequenceConfig":
+        """Returns the configuration of a variant before it is resized."""
+        preset = _preset(variant)
+        changes = preset.parse_overrides(self.hparams)
+        for name in changes:
+            if name in _SIZES:
+                raise UsageError(
+                    f"`hparams` cannot have {name}: the search chooses it.",
+                    field="hparams",
+                )
+        if self.vocabulary:
+            changes["vocabulary"] = self.vocabulary
+        return preset.replace(**changes)
+
     def _propose_cells(self, hp):
         """The layers, the heads and the filter, of Transformers alone."""
         of_cells = list(filter(_has_cells, self.variants))
@@ -160,7 +188,7 @@ class SearchSpace:
         if not _has_cells(variant):
             of_cells = ()
         config, num_weights = _largest_model(
-            self.max_weights, self.vocabulary, variant, *of_cells
+            self.max_weights, self.preset(variant), *of_cells
         )
         if num_weights < self.min_weights:
             raise UsageError(
@@ -187,18 +215,13 @@ def _has_cells(variant):
 @functools.cache
 def _largest_model(
     max_weights,
-    vocabulary,
-    variant,
+    preset,
     num_layers=None,
     num_heads=None,
     filter_ratio=None,
 ):
     """The largest model of a combination and its weights, or 0 weights."""
     from tpt_keras.models import count_weights
-
-    preset = _preset(variant)
-    if vocabulary:
-        preset = preset.replace(vocabulary=vocabulary)
 
     def config(width, more=0):
         return preset.resized(

@@ -26,7 +26,6 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import write_text
-from tpt_keras.models import PRESETS
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.state.logs import best_row
@@ -107,6 +106,8 @@ def tune(
     of_space = dataclasses.asdict(space)
     # The data decide it.
     del of_space["vocabulary"]
+    if not space.hparams:
+        del of_space["hparams"]  # searches of before have none
     search = {
         "tuner": tuner,
         "objective": objective,
@@ -115,7 +116,7 @@ def tune(
         "training": training.to_stored(),
         "data": task.fingerprints,
     }
-    preset = PRESETS[space.variants[0]]
+    preset = space.preset(space.variants[0])
     adapted = task.adapted(preset)
     if adapted != preset:
         space = dataclasses.replace(space, vocabulary=adapted.vocabulary)

@@ -13,6 +13,7 @@ evaluations.jsonl   results of evaluations
 
 import contextlib
 import json
+import logging
 import pathlib
 import reprlib
 
@@ -34,6 +35,8 @@ from tpt_keras.training.state.logs import read_metrics
 CONFIG_FILE = "config.json"
 CHECKPOINTS = "checkpoints"
 LEARNING_CURVES_FILE = "learning_curves.png"
+
+_log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -132,6 +135,33 @@ def _comparable(config):
         config = {**config, "training": training}
     # Without tuples, as a file has it.
     return json.loads(json.dumps(config))
+
+
+def warn_of_changed_data(model_dir, fingerprints):
+    """Logs how data differs from that of a folder's training.
+
+    Args:
+        model_dir: The folder. One without a record of its data passes.
+        fingerprints: Dict of the groups to compare; see `Task.fingerprints`.
+    """
+    trained = read_config(model_dir).get("data")
+    found = [
+        f"{name} ({trained[name]} then, {fingerprint} now)"
+        if name in trained
+        else f"{name} (new)"
+        for name, fingerprint in (fingerprints if trained else {}).items()
+        if trained.get(name) != fingerprint
+    ]
+    if found:
+        # Of all modules they would fill the screen.
+        others = f" and {len(found) - 3} others" if len(found) > 3 else ""
+        _log.warning(
+            "The data is not that of the training of %s: %s%s. The model may "
+            "have been trained on what is held out now.",
+            model_dir,
+            ", ".join(found[:3]),
+            others,
+        )
 
 
 def differences(old, new, prefix=""):
