@@ -135,8 +135,8 @@ def test_quotes_inside_a_text_of_tsv_are_kept():
         ("a.jsonl", b'{"prompt": "1+1", "answer": "2"}\n', "prompt"),
         ("a.jsonl", b'{"question": "1+1", "answer": 2}\n', "line 1"),
         ("a.jsonl", b"[1, 2]\n", "line 1"),
-        ("a.jsonl", b"{\n", ""),
-        ("a.jsonl", b'{"question": "\\ud83d", "answer": "2"}', "surrogate"),
+        ("a.jsonl", b"{\n", "line 1"),
+        ("a.jsonl", b'\n{"question": "\\ud83d", "answer": "2"}', "line 2"),
         # Forms that are recognised.
         ("a.csv", "1+1,2\n".encode("utf-16"), "UTF-16"),
         ("a.tsv", "1+1\t2\n".encode("utf-16-le"), "UTF-16"),

@@ -79,7 +79,13 @@ def test_answers_belong_to_problems_line_by_line(tmp_path, name, lines):
 
 
 @pytest.mark.parametrize(
-    "line", ['{"answer": 2}', "2", '{"question": "2 + 2", "answer": "2"}']
+    "line",
+    [
+        '{"answer": 2}',
+        "2",
+        '{"question": "2 + 2", "answer": "2"}',
+        '{"answer": "\\ud83d"}',
+    ],
 )
 def test_damaged_answers(tmp_path, line):
     path = tmp_path / "theirs.jsonl"

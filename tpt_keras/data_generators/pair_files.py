@@ -90,7 +90,10 @@ def _objects(text):
     yield 0, COLUMNS
     for number, line in enumerate(io.StringIO(text), 1):
         if line.strip():
-            pair = parse_json(line)
+            try:
+                pair = parse_json(line)
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from error
             if not isinstance(pair, dict) or not pair.keys() >= set(COLUMNS):
                 shown = reprlib.repr(pair)
                 raise ValueError(f"line {number} lacks these keys: {shown}")
