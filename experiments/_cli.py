@@ -23,7 +23,7 @@ from tpt_keras.errors import require
 CONFIGS = pathlib.Path(__file__).parent / "configs"
 
 
-def run(main, check=None, resumes=False):
+def run(main, check=None, resumes=False, needs_backend=True):
     """Parses flags, checks them and runs `main`.
 
     A fault that the user can mend (an unknown flag, a missing folder, a full
@@ -35,6 +35,8 @@ def run(main, check=None, resumes=False):
         check: Function that refuses impossible flags and missing packages,
             before the slow imports.
         resumes: Whether the command, started again, resumes its work.
+        needs_backend: Whether it always needs Keras. Otherwise `main` calls
+            `import_backend` where it does.
     """
     line = "Interrupted."
     if resumes:
@@ -48,22 +50,19 @@ def run(main, check=None, resumes=False):
         backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
         backends = "tensorflow", "jax", "torch"
         check_choice("KERAS_BACKEND", backend, backends)
-        if backend != "tensorflow":
-            require(backend, backend)
         if check:
             check()
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         absl_logging.set_verbosity(absl_logging.ERROR)
-        if backend == "tensorflow":
-            import_tensorflow()
+        if needs_backend:
+            import_backend()
         with _interruptible(line), _log_on_stdout():
             main()
 
     if not sys.stderr.isatty():
         # Read when tqdm is imported. Its bars are control characters.
         os.environ.setdefault("TQDM_DISABLE", "1")
-    # TensorFlow does not survive an exception in its import.
     with _handling(signal.SIG_DFL), one_line_errors():
         app.run(guarded, flags_parser=functools.partial(_parse_flags, main))
 
@@ -218,18 +217,30 @@ def _log_on_stdout():
         logger.level, logger.propagate = before
 
 
+def import_backend():
+    """Imports TensorFlow if it is Keras's backend, and refuses a missing one."""
+    backend = os.environ["KERAS_BACKEND"]
+    if backend == "tensorflow":
+        import_tensorflow()
+    else:
+        require(backend, backend)
+
+
 def import_tensorflow():
     """Imports TensorFlow without its native messages.
 
     They bypass Python, report on every start that there is no GPU, and would
     bury the one line that matters.
     """
+    require("tensorflow")
     sys.stderr.flush()
     stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     try:
-        tensorflow = importlib.import_module("tensorflow")
-        tensorflow.config.list_physical_devices()
+        # It does not survive an exception in its import.
+        with _handling(signal.SIG_DFL):
+            tensorflow = importlib.import_module("tensorflow")
+            tensorflow.config.list_physical_devices()
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)

@@ -21,8 +21,8 @@ from . import _cli
 flags.disclaim_key_flags()
 
 _NO_MODEL = (
-    "no such folder; train a model into it, or name a model on the Hugging "
-    "Face Hub (hf://user/name) or a trained preset: "
+    "no such folder or file; train a model into it, or name a model on the "
+    "Hugging Face Hub (hf://user/name) or a trained preset: "
     f"{', '.join(TRAINED_PRESETS)}"
 )
 _KINDS = {
@@ -95,7 +95,7 @@ def define_model_dir():
     flags.DEFINE_string(
         "model_dir",
         None,
-        "A model's folder, the name of a trained preset, or hf://user/name.",
+        "A model's folder or file, a trained preset's name, or hf://user/name.",
         required=True,
     )
     flags.register_validator(
@@ -106,8 +106,8 @@ def define_model_dir():
 
 
 def _has_model(name):
-    """Returns `True` for a folder and for a name of a model elsewhere."""
-    return os.path.isdir(name) or is_name(name)
+    """Returns `True` for a folder or file, and for a model elsewhere."""
+    return os.path.exists(name) or is_name(name)
 
 
 def define_devices(distribution_help):
@@ -163,9 +163,17 @@ class Problems:
         """The `Task` of the problems."""
         from tpt_keras.data_generators import open_task
 
-        return open_task(
-            self.dataset, self.data_dir, self.modules, self.dataset_options
-        )
+        try:
+            return open_task(
+                self.dataset, self.data_dir, self.modules, self.dataset_options
+            )
+        except UsageError as error:
+            if error.remedy:
+                # Nothing is trained on them.
+                error.remedy[1].update(
+                    train_examples=3, evaluation_examples=500
+                )
+            raise
 
     @classmethod
     def of(cls, model_dir):
@@ -213,12 +221,11 @@ class ModelFlags:
 
     Args:
         saved_model: A SavedModel, or the folder of its versions.
-        onnx_model: In its place, an ONNX export, or the folder of its versions.
-        model_dir: In its place, the folder of a trained model.
-        preset: In its place, a trained preset: its name, its folder, or
+        onnx_model: An ONNX export, or the folder of its versions.
+        model_dir: A model's folder or file, a trained preset's name, or
             hf://user/name.
-        server: In its place, a TF Serving: host and port of gRPC, or a URL of
-            REST.
+        preset: Another name of model_dir.
+        server: A TF Serving: host and port of gRPC, or a URL of REST.
         model_name: The model's name on the server.
     """
 
@@ -267,6 +274,8 @@ class ModelFlags:
             from tpt_keras import serving
 
             is_url = "://" in self.server
+            if not is_url:  # its messages are TensorFlow's
+                _cli.import_tensorflow()
             client = serving.RestClient if is_url else serving.GrpcClient
             return client(self.server, self.model_name), {}
         if self.saved_model:
@@ -280,13 +289,9 @@ class ModelFlags:
 
             onnx_model = OnnxModel(self.onnx_model)
             return onnx_model, onnx_model.config
+        _cli.import_backend()
         from tpt_keras.decoding import Generator
-        from tpt_keras.models import SequenceToSequence
         from tpt_keras.models.load_model import load_model
 
-        model = (
-            load_model(self.model_dir)
-            if self.model_dir
-            else SequenceToSequence.from_preset(self.preset, load_weights=True)
-        )
+        model = load_model(self.model_dir or self.preset)
         return Generator(model), dataclasses.asdict(model.config)

@@ -29,6 +29,8 @@ def main():
     from tpt_keras.models.load_model import load_model
     from tpt_keras.models.weights import COMPRESSED_FILE
     from tpt_keras.models.weights import CompressedModel
+    from tpt_keras.pretrained import find_model
+    from tpt_keras.training.state.model_folder import CONFIG_FILE
     from tpt_keras.training.state.model_folder import read_config
     from tpt_keras.training.state.model_folder import saved_step
     from tpt_keras.training.state.model_folder import write_config
@@ -40,13 +42,13 @@ def main():
             "loaded instead of the compressed model. Name another folder.",
             path=folder,
         )
-    config = {
-        **read_config(FLAGS.model_dir),
-        "step": saved_step(FLAGS.model_dir, FLAGS.best),
-    }
     model = load_model(FLAGS.model_dir, FLAGS.best)
     compressed = CompressedModel.of(model)
-    write_config(folder, config)
+    folder.mkdir(parents=True, exist_ok=True)
+    if (find_model(FLAGS.model_dir) / CONFIG_FILE).is_file():
+        step = saved_step(FLAGS.model_dir, FLAGS.best)
+        config = {**read_config(FLAGS.model_dir), "step": step}
+        write_config(folder, config)
     compressed.write(folder / COMPRESSED_FILE)
     num_bytes = (folder / COMPRESSED_FILE).stat().st_size
     print(f"{folder}: {model.count_params():,} weights in {num_bytes:,} bytes")

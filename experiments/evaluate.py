@@ -45,19 +45,17 @@ def check():
 
 def main():
     from tpt_keras.pretrained import find_model
-    from tpt_keras.training.state.model_folder import read_config
     from tpt_keras.training.state.model_folder import read_training
     from tpt_keras.training.state.model_folder import saved_step
 
     folder = find_model(FLAGS.model_dir)
-    read_config(folder)  # refuses other folders
     training = read_training(folder)
     if training.get("text_file"):
         rows = evaluate_text(training)
     else:
         rows = evaluate_modules()
-    if folder != pathlib.Path(FLAGS.model_dir):
-        return  # not the user's own
+    if folder.is_file() or folder != pathlib.Path(FLAGS.model_dir):
+        return  # a file, or not the user's own folder
     from tpt_keras.training.state.logs import append_rows
 
     # Last, because the folder may be read-only.

@@ -3,8 +3,8 @@ r"""Lets a model answer unseen problems.
     python -m experiments.quiz --saved_model=saved_models/demo \
         --modules=numbers__place_value --data_dir=data
 
-In place of a SavedModel, asks a trained model's folder (--model_dir) or the
-trained solver (--preset=tp_transformer_mathematics).
+The model may be any that `solve` takes, such as the trained solver
+(--preset=tp_transformer_mathematics).
 """
 
 from absl import flags
@@ -27,9 +27,9 @@ def check():
 
 def main():
     model_flags = ModelFlags(**_flags.values(ModelFlags))
+    model, _ = model_flags.load()
     problems = Problems.of(FLAGS.model_dir)
     texts = problems.read(FLAGS.count)
-    model, _ = model_flags.load()
     num_right = num_asked = 0
     for questions, targets in texts.values():
         for question, found, target in zip(
@@ -45,4 +45,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main, check)
+    _cli.run(main, check, needs_backend=False)

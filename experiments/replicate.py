@@ -129,7 +129,12 @@ def scaled_config(name):
         "num_layers": FLAGS.num_layers,
         "num_heads": FLAGS.num_heads,
     }
-    return preset.replace(**sizes | preset.parse_overrides(FLAGS.hparams))
+    try:
+        return preset.replace(**sizes | preset.parse_overrides(FLAGS.hparams))
+    except UsageError as error:
+        raise UsageError(
+            f"The variant {name}: {error}", field=error.field
+        ) from error
 
 
 def with_weights(name, config):

@@ -1,16 +1,14 @@
 r"""Answers questions with a model.
 
-With an exported one, which needs TensorFlow and no model code of this project:
-
-    python -m experiments.solve --saved_model=saved_models/demo \
-        --question="What is the tens digit of 31859?"
-
-with ONNX graphs (--onnx_model=onnx/demo), a model on TF Serving
-(--server=localhost:8500), a trained model's folder (--model_dir=models/demo),
-or a trained preset, which may be hf://user/name:
-
     python -m experiments.solve --preset=tp_transformer_mathematics \
-        --question="Sort 3, -2, 15, 0."
+        --question="Sort 3, -2, 15, 0." --question="Divide 90 by 6."
+
+The model may also be a folder or a file (--model_dir=models/demo), a SavedModel
+(--saved_model=saved_models/demo), ONNX graphs (--onnx_model=onnx/demo), or on
+TF Serving (--server=localhost:8500). Without --question it reads a question
+from each line of --questions_file, or of standard input:
+
+    python -m experiments.solve --model_dir=models/demo < questions.txt
 
 Prints a line for every question, unless none has an answer. The line of a
 question without an answer is empty, and standard error says why at the end.
@@ -31,23 +29,35 @@ from ._flags import ModelFlags
 FLAGS = flags.FLAGS
 
 _flags.define(ModelFlags)
-flags.DEFINE_multi_string(
-    "question", None, "A question; may be given again.", required=True
+flags.DEFINE_multi_string("question", [], "A question")
+flags.DEFINE_string(
+    "questions_file", None, "Text file with a question on each line."
 )
 
 
 def check():
     ModelFlags(**_flags.values(ModelFlags))
+    if FLAGS.question and FLAGS.questions_file:
+        raise UsageError(
+            "Give `question` or `questions_file`, not both.", field="question"
+        )
 
 
 def main():
+    questions = FLAGS.question or read_questions(FLAGS.questions_file)
+    if not questions:
+        raise UsageError(
+            "There is no question. Give a `question`, a `questions_file`, or "
+            "lines on standard input.",
+            field="question",
+        )
     model, config = ModelFlags(**_flags.values(ModelFlags)).load()
     # As bytes: the shell may have passed invalid text.
-    answers = model.answer(list(map(os.fsencode, FLAGS.question)))
+    answers = model.answer(list(map(os.fsencode, questions)))
     if any(answer.status == OK for answer in answers):
         print("\n".join(answer.text for answer in answers))
     faults = unanswered(
-        FLAGS.question,
+        questions,
         answers,
         config.get("vocabulary", ()),
         config.get("max_question_length"),
@@ -56,5 +66,14 @@ def main():
         raise UsageError(faults)
 
 
+def read_questions(path):
+    """Returns the lines of a file, or those that standard input has."""
+    if not path and os.isatty(0):
+        return []
+    encoding = {"encoding": "utf-8-sig", "errors": "surrogateescape"}
+    with open(path or 0, closefd=bool(path), **encoding) as lines:
+        return [line.rstrip("\n") for line in lines]
+
+
 if __name__ == "__main__":
-    _cli.run(main, check)
+    _cli.run(main, check, needs_backend=False)

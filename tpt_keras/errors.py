@@ -64,11 +64,11 @@ class MissingDependencyError(UsageError):
     """A package that is not installed; see `require`."""
 
 
-def require(module: str, extra: str) -> None:
+def require(module: str, extra: str = "") -> None:
     """Raises a `MissingDependencyError` if a package is not installed.
 
     It imports nothing, so that it can be called before any work. The package
-    is named as it is imported; `extra` of `tpt_keras` installs it.
+    is named as it is imported; `extra` of `tpt_keras`, if any, installs it.
     """
     try:
         is_there = importlib.util.find_spec(module) is not None
@@ -76,8 +76,12 @@ def require(module: str, extra: str) -> None:
         is_there = False
     if not is_there:
         raise MissingDependencyError(
-            f"The package {module} is not installed. Install it with: "
-            f"pip install 'tpt_keras[{extra}]'"
+            f"The package {module} is not installed. Install it with: pip "
+            + (
+                f"install 'tpt_keras[{extra}]'"
+                if extra
+                else f"install {module}"
+            )
         )
 
 

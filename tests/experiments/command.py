@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import os
 import pathlib
 import subprocess
 import sys
@@ -69,12 +70,23 @@ def run_alone(name, *arguments):
     return run_python("-m", f"experiments.{name}", *arguments)
 
 
-def run_python(*arguments, cwd=ROOT, stdout=subprocess.PIPE, env=None):
+def without(folder, *modules):
+    """The environment of a process that can import all but some modules."""
+    for module in modules:
+        text = f"raise RuntimeError('{module} is imported')"
+        (folder / f"{module}.py").write_text(text)
+    return {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}"}
+
+
+def run_python(
+    *arguments, cwd=ROOT, stdin="", stdout=subprocess.PIPE, env=None
+):
     """Runs Python.
 
     Args:
         *arguments: Python's command line.
         cwd: Folder to run it in. Defaults to that of the package.
+        stdin: Text of its standard input.
         stdout: File for what it prints. Defaults to the `Result`.
         env: Environment variables. Defaults to those of this process.
 
@@ -85,6 +97,7 @@ def run_python(*arguments, cwd=ROOT, stdout=subprocess.PIPE, env=None):
         [sys.executable, *map(str, arguments)],
         cwd=cwd,
         env=env,
+        input=stdin,
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,

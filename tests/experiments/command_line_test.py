@@ -19,6 +19,7 @@ from tests.conftest import MODULE
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
+from tests.experiments.command import without
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.training.config import OPTIMIZERS
@@ -176,7 +177,7 @@ def test_closed_pipe_ends_quietly():
 @pytest.fixture
 def run_script(tmp_path):
     """Runs a command's `main` beside a TensorFlow that cannot be imported."""
-    (tmp_path / "tensorflow.py").write_text("raise RuntimeError('broken')")
+    environment = without(tmp_path, "tensorflow")
 
     def run_script(backend, main="pass", check="pass"):
         script = (
@@ -189,11 +190,7 @@ def run_script(tmp_path):
             f"def check(): {check}\n"
             "_cli.run(main, check)"
         )
-        env = {
-            **os.environ,
-            "PYTHONPATH": f"{tmp_path}:{ROOT}",
-            "KERAS_BACKEND": backend,
-        }
+        env = {**environment, "KERAS_BACKEND": backend}
         return run_python("-c", script, env=env)
 
     return run_script

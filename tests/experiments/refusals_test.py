@@ -27,7 +27,7 @@ TINY_TRAINING = (
         ("export", "--export_dir"),
         ("prepare_data", "--modules"),
         ("quiz", "--saved_model"),
-        ("solve", "--question"),
+        ("solve", "--saved_model"),
         ("train", "--model_dir"),
         ("tune", "--tuning_dir"),
     ],

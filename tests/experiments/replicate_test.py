@@ -144,7 +144,7 @@ def test_every_flagfile_is_valid(
         ("--seeds=0", ["seeds"]),
         ("--scale=0", ["scale"]),
         ("--scale=nan", ["scale"]),
-        ("--num_heads=7", ["--num_heads", "7"]),
+        ("--num_heads=7", ["--num_heads", "7", "transformer"]),
         ("--distribution=some", ["distribution", "'some'"]),
     ],
 )

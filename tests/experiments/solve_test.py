@@ -4,6 +4,8 @@ import pytest
 
 from tests.experiments.command import assert_error
 from tests.experiments.command import assert_refused
+from tests.experiments.command import run_python
+from tests.experiments.command import without
 from tests.serving.tf_serving import TFServing
 from tpt_keras.serving.saved_model import CONFIG_ASSET
 
@@ -53,6 +55,41 @@ def test_a_server_answers(run, protocol):
         result = run("solve", server, GOOD, "--model_name=another")
         assert_refused(result, "'another'", "--model_name")
     assert_refused(run("solve", server, GOOD), address, "--server")
+
+
+@pytest.mark.slow
+def test_a_server_is_asked_without_keras(tmp_path):
+    """Every line, with an empty one, and a file as Windows writes it."""
+    path = tmp_path / "questions.txt"
+    path.write_bytes(b"\xef\xbb\xbf1 + 1\r\n\xc2\xbd\r\n")
+    with TFServing().serve("rest") as address:
+        for arguments, text, answers in (
+            ([], "1 + 1\n2\u2028\n\n3", "1 + 1\n2\u2028\n\n3\n"),
+            ([f"--questions_file={path}"], "2", "1 + 1\n½\n"),
+        ):
+            result = run_python(
+                *("-m", "experiments.solve", f"--server=http://{address}"),
+                *arguments,
+                stdin=text,
+                env=without(tmp_path, "keras", "tensorflow"),
+            )
+            assert result.stdout == answers, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ([], "--questions_file"),
+        ([GOOD, "--questions_file=x"], "--questions_file"),
+        (["--questions_file=nothing"], "'nothing'"),
+    ],
+)
+def test_questions_come_from_one_place(tmp_path, arguments, part):
+    result = run_python(
+        *("-m", "experiments.solve", "--server=http://x", *arguments),
+        env=without(tmp_path, "keras", "tensorflow"),
+    )
+    assert_refused(result, part)
 
 
 def test_a_damaged_export_is_refused(run, saved_model, tmp_path):

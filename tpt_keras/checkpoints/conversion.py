@@ -8,6 +8,7 @@ the heads; everything else is laid out alike.
 import math
 import os
 import pathlib
+import pickle
 import re
 from collections.abc import Sequence
 
@@ -323,7 +324,11 @@ def read_checkpoint(
             f"There is no checkpoint file {str(path)!r}.", path=path
         )
     with reading(path, "Download or copy it again."):
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        try:
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            # PyTorch advises to run the code in the file.
+            raise ValueError("it is damaged, or holds code") from error
         weights = {
             name.removeprefix(_PREFIX): tensor.detach().float().numpy()
             for name, tensor in checkpoint["model"].items()

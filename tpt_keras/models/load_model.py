@@ -50,7 +50,7 @@ def load_model(
         A model, such as a `Transformer`, not compiled.
 
     Raises:
-        UsageError: If there is no such model in the folder.
+        UsageError: If there is no such model.
         UnreadableFileError: If its file is damaged.
 
     Example:
@@ -149,7 +149,7 @@ def _missing(path):
     folder = path.parent
     if not folder.is_dir():
         return UsageError(
-            f"There is no model folder {str(folder)!r}.",
+            f"There is no model {str(folder)!r}: no such folder or file.",
             path=folder,
         )
     kind = "best" if path.name == BEST_MODEL_FILE else "finished"
