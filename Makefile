@@ -53,6 +53,7 @@ demo: setup
 	$(RUN) experiments.quiz --model_dir=$(SOLVER) \
 		--modules=$(SOLVER_MODULES) --data_dir=data/solver --count=3
 	@echo "Learning curves: $(DEMO_MODEL)/learning_curves.png"
+	@echo "The commands are in $(VENV)/bin: $(VENV)/bin/tpt_keras lists them."
 
 # The quick tests, and the slow ones: killed processes, several workers, chains
 # of commands. Both at once import modules and make fixtures once. The

@@ -12,6 +12,7 @@ import runpy
 import sys
 import textwrap
 
+from tpt_keras import __version__
 from tpt_keras.errors import check_choice
 
 from . import _cli
@@ -24,6 +25,9 @@ def main():
     with _cli.one_line_errors():
         if not arguments or arguments[0] in ("-h", "--help"):
             print(_list())
+            return
+        if arguments[0] == "--version":
+            print(f"tpt_keras {__version__}")
             return
         check_choice("command", arguments[0], _commands())
     del sys.argv[0]

@@ -218,7 +218,7 @@ def _log_on_stdout():
 
 
 def import_backend():
-    """Imports TensorFlow if it is Keras's backend, and refuses a missing one."""
+    """Imports TensorFlow if it is the backend; refuses a missing backend."""
     backend = os.environ["KERAS_BACKEND"]
     if backend == "tensorflow":
         import_tensorflow()
@@ -281,7 +281,7 @@ def _parse_flags(main, argv):
 def _with_path(flagfile):
     """Replaces the name of a flagfile of the package by its path."""
     flag, name = flagfile.groups()
-    if pathlib.Path(name).expanduser().exists():
+    if os.path.exists(os.path.expanduser(name)):
         return flag + name
     if (CONFIGS / name).is_file():
         return f"{flag}{CONFIGS / name}"

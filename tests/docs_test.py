@@ -27,6 +27,22 @@ def test_looking_inside_from_python(capsys):
     assert names["roles"].shape == (1, length, 4, 32)
 
 
+PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_the_extras_of_its_commands(page):
+    text = page.read_text()
+    code = "".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
+    named = ",".join(re.findall(r"pip install \"\.\[(.*?)\]", text)).split(",")
+    for name in set(re.findall(r"(?:experiments\.|tpt_keras )(\w+) ", code)):
+        source = (DOCS.parent / "experiments" / f"{name}.py").read_text()
+        extras = re.findall(r"require\([^)]*\"(\w+)\"\)", source)
+        # One of them: an export's depends on its format.
+        if extras and name != "prepare_data":
+            assert set(extras) & set(named), name
+
+
 @pytest.mark.slow
 def test_training_from_python(tmp_path, monkeypatch, place_value_data, capsys):
     text = (DOCS / "training.md").read_text()

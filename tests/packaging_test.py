@@ -128,6 +128,12 @@ def test_all_versions_are_tested_ones(declared):
     assert set().union(*declared.values()) <= pinned | {"setuptools"}
 
 
+def test_readme_lists_every_extra(declared):
+    table = (ROOT / "README.md").read_text().partition("| extra |")[2]
+    rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sorted(rows) == sorted(declared.keys() - {"", "dev", "docs", "test"})
+
+
 def test_the_citation_has_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == tpt_keras.__version__

@@ -1,12 +1,17 @@
 """The installed package, its commands and their flagfiles."""
 
+import importlib.metadata
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
@@ -143,3 +148,73 @@ def test_installed_command_finds_the_trained_solver(
         **places,
     )
     assert (result.status, result.stdout) == (0, "-2, 0, 3, 15\n"), result
+
+
+def needed(requirement):
+    """The installed distributions that a requirement needs, itself as well."""
+    seen, todo = {}, [requirement]
+    while todo:
+        wanted = Requirement(todo.pop())
+        for extra in {"", *wanted.extras} - seen.setdefault(wanted.name, set()):
+            seen[wanted.name].add(extra)
+            for text in importlib.metadata.requires(wanted.name) or ():
+                marker = Requirement(text).marker
+                if marker is None or marker.evaluate({"extra": extra}):
+                    todo.append(text)
+    return map(importlib.metadata.distribution, seen)
+
+
+def make_environment(folder, installed, extras):
+    """An environment as `pip install ".[extras]"` makes it, without a network.
+
+    Its packages are links to those of the environment of the tests.
+    """
+    venv.create(folder)
+    paths = sysconfig.get_paths("venv", {"base": folder})
+    packages = pathlib.Path(paths["purelib"])
+    (packages / "tpt_keras").symlink_to(installed / "tpt_keras")
+    for distribution in needed(f"tpt_keras[{extras}]"):
+        for name in {path.parts[0] for path in distribution.files}:
+            link = packages / name
+            if name != ".." and "tpt_keras" not in name and not link.exists():
+                link.symlink_to(distribution.locate_file(name))
+    script = (installed / "bin" / "tpt_keras").read_text().partition("\n")[2]
+    command = pathlib.Path(paths["scripts"], "tpt_keras")
+    command.write_text(f"#!{paths['scripts']}/python\n{script}")
+    command.chmod(0o755)
+    return paths["scripts"]
+
+
+@pytest.mark.parametrize(
+    ("section", "left"),
+    [
+        ("tpt_keras: the TP-Transformer for Keras", "-2, 0, 3, 15"),
+        ("Ask the trained solver", "15"),
+        ("Look inside", "roles/roles.html"),
+    ],
+)
+def test_readme_runs_where_only_its_extras_are(
+    installed, tmp_path, section, left
+):
+    text = (ROOT / "README.md").read_text()
+    text = re.split(rf"^#+ {section}\n", text, flags=re.MULTILINE)[1]
+    [block] = re.findall(
+        r"```sh\n(.*?)```", text.partition("\n## ")[0], re.DOTALL
+    )
+    extras = ",".join(re.findall(r"pip install \"\.\[(.*?)\]", block))
+    scripts = make_environment(tmp_path / "venv", installed, extras)
+    (tmp_path / "saved_models").symlink_to(ROOT / "saved_models")
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("KERAS_BACKEND", "PYTHONPATH")
+    }
+    result = subprocess.run(
+        ["bash", "-e", "-c", f"pip() {{ :; }}\n{block}"],
+        cwd=tmp_path,
+        env={**environment, "PATH": f"{scripts}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert left in result.stdout.splitlines()

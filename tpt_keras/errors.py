@@ -75,13 +75,10 @@ def require(module: str, extra: str = "") -> None:
     except ValueError:  # None in sys.modules
         is_there = False
     if not is_there:
+        package = f"'tpt_keras[{extra}]'" if extra else module
         raise MissingDependencyError(
-            f"The package {module} is not installed. Install it with: pip "
-            + (
-                f"install 'tpt_keras[{extra}]'"
-                if extra
-                else f"install {module}"
-            )
+            f"The package {module} is not installed. Install it with: "
+            f"pip install {package}"
         )
 
 

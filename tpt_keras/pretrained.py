@@ -120,10 +120,13 @@ def _is_whole(folder, digests):
 
 def _cache_folder(name):
     """The folder of a trained preset in Keras's cache, for these weights."""
-    home = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+    # As Keras does, also for a user without a home.
+    base = "~" if os.access(os.path.expanduser("~"), os.W_OK) else "/tmp"
+    home = os.environ.get("KERAS_HOME", f"{base}/.keras")
     digests = TRAINED_PRESETS[name].digests.values()
     version = "-".join(digest[:8] for digest in digests)
-    return home / "models" / "tpt_keras" / f"{name}-{version}"
+    home = os.path.expanduser(home)
+    return pathlib.Path(home, "models", "tpt_keras", f"{name}-{version}")
 
 
 def _download(url, digests, folder):

@@ -14,7 +14,7 @@ from mkdocs.structure.files import File
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FILES = (
-    "*.md",
+    "[A-Z]*.md",  # a command may have written another one
     "CITATION.cff",
     "LICENSE",
     "docs/*.md",

@@ -353,7 +353,8 @@ class SequenceToSequence(keras.Model):
         """Exports the forward pass; see `keras.Model.export`.
 
         It takes int32 token ids of any batch size and lengths, and gives
-        logits. `tpt_keras.serving.export` exports from questions to answers.
+        logits. `tpt_keras.serving.export.export` exports with strings in and
+        out.
         """
         if input_signature is None:
             names = ("encoder_token_ids", "decoder_token_ids")
