@@ -1,6 +1,7 @@
 """The places of trained presets, their download and the Hugging Face Hub."""
 
 import hashlib
+import os
 import pathlib
 import subprocess
 import sys
@@ -81,6 +82,15 @@ def test_a_folder_of_the_same_name_is_meant_by_it(published, tmp_path):
     assert find_model("solver") == folder
     (tmp_path / "solver").mkdir()
     assert find_model("solver") == pathlib.Path("solver")
+
+
+def test_a_user_without_a_home_has_a_cache(monkeypatch):
+    monkeypatch.delenv("KERAS_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    [name] = TRAINED_PRESETS
+    assert pretrained._cache_folder(name).is_absolute()
+    assert trained_folder(name) == pretrained.PLACES[0] / name
 
 
 def test_downloads_once(published, tmp_path, capsys):

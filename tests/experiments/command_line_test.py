@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
+import tpt_keras
 from experiments import __main__ as experiments_main
 from experiments._cli import command
 from experiments._cli import line_of
@@ -55,6 +56,15 @@ def test_list_has_every_command_in_a_line(run_main, arguments):
     flagfiles = lines[lines.index("Flagfiles that come along:") + 1 :]
     assert {"demo.cfg", "tune.cfg"} <= set(" ".join(flagfiles).split())
     assert max(map(len, lines)) <= 80
+
+
+def test_version(run_main):
+    assert run_main("--version") == f"tpt_keras {tpt_keras.__version__}\n"
+
+
+def test_a_python_without_the_package_is_refused():
+    result = run_python("-S", "-m", "experiments.solve", "--question=1")
+    assert_refused(result, ".venv/bin/python")
 
 
 def test_unknown_command_is_refused(run_main, capfd):

@@ -1,7 +1,10 @@
 """Answers of `solve`, from every kind of model."""
 
+import shutil
+
 import pytest
 
+from tests.conftest import MODULE
 from tests.experiments.command import assert_error
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
@@ -31,6 +34,34 @@ def test_unreadable_questions_are_left_out_and_named(
     answers = trained_model.solve([GOOD.partition("=")[2], "1"])
     assert result.stdout == f"\n{answers[0]}\n\n{answers[1]}\n\n"
     assert_error(result, "'%'", "'5 % 3'", "EMPTY", "INVALID_UTF8")
+
+
+@pytest.mark.slow
+def test_commands_take_a_models_file(
+    run, trained_model_dir, place_value_data, tmp_path
+):
+    """It lies alone, as `model.save` leaves it."""
+    path = tmp_path / "fitted.keras"
+    shutil.copy(trained_model_dir / "model.keras", path)
+    data = (
+        "--dataset=mathematics_dataset",
+        f"--data_dir={place_value_data}",
+        f"--modules={MODULE}",
+    )
+    page = f"--output={tmp_path / 'report.html'}"
+    for name, flag, *arguments in (
+        ("solve", "model_dir", GOOD),
+        ("solve", "preset", GOOD),
+        ("quiz", "model_dir", "--count=2", *data),
+        ("evaluate", "model_dir", *data),
+        ("export", "model_dir", f"--export_dir={tmp_path / 'exports'}"),
+        ("compress", "model_dir", f"--compressed_dir={tmp_path / 'small'}"),
+        ("attention", "model_dir", GOOD, f"--output_dir={tmp_path / 'a'}"),
+        ("report", "model_dirs", "--examples=2", page, *data),
+    ):
+        result = run(name, f"--{flag}={path}", *arguments)
+        assert result.status == 0, (name, result.stderr)
+    assert run("solve", f"--model_dir={tmp_path / 'small'}", GOOD).status == 0
 
 
 def test_questions_without_any_answer_print_nothing(run, saved_model):

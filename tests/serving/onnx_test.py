@@ -9,6 +9,7 @@ import pytest
 
 from tests.experiments.command import run_alone
 from tests.experiments.command import run_python
+from tests.experiments.command import without
 from tests.models.transformer_test import VOCABULARY
 from tests.serving.export_test import BAD_QUESTIONS
 from tpt_keras.answer import Answer
@@ -156,8 +157,12 @@ def test_answers_need_no_keras(version, model):
     assert (result.stdout, result.stderr) == (expected, "")
 
 
-def test_a_command_answers(version, model):
-    result = run_alone("solve", f"--onnx_model={version}", "--question=10+3")
+def test_a_command_answers_without_keras(version, model, tmp_path):
+    result = run_python(
+        *("-m", "experiments.solve", "--question=10+3"),
+        f"--onnx_model={version}",
+        env=without(tmp_path, "keras", "tensorflow", "torch"),
+    )
     assert result.stdout == f"{model.solve(['10+3'])[0]}\n"
 
 
