@@ -101,7 +101,7 @@ def arguments(place_value_data, trained_model_dir, saved_model, tmp_path):
         ("solve", "--model_dir=nothing", ["--model_dir", "'nothing'"]),
         ("quiz", "--split=interpolat", ["'interpolat'"]),
         ("quiz", "--count=0", ["--count"]),
-        ("quiz", "--data_dir=nothing", ["nothing", "tpt_keras prepare_data"]),
+        ("quiz", "--data_dir=nothing", ["nothing", "--train_examples=3 "]),
         ("quiz", "--preset=lstm --saved_model=", ["tp_transformer_math"]),
         ("compare", "--model_dirs=nothing", ["metrics", "'nothing'"]),
         # Folders that cannot be written.
