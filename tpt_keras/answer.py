@@ -3,8 +3,12 @@
 import dataclasses
 import math
 import warnings
+from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+
+from tpt_keras.errors import UsageError
 
 OK = "OK"
 EMPTY = "EMPTY"
@@ -48,6 +52,42 @@ class Answer:
         if number is not None:
             number = float(number) if math.isfinite(number) else None
         object.__setattr__(self, "log_prob", number)
+
+
+def list_of_texts(
+    texts: Iterable[str | bytes], field: str = "questions"
+) -> list[str]:
+    """Returns strings or bytes as a list of strings.
+
+    Raises:
+        UsageError: If they are anything else, such as a table, whose items
+            would be the names of its columns.
+    """
+    is_list = isinstance(texts, Iterable) and not isinstance(
+        texts, (str, bytes, Mapping)
+    )
+    if not is_list or getattr(texts, "ndim", 1) != 1:
+        raise _no_texts(field, texts)
+    # Invalid UTF-8 becomes lone surrogates, which tokenizers report.
+    found = [
+        text.decode("utf-8", "surrogateescape")
+        if isinstance(text, bytes)
+        else text
+        for text in texts
+    ]
+    for text in found:
+        if not isinstance(text, str):
+            raise _no_texts(field, text)
+    return found
+
+
+def _no_texts(field, value):
+    shown = " ".join(repr(value).split())[:_MOST_SHOWN]
+    return UsageError(
+        f"`{field}` must be a list of strings, such as one column of a table. "
+        f"Received: {shown} (of type {type(value).__name__}).",
+        field=field,
+    )
 
 
 def explain(
@@ -116,6 +156,7 @@ class AnsweringModel:
         string, and one warning names all such questions. For the arguments and
         the errors see `answer`.
         """
+        questions = list_of_texts(questions)
         answers = self.answer(questions)
         faults = unanswered(
             questions,
@@ -138,17 +179,13 @@ class AnsweringModel:
             why.
 
         Raises:
-            TypeError: If `questions` is a single string.
-            UsageError: If the model, or the server, gives no answers.
+            UsageError: If `questions` are no list of strings, or if the model,
+                or the server, gives no answers.
         """
-        if isinstance(questions, (str, bytes)):
-            raise TypeError("`questions` must be a list of strings.")
         encoded = [
             # Lone surrogates become invalid UTF-8, which an export reports.
             question.encode("utf-8", "surrogatepass")
-            if isinstance(question, str)
-            else question
-            for question in questions
+            for question in list_of_texts(questions)
         ]
         order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
         answers: list[Any] = [None] * len(encoded)

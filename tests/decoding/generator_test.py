@@ -209,7 +209,7 @@ def test_refuses_invalid_sizes(model, value):
 
 
 def test_refuses_what_is_no_list_of_strings(model):
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError):
         model.solve("1+1")
     with pytest.raises(UsageError):
         model.solve(["1", 2])

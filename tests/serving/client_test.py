@@ -69,7 +69,7 @@ def test_questions_are_a_list(protocol):
     with CLIENTS[protocol]("localhost:1") as client:
         assert client.answer([]) == []
         for question in ("1 + 1", b"1 + 1"):
-            with pytest.raises(TypeError):
+            with pytest.raises(UsageError):
                 client.answer(question)
 
 

@@ -129,7 +129,7 @@ def test_bad_questions_do_not_affect_others(onnx_model, model):
         Answer("", None, status) for status in BAD_QUESTIONS.values()
     ]
     assert onnx_model.answer([]) == []
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError):
         onnx_model.answer("1 + 1")
     with pytest.warns(UserWarning, match="UNKNOWN_CHARACTER"):
         assert onnx_model.solve(["%", "1"]) == ["", good[0].text]

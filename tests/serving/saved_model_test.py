@@ -72,7 +72,7 @@ def test_answers_are_the_models(version, model):
         )
     assert texts == expected
     assert saved_model.answer([]) == []
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError):
         saved_model.answer("1 + 1")
 
 

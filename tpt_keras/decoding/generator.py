@@ -1,6 +1,5 @@
 import threading
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,12 +10,12 @@ from keras import tree
 
 from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
+from tpt_keras.answer import list_of_texts
 from tpt_keras.compilation import compiled
 from tpt_keras.decoding.samplers import IMPOSSIBLE
 from tpt_keras.decoding.samplers import Sampler
 from tpt_keras.decoding.samplers import get_sampler
 from tpt_keras.decoding.samplers import row_keys
-from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.typing import Tensor
 
@@ -102,12 +101,12 @@ class Generator:
             List of as many `Answer`s.
 
         Raises:
-            UsageError: If a question is not a string, or `batch_size` is not a
-                positive integer.
+            UsageError: If `questions` are no list of strings, or `batch_size`
+                is not a positive integer.
         """
         batch_size = self.batch_size if batch_size is None else batch_size
         check_positive_integer("batch_size", batch_size)
-        texts = question_texts(questions)
+        texts = list_of_texts(questions)
         longest = self.model.config.max_question_length
         statuses = [
             self.model.tokenizer.question_status(text, longest)
@@ -230,25 +229,6 @@ class Generator:
         # Copies of a row take no more steps than the row.
         mode = {"mode": "edge"} if num_rows else {"constant_values": pad_id}
         return np.pad(token_ids, ((0, more_rows), (0, 0)), **mode)
-
-
-def question_texts(questions: Iterable[str | bytes]) -> list[str]:
-    """Returns questions as strings, or raises an error for anything else."""
-    # Invalid UTF-8 becomes lone surrogates, which the tokenizer reports.
-    if questions is None or isinstance(questions, (str, bytes)):
-        raise TypeError("`questions` must be a list of strings.")
-    texts = [
-        question.decode("utf-8", "surrogateescape")
-        if isinstance(question, bytes)
-        else question
-        for question in questions
-    ]
-    for text in texts:
-        if not isinstance(text, str):
-            raise UsageError(
-                f"A question must be a string. Received: {text!r}."
-            )
-    return texts
 
 
 class EarlyExit:

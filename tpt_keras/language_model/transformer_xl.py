@@ -19,6 +19,7 @@ from tpt_keras.layers import TransformerXLAttention
 from tpt_keras.layers import TransformerXLCell
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.load_model import load_model
+from tpt_keras.models.logits_model import LogitsModel
 from tpt_keras.typing import Shape
 from tpt_keras.typing import StrPath
 from tpt_keras.typing import Tensor
@@ -28,7 +29,7 @@ _CHUNK = 64
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class TransformerXL(keras.Model):
+class TransformerXL(LogitsModel):
     """A language model with a memory of earlier segments (Dai et al., 2019).
 
     Every cell attends to its own inputs of earlier segments, without

@@ -9,18 +9,17 @@ from typing import Any
 from typing import Self
 
 import keras
-import numpy as np
 from keras import ops
 
+from tpt_keras.answer import list_of_texts
 from tpt_keras.answer import unanswered
 from tpt_keras.decoding import Generator
-from tpt_keras.decoding.generator import question_texts
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.configs import SequenceToSequenceConfig
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.presets import find_trained
-from tpt_keras.models.strings import encode_pairs
+from tpt_keras.models.strings import StringsModel
 from tpt_keras.models.strings import refuse_strings
 from tpt_keras.pretrained import TRAINED_PRESETS
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
@@ -29,7 +28,7 @@ from tpt_keras.typing import StrPath
 from tpt_keras.typing import Tensor
 
 
-class SequenceToSequence(keras.Model):
+class SequenceToSequence(StringsModel):
     """Base class of the models that answer questions.
 
     Training, evaluation, tuning, export and serving use a model by this
@@ -192,10 +191,6 @@ class SequenceToSequence(keras.Model):
         config = config.replace(**overrides)
         return cls.class_for(config)(config, dtype=dtype)
 
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        refuse_strings(inputs)
-        return super().__call__(inputs, *args, **kwargs)
-
     def padding_mask(self, token_ids: Tensor) -> Tensor:
         """Boolean tensor of the shape of `token_ids`, true at real tokens."""
         return ops.not_equal(token_ids, self.tokenizer.pad_id)
@@ -204,47 +199,6 @@ class SequenceToSequence(keras.Model):
         """Returns the shape of the logits, `(batch, length, symbols)`."""
         shape = tuple(input_shape["decoder_token_ids"])
         return (*shape, self.config.vocabulary_size)
-
-    def fit(
-        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
-    ) -> keras.callbacks.History:
-        """Trains the model; see `keras.Model.fit`.
-
-        It also takes lists or arrays of questions (`x`) and of answers (`y`),
-        which the tokenizer encodes. Padding has no weight in the loss and in
-        the `weighted_metrics` of `compile`; plain `metrics` count it. A
-        `sample_weight` has a number for each question.
-
-        Example:
-
-        >>> model = SequenceToSequence.from_preset(
-        ...     "tp_transformer_tiny", num_layers=1
-        ... )
-        >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        >>> model.compile("adam", loss)
-        >>> history = model.fit(["1+1", "2+5"], ["2", "7"], verbose=0)
-        """
-        x, y, weights = encode_pairs(self, x, y, kwargs.get("sample_weight"))
-        if weights is not None:
-            kwargs["sample_weight"] = weights
-        validation = kwargs.get("validation_data")
-        if isinstance(validation, (tuple, list)) and len(validation) in (2, 3):
-            kwargs["validation_data"] = encode_pairs(self, *validation)
-        return super().fit(x, y, *args, **kwargs)
-
-    def evaluate(
-        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Evaluates the model. See `fit` and `keras.Model.evaluate`."""
-        x, y, weights = encode_pairs(self, x, y, kwargs.get("sample_weight"))
-        if weights is not None:
-            kwargs["sample_weight"] = weights
-        return super().evaluate(x, y, *args, **kwargs)
-
-    def predict(self, x: Any, *args: Any, **kwargs: Any) -> np.ndarray:
-        """Computes logits of token ids. See `keras.Model.predict`."""
-        refuse_strings(x)
-        return super().predict(x, *args, **kwargs)
 
     def encode(
         self, encoder_token_ids: Tensor, training: bool | None = None
@@ -333,7 +287,7 @@ class SequenceToSequence(keras.Model):
         Returns:
             List of as many strings.
         """
-        questions = question_texts(questions)
+        questions = list_of_texts(questions)
         answers = self._generator.answer(questions, batch_size=batch_size)
         config = self.config
         faults = unanswered(

@@ -1,70 +1,144 @@
 """Strings as inputs of a model: encoded where it trains, else refused."""
 
+import inspect
+import types
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
+from tpt_keras.answer import list_of_texts
 from tpt_keras.errors import UsageError
+from tpt_keras.models.logits_model import LogitsModel
+from tpt_keras.typing import Tensor
 
 # Lengths are padded to multiples, so that there are few shapes to compile.
 _LENGTH_STEP = 16
+# The reductions of Keras that are divided by the number of tokens.
+_MEANS = ("sum_over_batch_size", "mean")
 
 
-def encode_pairs(
-    model: keras.Model, x: Any, y: Any, sample_weight: Any = None
-) -> tuple[Any, Any, Any]:
-    """Encodes lists of questions and answers for `fit` and `evaluate`.
+class StringsModel(LogitsModel):
+    """Base class of models that train on questions and answers.
 
-    Anything else is left as it is, unless it has strings.
-
-    Args:
-        model: The model.
-        x: Questions, or anything that Keras takes.
-        y: Answers, or anything that Keras takes.
-        sample_weight: A number for each question, or `None`.
-
-    Returns:
-        `x`, `y` and the weights of all tokens, padding without any; or
-        `sample_weight`, if they were no strings.
-
-    Raises:
-        UsageError: If a string cannot be encoded, or some inputs are strings
-            and others are not.
+    A subclass has a `tokenizer`, and a `config` with `max_question_length` and
+    `max_answer_length`.
     """
-    if isinstance(x, (list, tuple)) and not x:
-        raise UsageError("There are no questions.", field="x")
-    if not isinstance(x, dict) and _has_strings(x) and not _has_strings(y):
-        raise UsageError(
-            "`fit` and `evaluate` need an answer, a string, for each question."
-            f" Received: {y!r}"[:200],
-            field="y",
-        )
-    if isinstance(x, dict) or not (_has_strings(x) and _has_strings(y)):
-        refuse_strings((x, y))
-        return x, y, sample_weight
-    tokenizer = model.tokenizer
-    x, y = _texts(x, "x"), _texts(y, "y")
-    questions = tokenizer.encode_questions(x, model.config.max_question_length)
-    longest = max(map(len, y), default=0)
-    if longest > model.config.max_answer_length:
-        raise UsageError(
-            f"An answer has {longest} characters, and the model's "
-            f"`max_answer_length` is {model.config.max_answer_length}.",
-            field="max_answer_length",
-        )
-    answers = _pad(tokenizer, tokenizer.encode_batch(y), more=1)
-    inputs = {
-        "encoder_token_ids": _pad(tokenizer, questions),
-        "decoder_token_ids": answers[:, :-1],
-    }
-    targets = answers[:, 1:]
-    weights = (targets != tokenizer.pad_id).astype("float32")
-    # Keras divides by the number of all tokens, padding included.
-    weights /= weights.mean()
-    if sample_weight is not None:
-        weights *= _column(sample_weight, len(x))
-    return inputs, targets, weights
+
+    config: Any
+    tokenizer: Any
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        refuse_strings(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def preprocess(
+        self, x: Any, y: Any = None, sample_weight: Any = None
+    ) -> tuple[Any, Any, Any]:
+        """Encodes questions and answers, for `fit` and `evaluate`.
+
+        They are padded to `max_question_length` and `max_answer_length`, so
+        that all batches have the same shapes.
+
+        Args:
+            x: List of questions, or anything that Keras takes.
+            y: List of answers, or anything that Keras takes.
+            sample_weight: A number for each question, or `None`.
+
+        Returns:
+            Dict of token ids, the token ids of the targets, and the weights of
+            the targets: 0 for padding. What has no strings is returned as it
+            is.
+
+        Raises:
+            UsageError: If a string cannot be encoded, or some inputs are
+                strings and others are not.
+
+        Example:
+
+        >>> model = SequenceToSequence.from_preset("tp_transformer_tiny")
+        >>> x, y, weights = model.preprocess(["1+1", "2+5"], ["2", "7"])
+        >>> y.shape
+        (2, 31)
+        """
+        return _encoded(self, x, y, sample_weight, is_trimmed=False)
+
+    def fit(
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> keras.callbacks.History:
+        """Trains the model; see `keras.Model.fit`.
+
+        It also takes lists or arrays of questions (`x`) and of answers (`y`),
+        which the tokenizer encodes, or a generator of batches of both. A
+        `PyDataset` returns `model.preprocess(questions, answers)`, and any
+        generator may. A `sample_weight` has a number for each question.
+
+        Padding has no weight in the loss and in the `weighted_metrics` of
+        `compile`; plain `metrics` count it.
+
+        Example:
+
+        >>> model = SequenceToSequence.from_preset(
+        ...     "tp_transformer_tiny", num_layers=1
+        ... )
+        >>> model.compile("adam")
+        >>> history = model.fit(["1+1", "2+5"], ["2", "7"], verbose=0)
+        """
+        return _call_encoded(self, super().fit, x, y, *args, **kwargs)
+
+    def evaluate(
+        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Evaluates the model. See `fit` and `keras.Model.evaluate`."""
+        return _call_encoded(self, super().evaluate, x, y, *args, **kwargs)
+
+    def train_on_batch(
+        self, x: Any, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Trains on a batch. See `fit` and `keras.Model.train_on_batch`."""
+        method = super().train_on_batch
+        return _call_encoded(self, method, x, y, *args, **kwargs)
+
+    def test_on_batch(
+        self, x: Any, y: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Evaluates a batch. See `fit` and `keras.Model.test_on_batch`."""
+        method = super().test_on_batch
+        return _call_encoded(self, method, x, y, *args, **kwargs)
+
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> np.ndarray:
+        """Computes logits of token ids. See `keras.Model.predict`."""
+        refuse_strings(x)
+        return super().predict(x, *args, **kwargs)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Tensor:
+        """Computes the loss of a batch; see `keras.Model.compute_loss`.
+
+        A mean is divided by the sum of the weights, so that padding, which has
+        none, does not scale it.
+        """
+        reduction = getattr(self.loss, "reduction", "mean")
+        if sample_weight is not None and reduction in _MEANS:
+            # Keras divides by the number of tokens that are not ignored.
+            ignored = getattr(self.loss, "ignore_class", None)
+            counts = ops.ones_like(y, "float32")
+            if ignored is not None:
+                counts = ops.cast(ops.not_equal(y, ignored), "float32")
+            sample_weight = ops.cast(sample_weight, "float32")
+            mean = ops.divide_no_nan(
+                ops.sum(counts * sample_weight), ops.sum(counts)
+            )
+            sample_weight = ops.divide_no_nan(sample_weight, mean)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
 def refuse_strings(inputs: Any) -> None:
@@ -72,41 +146,108 @@ def refuse_strings(inputs: Any) -> None:
     if any(map(_has_strings, keras.tree.flatten(inputs))):
         raise UsageError(
             "Received strings where token ids are expected. Answer questions "
-            "with `solve`, or encode them with "
-            "`model.tokenizer.encode_questions`; `fit` and `evaluate` take "
-            "lists of questions and of answers."
+            "with `solve`. `fit` and `evaluate` take a list of questions and "
+            "one of answers: fit(*zip(*pairs)) of pairs, which a dataset of "
+            "TensorFlow has in dataset.unbatch().as_numpy_iterator(). A "
+            "PyDataset returns model.preprocess(questions, answers)."
         )
+
+
+def _call_encoded(model, method, *args, **kwargs):
+    """Calls a method of Keras, such as `fit`, with strings encoded."""
+    bound = inspect.signature(method).bind(*args, **kwargs)
+    arguments = bound.arguments
+    if arguments.get("class_weight") is not None:
+        raise UsageError(
+            "An answer is no class. Give a `sample_weight`, a number for each "
+            "question, in place of `class_weight`.",
+            field="class_weight",
+        )
+    names = ("x", "y", "sample_weight")
+    data = _encoded(model, *map(arguments.get, names))
+    arguments.update(zip(names, data))
+    validation = arguments.get("validation_data")
+    if validation is not None:
+        if not isinstance(validation, (tuple, list)):
+            validation = (validation,)
+        arguments["validation_data"] = _encoded(model, *validation)
+    return method(*bound.args, **bound.kwargs)
+
+
+def _encoded(model, x, y=None, sample_weight=None, is_trimmed=True):
+    """Encodes strings as `preprocess`, and a generator batch by batch.
+
+    Trimmed token ids are no longer than the longest string needs.
+    """
+    if isinstance(x, types.GeneratorType):
+        return _encoded_batches(model, x), y, sample_weight
+    are_batches = isinstance(x, keras.utils.PyDataset) or _is_dataset(x)
+    if are_batches or not (_has_strings(x) and _has_strings(y)):
+        refuse_strings((x, y))
+        return x, y, sample_weight
+    tokenizer, config = model.tokenizer, model.config
+    x, y = list_of_texts(x, "x"), list_of_texts(y, "y")
+    if not x or len(x) != len(y):
+        raise UsageError(
+            f"There are {len(x)} questions and {len(y)} answers.", field="y"
+        )
+    longest = max(map(len, y))
+    if longest > config.max_answer_length:
+        raise UsageError(
+            f"An answer has {longest} characters, and the model's "
+            f"`max_answer_length` is {config.max_answer_length}.",
+            field="max_answer_length",
+        )
+    questions = tokenizer.encode_questions(x, config.max_question_length)
+    answers = tokenizer.encode_batch(y)
+    # The start and the end of a question, and one of both of an answer.
+    lengths = config.max_question_length + 2, config.max_answer_length + 1
+    if is_trimmed:
+        lengths = [
+            length + -length % _LENGTH_STEP
+            for length in (questions.shape[1], answers.shape[1] - 1)
+        ]
+    questions = _padded(questions, lengths[0], tokenizer.pad_id)
+    answers = _padded(answers, lengths[1] + 1, tokenizer.pad_id)
+    inputs = {
+        "encoder_token_ids": questions,
+        "decoder_token_ids": answers[:, :-1],
+    }
+    targets = answers[:, 1:]
+    weights = (targets != tokenizer.pad_id).astype("float32")
+    if sample_weight is not None:
+        weights *= _column(sample_weight, len(x))
+    return inputs, targets, weights
+
+
+def _encoded_batches(model, batches):
+    for batch in batches:
+        if isinstance(batch, tuple):
+            batch = keras.utils.pack_x_y_sample_weight(
+                *model.preprocess(*batch)
+            )
+        yield batch
+
+
+def _is_dataset(x):
+    """Returns `True` for a dataset of TensorFlow."""
+    return hasattr(x, "element_spec")
 
 
 def _has_strings(x):
-    if hasattr(x, "element_spec"):  # a dataset of TensorFlow
-        return any(
-            getattr(each, "dtype", None) == "string"
-            for each in keras.tree.flatten(x.element_spec)
-        )
-    if isinstance(x, (list, tuple)):
-        return bool(x) and _has_strings(x[0])
-    kind = getattr(getattr(x, "dtype", None), "kind", "")
-    return isinstance(x, (str, bytes)) or kind in ("O", "S", "T", "U")
-
-
-def _texts(strings, field):
-    if isinstance(strings, (str, bytes)):
-        raise UsageError(
-            f"`{field}` must be a list of strings. Received: {strings!r}"[:200],
-            field=field,
-        )
-    texts = [
-        string.decode() if isinstance(string, bytes) else string
-        for string in strings
-    ]
-    for text in texts:
-        if not isinstance(text, str):
-            raise UsageError(
-                f"Questions and answers must be strings. Received: {text!r}",
-                field=field,
-            )
-    return texts
+    if _is_dataset(x):
+        return any(map(_has_strings, keras.tree.flatten(x.element_spec)))
+    if isinstance(x, keras.utils.PyDataset):
+        return any(map(_has_strings, keras.tree.flatten(x[0])))
+    if isinstance(x, (str, bytes)):
+        return True
+    if isinstance(x, Sequence):
+        return not x or _has_strings(x[0])
+    dtype = getattr(x, "dtype", None)
+    if dtype is None and hasattr(x, "__array__"):  # a table
+        dtype = np.asarray(x).dtype
+    is_text = getattr(dtype, "kind", "") in ("O", "S", "T", "U")
+    return is_text or "string" in str(dtype).lower()
 
 
 def _column(sample_weight, count):
@@ -120,9 +261,6 @@ def _column(sample_weight, count):
     return sample_weight.reshape(count, 1)
 
 
-def _pad(tokenizer, token_ids, more=0):
-    """Pads to a multiple of a length, and some tokens more."""
-    width = (more - token_ids.shape[1]) % _LENGTH_STEP
-    return np.pad(
-        token_ids, ((0, 0), (0, width)), constant_values=tokenizer.pad_id
-    )
+def _padded(token_ids, length, pad_id):
+    more = length - token_ids.shape[1]
+    return np.pad(token_ids, ((0, 0), (0, more)), constant_values=pad_id)

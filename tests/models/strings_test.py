@@ -1,0 +1,236 @@
+"""Questions and answers, strings, in Keras's `fit` and its kin."""
+
+import inspect
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+from tpt_keras.errors import UsageError
+from tpt_keras.models import Transformer
+
+# There, compiling takes longer than a few steps.
+ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
+QUESTIONS = ["1+1", "2+25", "3*7", "0"]
+ANSWERS = ["2", "27", "21", "1234567"]
+PAIRS = QUESTIONS, ANSWERS
+FIRST, LAST = [(q[:2], a[:2]) for q, a in [PAIRS]] + [
+    (q[2:], a[2:]) for q, a in [PAIRS]
+]
+Loss = keras.losses.SparseCategoricalCrossentropy
+
+
+def cross_entropy(y_true, y_pred):
+    return keras.losses.sparse_categorical_crossentropy(
+        y_true, y_pred, from_logits=True
+    )
+
+
+def new_model(loss="auto", rate=0.1, **kwargs):
+    keras.utils.set_random_seed(3)
+    model = Transformer.from_preset(
+        "tp_transformer",
+        num_layers=1,
+        hidden_dim=8,
+        intermediate_dim=8,
+        num_heads=2,
+    )
+    optimizer = keras.optimizers.SGD(rate)
+    model.compile(optimizer, loss, run_eagerly=ON_TENSORFLOW, **kwargs)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model that learns nothing."""
+    return new_model(rate=0.0)
+
+
+def token_losses(model, questions, answers):
+    """The losses of the tokens of each answer, without padding."""
+    inputs, targets, weights = model.preprocess(questions, answers)
+    losses = cross_entropy(targets, model(inputs))
+    losses = keras.ops.convert_to_numpy(losses)
+    return [row[weight > 0] for row, weight in zip(losses, weights)]
+
+
+def loss_of(model, pairs):
+    return np.mean(np.concatenate(token_losses(model, *pairs)))
+
+
+@pytest.mark.slow_on_jax
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "auto",
+        Loss(from_logits=True),
+        Loss(from_logits=True, ignore_class=0),
+        Loss(from_logits=True, reduction="mean_with_sample_weight"),
+        cross_entropy,
+    ],
+)
+def test_a_loss_is_the_mean_over_real_tokens(loss):
+    model = new_model(loss, rate=0.0)
+    first, last = loss_of(model, FIRST), loss_of(model, LAST)
+    fit = {"verbose": 0, "shuffle": False}
+    history = model.fit(*PAIRS, validation_split=0.5, **fit).history
+    np.testing.assert_allclose(history["loss"], first, rtol=1e-5)
+    np.testing.assert_allclose(history["val_loss"], last, rtol=1e-5)
+    history = model.fit(
+        np.array(QUESTIONS), ANSWERS, batch_size=2, steps_per_epoch=1, **fit
+    ).history
+    np.testing.assert_allclose(history["loss"], first, rtol=1e-5)
+    # Of other strings, and of their number, it is independent.
+    for pairs, expected in ((FIRST, first), (LAST, last)):
+        found = model.evaluate(*pairs, verbose=0)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.slow_on_jax
+def test_a_sum_is_that_of_real_tokens():
+    model = new_model(Loss(from_logits=True, reduction="sum"))
+    expected = np.sum(np.concatenate(token_losses(model, *PAIRS)))
+    found = model.evaluate(*PAIRS, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.slow_on_jax
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_a_question_has_its_weight(model, scale):
+    weights = scale * np.array([3.0, 0.5, 0.0, 1.0])
+    losses = token_losses(model, *PAIRS)
+    expected = np.average(
+        np.concatenate(losses), weights=np.repeat(weights, [*map(len, losses)])
+    )
+    found = model.evaluate(*PAIRS, sample_weight=weights, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    validation = [*PAIRS, weights[:, None]]
+    history = model.fit(
+        *PAIRS,
+        sample_weight=np.zeros(4),
+        validation_data=validation,
+        verbose=0,
+    ).history
+    # Without a weight nothing is learned.
+    assert history["loss"] == [0.0]
+    np.testing.assert_allclose(history["val_loss"], expected, rtol=1e-5)
+
+
+@pytest.mark.slow_on_jax
+def test_arguments_may_have_no_names(model):
+    weights = np.array([3.0, 0.5, 0.0, 1.0])
+    parameters = inspect.signature(keras.Model.fit).parameters.values()
+    arguments = {each.name: each.default for each in parameters}
+    arguments.update(
+        x=QUESTIONS,
+        y=ANSWERS,
+        verbose=0,
+        shuffle=False,
+        validation_data=LAST,
+        sample_weight=weights,
+    )
+    _, *values = arguments.values()  # without `self`
+    history = model.fit(*values).history
+    expected = model.evaluate(*PAIRS, None, 0, weights)
+    np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
+    expected = model.evaluate(*LAST, verbose=0)
+    np.testing.assert_allclose(history["val_loss"], expected, rtol=1e-5)
+
+
+class Batches(keras.utils.PyDataset):
+    def __init__(self, *batches):
+        super().__init__()
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        return self.batches[index]
+
+
+@pytest.mark.slow_on_jax
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda _: ((pd.Series(q), np.array(a)) for q, a in (FIRST, LAST)),
+        lambda model: (model.preprocess(*pairs) for pairs in (FIRST, LAST)),
+        lambda model: Batches(*(model.preprocess(*p) for p in (FIRST, LAST))),
+    ],
+)
+def test_batches_of_strings(model, data):
+    expected = (loss_of(model, FIRST) + loss_of(model, LAST)) / 2
+    history = model.fit(data(model), shuffle=False, verbose=0).history
+    np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
+    history = model.fit(*FIRST, validation_data=data(model), verbose=0).history
+    np.testing.assert_allclose(history["val_loss"], expected, rtol=1e-5)
+
+
+@pytest.mark.slow_on_jax
+def test_a_batch_of_strings():
+    model = new_model()
+    before = loss_of(model, PAIRS)
+    found = model.train_on_batch(*PAIRS)
+    np.testing.assert_allclose(found, before, rtol=1e-5)
+    after = loss_of(model, PAIRS)
+    np.testing.assert_allclose(model.test_on_batch(*PAIRS), after, rtol=1e-5)
+    assert after < before
+
+
+TABLE = pd.DataFrame({"question": QUESTIONS, "answer": ANSWERS})
+
+
+@pytest.mark.parametrize(
+    ("use", "field"),
+    [
+        (lambda model: model(QUESTIONS), None),
+        (lambda model: model.predict(np.array(QUESTIONS)), None),
+        (lambda model: model.predict({"encoder_token_ids": QUESTIONS}), None),
+        (lambda model: model.generate(QUESTIONS), None),
+        (lambda model: model.fit(QUESTIONS, np.ones((4, 3))), None),
+        (lambda model: model.fit(QUESTIONS), None),
+        (lambda model: model.fit(QUESTIONS, [1, 2, 3, 4]), None),
+        (lambda model: model.fit(list(zip(*PAIRS))), None),
+        (lambda model: model.fit(Batches(PAIRS)), None),
+        (lambda model: model.fit(*PAIRS, validation_data=Batches(PAIRS)), None),
+        (lambda model: model.fit(["%"], ["1"]), None),
+        (lambda model: model.fit("12", "34"), "x"),
+        (lambda model: model.fit(TABLE[["question"]], TABLE["answer"]), "x"),
+        (lambda model: model.fit(TABLE["question"], TABLE[["answer"]]), "y"),
+        (lambda model: model.fit(pair for pair in zip(*PAIRS)), "x"),
+        (lambda model: model.fit([], []), "y"),
+        (lambda model: model.fit(QUESTIONS, ["2", float("nan")]), "y"),
+        (lambda model: model.fit(QUESTIONS, ANSWERS[:3]), "y"),
+        (lambda model: model.train_on_batch(QUESTIONS, ANSWERS[:3]), "y"),
+        (
+            lambda model: model.fit(QUESTIONS[:1], ["1" * 99]),
+            "max_answer_length",
+        ),
+        (
+            lambda model: model.fit(*PAIRS, sample_weight=np.ones(3)),
+            "sample_weight",
+        ),
+        (
+            lambda model: model.fit(*PAIRS, class_weight={0: 1.0}),
+            "class_weight",
+        ),
+    ],
+)
+def test_what_is_refused(model, use, field):
+    with pytest.raises(UsageError) as error:
+        use(model)
+    assert error.value.field == field
+
+
+@pytest.mark.skipif(not ON_TENSORFLOW, reason="needs a dataset")
+def test_a_dataset_of_strings_is_refused(model):
+    import tensorflow as tf
+
+    dataset = tf.data.Dataset.from_tensor_slices(PAIRS).batch(1)
+    with pytest.raises(UsageError):
+        model.fit(dataset)
+    with pytest.raises(UsageError):
+        model(tf.constant(QUESTIONS))
+    # As the error says.
+    model.fit(*zip(*dataset.unbatch().as_numpy_iterator()), verbose=0)
