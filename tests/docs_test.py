@@ -4,6 +4,9 @@ import re
 import pytest
 
 import tpt_keras
+from tpt_keras.layers import BINDINGS
+from tpt_keras.layers import MECHANISMS
+from tpt_keras.layers.base_layer import option_defaults
 
 DOCS = pathlib.Path(tpt_keras.__file__).parents[1] / "docs"
 
@@ -12,6 +15,21 @@ def test_the_gallery_has_every_figure_with_its_command():
     text = (DOCS / "gallery.md").read_text()
     shown = re.findall(r"\((\w+\.png)\)(?=[^!]*```sh)", text)
     assert sorted(shown) == sorted(path.name for path in DOCS.glob("*.png"))
+
+
+@pytest.mark.parametrize("parts", [MECHANISMS, BINDINGS])
+def test_options_are_listed_with_their_defaults(parts):
+    text = (DOCS / "variants.md").read_text()
+    section = text.partition("## Options")[2].partition("## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*)\|$", section, re.MULTILINE))
+    for name, part in parts.items():
+        inherited = option_defaults(part.__mro__[1])
+        listed = dict(re.findall(r"`(\w+)=(\S+)`", rows[name]))
+        assert listed == {
+            option: repr(default)
+            for option, default in option_defaults(part).items()
+            if option not in inherited
+        }
 
 
 def test_looking_inside_from_python(capsys):

@@ -134,6 +134,7 @@ def test_variants_refuse_activations_that_they_lack():
     with pytest.raises(UsageError) as refusal:
         attention_activations(plain, "encoder", ids)[0].roles()
     assert refusal.value.remedy == ("roles", {"of": "values"})
+    assert "NoBinding" not in str(refusal.value)
     model = make_model("tp_transformer_multi_linear", binding="tensor")
     with pytest.raises(UsageError):
         attention_weights(model, "7/8")

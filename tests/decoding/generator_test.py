@@ -177,6 +177,15 @@ def test_no_rows(generator):
     assert found["scores"].shape == (0, 1)
 
 
+@pytest.mark.parametrize("token_id", [-1, 72])
+def test_unknown_token_ids_are_refused(model, generator, token_id):
+    token_ids = np.array([[1, token_id, 2]])
+    for generate in (generator.generate_on_batch, model.generate):
+        with pytest.raises(UsageError) as caught:
+            generate(token_ids)
+        assert caught.value.field == "encoder_token_ids"
+
+
 @pytest.mark.skipif(on_jax, reason="JAX's loops keep every size.")
 def test_early_exit_finds_the_same(model, generator):
     expected = Generator(model, early_exit=False).answer(QUESTIONS)

@@ -231,3 +231,8 @@ class BindingsTest(LayerTestCase):
         with self.assertRaises(UsageError) as caught:
             make_binding(binding, options)
         self.assertEqual(caught.exception.field, field)
+
+    def test_errors_name_the_options(self):
+        with self.assertRaises(UsageError) as caught:
+            make_binding("tensor", {"ranks": 2})
+        self.assertIn("rank=None", str(caught.exception))

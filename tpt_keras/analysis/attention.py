@@ -40,18 +40,15 @@ class AttentionActivations:
     def weights(self) -> np.ndarray:
         """Returns the weights, `(batch, num_heads, targets, sources)`."""
         if not self.layer.attention.has_attention_scores:
-            raise UsageError(
-                f"The {type(self.layer.attention).__name__} of "
-                "this model has no attention weights."
-            )
+            raise UsageError("This model's attention has no weights to show.")
         return _array(self.layer(**self.inputs, return_attention_scores=True))
 
     def roles(self) -> np.ndarray:
         """Returns the roles, `(batch, targets, num_heads, value_dim)`."""
         if not self.layer.binding.has_role:
             raise UsageError(
-                f"The {type(self.layer.binding).__name__} of this model has no "
-                "roles. Analyse its values instead.",
+                "This model's attention binds to no roles. Analyse its values "
+                "instead.",
                 remedy=("roles", {"of": "values"}),
             )
         return _array(self.layer(**self.inputs, return_roles=True))

@@ -16,6 +16,7 @@ from tpt_keras.decoding.samplers import IMPOSSIBLE
 from tpt_keras.decoding.samplers import Sampler
 from tpt_keras.decoding.samplers import get_sampler
 from tpt_keras.decoding.samplers import row_keys
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.typing import Tensor
 
@@ -144,8 +145,12 @@ class Generator:
     def generate_on_batch(
         self, encoder_token_ids: Tensor
     ) -> dict[str, np.ndarray]:
-        """Runs `generate` compiled, on NumPy arrays."""
+        """Runs `generate` compiled, on NumPy arrays.
+
+        Raises a `UsageError` if a token id is not in the vocabulary.
+        """
         token_ids = np.asarray(encoder_token_ids).astype("int32")
+        check_token_ids(token_ids, self.model.config.vocabulary_size)
         num_rows = len(token_ids)
         if self._has_fixed_shapes:
             token_ids = self._padded(token_ids)
@@ -229,6 +234,24 @@ class Generator:
         # Copies of a row take no more steps than the row.
         mode = {"mode": "edge"} if num_rows else {"constant_values": pad_id}
         return np.pad(token_ids, ((0, more_rows), (0, 0)), **mode)
+
+
+def check_token_ids(token_ids: Tensor, vocabulary_size: int) -> None:
+    """Raises a `UsageError` if a token id is not in the vocabulary.
+
+    JAX would give NaN for it without an error.
+    """
+    try:
+        token_ids = ops.convert_to_numpy(token_ids)
+    except (NotImplementedError, TypeError):
+        return  # A traced tensor has no values.
+    unknown = token_ids[(token_ids < 0) | (token_ids >= vocabulary_size)]
+    if len(unknown):
+        raise UsageError(
+            f"The token id {unknown[0]} is not in the model's vocabulary. Use "
+            f"ids from 0 to {vocabulary_size - 1}.",
+            field="encoder_token_ids",
+        )
 
 
 class EarlyExit:

@@ -111,10 +111,27 @@ def make_choice(
     try:
         return found(**{**kwargs, **(options or {})})
     except (TypeError, ValueError) as error:
+        defaults = option_defaults(found).items()
+        known = ", ".join(f"{name}={value!r}" for name, value in defaults)
         raise UsageError(
-            f"`{kind}_options` {options} do not fit {choice!r}: {error}",
+            f"`{kind}_options` {options} do not fit {choice!r}: "
+            f"{str(error).rstrip('.')}. Options and defaults of {choice!r}: "
+            f"{known or 'none'}.",
             field=f"{kind}_options",
         ) from None
+
+
+def option_defaults(part: type) -> dict[str, Any]:
+    """Returns the options of a class of `make_choice` with their defaults."""
+    return {
+        name: parameter.default
+        for base in reversed(part.__mro__)
+        if issubclass(base, BaseLayer)
+        for name, parameter in inspect.signature(
+            base.__init__
+        ).parameters.items()
+        if parameter.default is not parameter.empty
+    }
 
 
 def serialize_choice(choice: str | keras.layers.Layer) -> str | dict[str, Any]:

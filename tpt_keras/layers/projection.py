@@ -31,7 +31,10 @@ class Projection(keras.layers.EinsumDense):
 
     LoRA and quantization work as in Keras: `enable_lora(rank)` freezes the
     kernel and trains two thin matrices, and `quantize("int8")` and the other
-    modes store the kernel in fewer bits.
+    modes store the kernel in fewer bits. As in Keras, saving merges adapters
+    into the kernel, which rounds a quantized one once more, and loading weights
+    into a layer with adapters sets both matrices to zero, so that neither
+    trains: call `enable_lora` on a layer whose weights are loaded.
 
     Args:
         output_shape: Integer or tuple, the axes that replace the contracted

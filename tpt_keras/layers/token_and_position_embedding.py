@@ -52,6 +52,8 @@ class TokenAndPositionEmbedding(BaseLayer):
     Call arguments:
         inputs: Token ids `(batch, length)` of an integer or float dtype, or
             with `reverse=True` hidden states `(batch, length, hidden_dim)`.
+            As in `keras.layers.Embedding`, an id beyond the vocabulary is an
+            error on TensorFlow's CPU and on PyTorch, and gives NaN on JAX.
         start_index: Position of the first token, an integer or a scalar
             tensor. Defaults to `0`.
         added: Tensor `(batch, length, hidden_dim)` to add to the sum, such as

@@ -14,6 +14,7 @@ from keras import ops
 from tpt_keras.answer import list_of_texts
 from tpt_keras.answer import unanswered
 from tpt_keras.decoding import Generator
+from tpt_keras.decoding.generator import check_token_ids
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.configs import SequenceToSequenceConfig
@@ -51,7 +52,8 @@ class SequenceToSequence(StringsModel):
         inputs: Dict of `encoder_token_ids` `(batch, source_length)`, the
             question, and `decoder_token_ids` `(batch, target_length)`, the
             answer, which starts with the start symbol. Both are padded at the
-            end. Integers of any dtype, or floats.
+            end. Integers of any dtype, or floats. Ids that are not in the
+            vocabulary give NaN on JAX, as in `keras.layers.Embedding`.
         training: Whether to apply dropout.
 
     Returns:
@@ -265,8 +267,12 @@ class SequenceToSequence(StringsModel):
 
         Returns:
             int32 tensor `(batch, max_length)`, padded behind the end symbol.
+
+        Raises:
+            UsageError: If a token id is not in the vocabulary.
         """
         refuse_strings(encoder_token_ids)
+        check_token_ids(encoder_token_ids, self.config.vocabulary_size)
         generator = Generator(self, max_length=max_length)
         return generator.generate(encoder_token_ids)["token_ids"][:, 0]
 

@@ -179,3 +179,9 @@ class MechanismsTest(LayerTestCase):
         with self.assertRaises(UsageError) as caught:
             make_mechanism(name, options)
         self.assertEqual(caught.exception.field, field)
+
+    def test_errors_name_the_options(self):
+        with self.assertRaises(UsageError) as caught:
+            make_mechanism("relative", {"distance": 2})
+        for option in ("max_distance=16", "sliding_window=None"):
+            self.assertIn(option, str(caught.exception))
