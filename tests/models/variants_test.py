@@ -167,3 +167,31 @@ def test_is_exported(attention, binding, preset, tmp_path):
     model = make_model(attention, binding, preset)
     answers = SavedModel(export(model, tmp_path)).answer(QUESTIONS)
     assert [answer.text for answer in answers] == model.solve(QUESTIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="Other backends have free shapes."
+)
+@pytest.mark.parametrize(
+    "attention", ["relative", "transformer_xl", "relational"]
+)
+def test_forward_pass_is_exported_from_jax(attention, tmp_path):
+    import tensorflow as tf
+
+    model = Transformer.from_preset(
+        "tp_transformer_tiny",
+        attention=attention,
+        num_layers=1,
+        hidden_dim=16,
+        intermediate_dim=8,
+        num_heads=2,
+    )
+    model.export(tmp_path, verbose=False)
+    ids = np.array([[1, 5, 6, 7, 2]], "int32")
+    inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids[:, :3]}
+    np.testing.assert_allclose(
+        tf.saved_model.load(str(tmp_path)).serve(inputs),
+        keras.ops.convert_to_numpy(model(inputs)),
+        atol=1e-4,
+    )

@@ -1,5 +1,7 @@
 """Checks that every attention mechanism has to pass. A new one is a row."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -158,6 +160,24 @@ class MechanismsTest(LayerTestCase):
         self.assert_all_close(filler, expected[0][:, 2:])
         if mechanism.has_attention_scores:
             self.assert_all_close(weights, expected[1][:, :, 2:])
+
+    @parameterized.product(
+        name=[*CASES], targets_and_sources=[(0, 3), (3, 0), (0, 0)]
+    )
+    def test_no_queries_or_no_keys(self, name, targets_and_sources):
+        mechanism = built(name)
+        targets, sources = targets_and_sources
+        queries, _, _ = heads(mechanism, targets)
+        _, keys, values = heads(mechanism, sources)
+        filler, _ = mechanism(queries, keys, values)
+        self.assertEqual(tuple(filler.shape), (2, targets, 2, 4))
+
+    @parameterized.parameters(*CASES)
+    def test_a_single_key_gives_no_warning(self, name):
+        mechanism = built(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            mechanism(*heads(mechanism, 1))
 
     def test_registered_names(self):
         mechanism = make_mechanism("tpt_keras>DotProductAttention")

@@ -126,16 +126,19 @@ class DistancesTest(LayerTestCase):
         def to_keys(x):
             return distances_to_keys(x, sources)
 
+        def to_distances(x):
+            return keys_to_distances(x, targets + sources)
+
         # The gradient of a linear map is its transpose.
         self.assert_all_close(
             ops.sum(to_keys(of_distances) * of_keys),
-            ops.sum(of_distances * keys_to_distances(of_keys)),
+            ops.sum(of_distances * to_distances(of_keys)),
         )
         self.assert_all_equal(
             gradient(to_keys, of_distances, of_keys),
-            keys_to_distances(of_keys),
+            to_distances(of_keys),
         )
         self.assert_all_equal(
-            gradient(keys_to_distances, of_keys, of_distances),
+            gradient(to_distances, of_keys, of_distances),
             to_keys(of_distances),
         )

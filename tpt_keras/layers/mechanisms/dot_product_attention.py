@@ -221,7 +221,9 @@ class DotProductAttention(AttentionMechanism):
             # The dtype of `ops.where` with numbers would be `floatx`.
             is_hidden = ops.cast(ops.logical_not(mask), logits.dtype)
             logits = logits + is_hidden * -1e9
-        weights = ops.cast(ops.softmax(logits, axis=-1), self.compute_dtype)
+        # Keras warns of a softmax over a single key, but not of several axes.
+        axis = (-1,) if logits.shape[-1] == 1 else -1
+        weights = ops.cast(ops.softmax(logits, axis=axis), self.compute_dtype)
         filler = self.retrieve(
             self.dropout_layer(weights, training=training), values, start_index
         )

@@ -170,9 +170,8 @@ class RelationalAttention(DotProductAttention):
             ops.shape(weights)[2:], start_index, self.max_distance
         )
         symbols = self._of_heads(ops.take(self.symbols, rows, axis=0))
-        of_symbols = ops.einsum(
-            "bhtw,whd->bthd", keys_to_distances(weights), symbols
-        )
+        of_distances = keys_to_distances(weights, ops.shape(rows)[0])
+        of_symbols = ops.einsum("bhtw,whd->bthd", of_distances, symbols)
         return ops.concatenate([of_values, of_relations + of_symbols], axis=2)
 
     def _of_heads(self, weight):

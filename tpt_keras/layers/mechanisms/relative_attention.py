@@ -91,8 +91,9 @@ class RelativeAttention(DotProductAttention):
         vectors = self._distance_vectors(
             self.value_table, ops.shape(weights)[2:], start_index
         )
+        of_distances = keys_to_distances(weights, ops.shape(vectors)[0])
         return super().retrieve(weights, values, start_index) + ops.einsum(
-            "bhtw,wd->bthd", keys_to_distances(weights), vectors
+            "bhtw,wd->bthd", of_distances, vectors
         )
 
     def _distance_vectors(self, table, lengths, start_index):
@@ -242,12 +243,12 @@ class QueryBiases(BaseLayer):
         )
 
 
-# The distances from `target_length` queries to `source_length` keys have
-# `target_length + source_length` values. A row with a value for each distance
-# holds those of all keys, shifted by one from row to row. A reshape shifts them
-# without a gather. Each direction is the gradient of the other: TensorFlow's
-# own gradient of a slice is a pad, which took three quarters of the time on a
-# CPU.
+# The distances from `target_length` queries to `source_length` keys, with an
+# unused one before them, are `target_length + source_length`. A row with a
+# value for each distance holds those of all keys, shifted by one from row to
+# row. A reshape shifts them without a gather. Each direction is the gradient of
+# the other: TensorFlow's own gradient of a slice is a pad, which took three
+# quarters of the time on a CPU.
 
 
 def all_distances(
@@ -256,8 +257,12 @@ def all_distances(
     start_index: int | Tensor = 0,
 ) -> Tensor:
     """All positions of keys minus positions of queries, ascending."""
-    columns = ops.arange(target_length + source_length, dtype="int32")
-    return columns - (target_length - 1) - start_index
+    num_distances = target_length + source_length
+    if not isinstance(target_length, int) or target_length == 0:
+        # One more, so that no size below is negative, nor may be for JAX.
+        num_distances = num_distances + 1
+    columns = ops.arange(num_distances, dtype="int32")
+    return columns - target_length - start_index
 
 
 def clipped_distances(
@@ -272,18 +277,19 @@ def clipped_distances(
 
 def distances_to_keys(values: Tensor, source_length: int | Tensor) -> Tensor:
     """Rearranges values of distances, the last axis, to values of keys."""
+    num_distances = ops.shape(values)[3]
     shift = with_gradient(
         lambda values: _shift_to_keys(values, source_length),
-        lambda upstream, values: keys_to_distances(upstream),
+        lambda upstream, values: keys_to_distances(upstream, num_distances),
     )
     return shift(values)
 
 
-def keys_to_distances(values: Tensor) -> Tensor:
+def keys_to_distances(values: Tensor, num_distances: int | Tensor) -> Tensor:
     """The inverse of `distances_to_keys`; distances without a key get zeros."""
     source_length = ops.shape(values)[3]
     shift = with_gradient(
-        _shift_to_distances,
+        lambda values: _shift_to_distances(values, num_distances),
         lambda upstream, values: distances_to_keys(upstream, source_length),
     )
     return shift(values)
@@ -293,26 +299,25 @@ def _shift_to_keys(values, source_length):
     batch_size, num_heads, target_length, width = ops.shape(values)
     flat = ops.reshape(values, (batch_size, num_heads, target_length * width))
     # From the start of a row, the first key of the next row is width - 1 away.
-    flat = flat[:, :, target_length - 1 : -1]
     shifted = ops.reshape(
-        flat, (batch_size, num_heads, target_length, width - 1)
+        flat[:, :, target_length:],
+        (batch_size, num_heads, target_length, width - 1),
     )
     return shifted[:, :, :, :source_length]
 
 
-def _shift_to_distances(values):
+def _shift_to_distances(values, width):
     batch_size, num_heads, target_length, source_length = ops.shape(values)
-    width = target_length + source_length
 
     def zeros(*shape):
         return ops.zeros((batch_size, num_heads, *shape), values.dtype)
 
     # `ops.pad` is several times as slow on TensorFlow's CPU.
     shifted = ops.concatenate(
-        [values, zeros(target_length, target_length - 1)], axis=-1
+        [values, zeros(target_length, width - 1 - source_length)], axis=-1
     )
     flat = ops.reshape(
         shifted, (batch_size, num_heads, target_length * (width - 1))
     )
-    flat = ops.concatenate([zeros(target_length - 1), flat, zeros(1)], axis=-1)
+    flat = ops.concatenate([zeros(target_length), flat], axis=-1)
     return ops.reshape(flat, (batch_size, num_heads, target_length, width))
