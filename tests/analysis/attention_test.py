@@ -69,13 +69,27 @@ def test_states_are_the_models_own(model, token_ids):
     # The second cell's input is the first cell's output.
     first, second = model.decoder_cells
     x = first(
-        model.embedding(answers),
+        model.embed_answers(answers),
         encoder_output,
         decoder_padding_mask=model.padding_mask(answers),
         encoder_padding_mask=model.padding_mask(questions),
     )
     decoder = attention_activations(model, "decoder", *token_ids)
     assert_close(decoder[1].states(), second.self_attention_layer_norm(x))
+
+
+def test_answers_are_shown_in_the_models_order():
+    model = make_model("tp_transformer_numbers")
+    shown = attention_weights(model, "1.5 + 2", "-23.45")["characters"]
+    assert shown == {
+        "question": ["⊢", *"1.5 + 2", "⊣"],
+        "answer": "⊢-32.45",
+    }
+    texts, vectors = collect_vectors(
+        model, "decoder", ["values"], ["1.5 + 2"], ["-23.45"]
+    )
+    assert texts == ["⊢-32.45"]
+    assert vectors["values"][0].shape[0] == len(texts[0])
 
 
 def test_vectors_of_several_batches_equal_those_of_one(model, token_ids):

@@ -24,6 +24,7 @@ from tpt_keras.data_generators.buckets import similar_length_batches
 from tpt_keras.data_generators.examples import ExampleMixture
 from tpt_keras.data_generators.examples import permute
 from tpt_keras.errors import UsageError
+from tpt_keras.tokenizers.character_tokenizer import ANSWER_ORDERS
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 TOKENIZER = CharacterTokenizer()
@@ -206,9 +207,10 @@ VOCABULARIES = {
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES.values(), ids=VOCABULARIES)
-def test_encoding_is_that_of_the_models_tokenizer(vocabulary):
-    tokenizer = CharacterTokenizer(vocabulary)
-    problems = [("What is 2 - 3?", "-1"), ("?", "True"), ("is 1 {}", "z")]
+@pytest.mark.parametrize("answer_order", ANSWER_ORDERS)
+def test_encoding_is_that_of_the_models_tokenizer(vocabulary, answer_order):
+    tokenizer = CharacterTokenizer(vocabulary, answer_order)
+    problems = [("What is 2 - 3?", "-1"), ("?", "True12"), ("is 1 {}", "34.56")]
     batches = ProblemBatches(examples_of(problems), tokenizer, 3)
     ((inputs, targets),) = batches.iterate(num_epochs=1)
     batch = decode((inputs, targets), tokenizer)

@@ -279,34 +279,99 @@ def tensorflow_gradients(layer, ids):
     return gradients(ids)
 
 
+def expected_places(text, max_places, units_first):
+    """The places of the digits in one text."""
+    places = []
+    for index, symbol in enumerate(text):
+        before = re.search("[0-9]*$", text[:index])[0]
+        after = re.match("[0-9]*", text[index:])[0]
+        from_first = len(before) + 1
+        point = text[: index - len(before)].endswith(".")
+        if symbol not in "0123456789":
+            places.append(0)
+        elif point and from_first <= max_places:
+            places.append(max_places + from_first)
+        else:
+            count = from_first if units_first else len(after)
+            places.append(min(count, max_places))
+    return places
+
+
 class DigitPlaceEmbeddingTest(LayerTestCase):
+    SYMBOLS = "-.0123456789"
+
+    def make_layer(self, max_places=32):
+        layer = DigitPlaceEmbedding(
+            range(2, 12), 6, point_id=1, max_places=max_places
+        )
+        layer.build()
+        rows = np.arange(2 * max_places * 6, dtype="float32") + 1.0
+        layer.embeddings.assign(rows.reshape(-1, 6))
+        return layer
+
+    def random_texts(self):
+        rng = np.random.default_rng(0)
+        symbols = rng.choice(list("-.1234"), (8, 90), p=[0.1, 0.1, *[0.2] * 4])
+        texts = ["".join(row) for row in symbols]
+        texts += ["1" * 50 + "." + "2" * 39, "." + "9" * 89]
+        ids = [list(map(self.SYMBOLS.index, text)) for text in texts]
+        return texts, np.array(ids, "int32")
+
     def test_layer(self):
         self.run_layer_test(
             DigitPlaceEmbedding,
-            {"digit_ids": (3, 4, 5), "hidden_dim": 6, "max_places": 5},
+            {
+                "digit_ids": (3, 4, 5),
+                "hidden_dim": 6,
+                "point_id": 7,
+                "max_places": 5,
+            },
             inputs=[np.full((2, 4), 3, "int32")],
             expected_output_shape=(2, 4, 6),
-            expected_weight_count=5 * 6,
+            expected_weight_count=2 * 5 * 6,
             takes_keras_masks=False,
         )
 
-    @parameterized.parameters(1, 5, 8, 32)
-    def test_places_count_from_the_right(self, max_places):
-        layer = DigitPlaceEmbedding((3, 4), 6, max_places)
-        text = "".join(np.random.default_rng(0).choice(list("1111 "), 200))
-        text += "1" * 50
-        expected = [
-            min(len(re.match("1*", text[start:])[0]), max_places)
-            for start in range(len(text))
-        ]
-        is_digit = np.array(list(text)) == "1"
-        ids = np.where(is_digit, 4, 7)[None].astype("int32")
-        self.assert_all_equal(layer.places(ids), np.array([expected], "int32"))
+    @parameterized.product(max_places=[1, 5, 8, 32], units_first=[False, True])
+    def test_places_count_from_the_point(self, max_places, units_first):
+        layer = self.make_layer(max_places)
+        texts, ids = self.random_texts()
+        expected = np.array(
+            [expected_places(text, max_places, units_first) for text in texts],
+            "int32",
+        )
+        self.assert_all_equal(layer.places(ids, units_first), expected)
         # Other tokens get zeros, and each place its own row.
-        layer.build()
-        rows = np.arange(6 * max_places, dtype="float32") + 1.0
-        layer.embeddings.assign(rows.reshape(max_places, 6))
-        padded = np.pad(rows.reshape(max_places, 6), ((1, 0), (0, 0)))
+        rows = ops.convert_to_numpy(layer.embeddings)
+        padded = np.pad(rows, ((1, 0), (0, 0)))
         self.assert_all_close(
-            layer(ids), (padded[expected] * 6**0.5)[None].astype("float32")
+            layer(ids, units_first=units_first), padded[expected] * 6**0.5
+        )
+
+    @parameterized.parameters(1, 5, 8, 32)
+    def test_steps_equal_the_whole(self, max_places):
+        layer = self.make_layer(max_places)
+        _, ids = self.random_texts()
+        next_place = ops.ones((len(ids),), "int32")
+        steps = []
+        for index in range(ids.shape[1]):
+            x, next_place = layer.embed_step(
+                ids[:, index : index + 1], next_place
+            )
+            steps.append(ops.convert_to_numpy(x))
+        self.assert_all_close(
+            layer(ids, units_first=True), np.concatenate(steps, 1)
+        )
+
+    def test_a_digit_has_one_place_in_both_orders(self):
+        layer = self.make_layer()
+        written, units_first = (
+            np.array([list(map(self.SYMBOLS.index, text))], "int32")
+            for text in ("-1234.56", "-4321.56")
+        )
+        self.assert_all_equal(
+            ops.convert_to_numpy(layer.places(written))[0, [1, 2, 3, 4, 6]],
+            ops.convert_to_numpy(layer.places(units_first, True))[
+                0, [4, 3, 2, 1, 6]
+            ],
         )

@@ -57,6 +57,7 @@ def test_presets_have_the_published_numbers_of_weights(preset):
 def test_count_weights_equals_count_params():
     config = TransformerConfig(
         **{**SMALL, "num_layers": 3},
+        num_decoder_layers=1,
         attention="multi_linear",
         binding="discrete",
     )

@@ -15,7 +15,7 @@ from tpt_keras.models import PRESETS
 from tpt_keras.models import Transformer
 from tpt_keras.models.weights import copy_model
 
-QUESTIONS = ["1 + 1?", "r(7).", "7"]
+QUESTIONS = ["1 + 1?", "r(7.25).", "-731"]
 # Together every mechanism and every binding; the other pairs take minutes.
 ALWAYS = (
     ("dot_product", "discrete"),
@@ -38,6 +38,7 @@ every_variant = pytest.mark.parametrize(
             )
             for pair in itertools.product(MECHANISMS, BINDINGS)
         ),
+        ("dot_product", "hadamard", "tp_transformer_numbers"),
         # Dot products with these positions.
         ("rotary", "hadamard", "tp_transformer"),
         ("alibi", "hadamard", "tp_transformer"),

@@ -43,6 +43,7 @@ DIFFERENT = (
     "dual_attention",
     "lstm_attention",
     "tp_transformer_multi_linear",
+    "tp_transformer_numbers",
     "tp_transformer_xl",
 )
 QUESTIONS = [

@@ -15,26 +15,51 @@ from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 TOKENIZER = CharacterTokenizer()
+UNITS_FIRST = CharacterTokenizer(answer_order="units_first")
+# Texts of many numbers, points and signs.
+NUMBERS = st.text("0123456789.-/*x ", max_size=30)
+either_order = pytest.mark.parametrize("tokenizer", [TOKENIZER, UNITS_FIRST])
 
 
-@given(st.text(CHARACTERS, max_size=160))
-def test_decode_inverts_encode(text):
-    token_ids = TOKENIZER.encode(text)
+@either_order
+@given(st.text(CHARACTERS, max_size=160) | NUMBERS)
+def test_decode_inverts_encode(tokenizer, text):
+    token_ids = tokenizer.encode(text)
     assert len(token_ids) == len(text) + 2
-    assert token_ids[0] == TOKENIZER.start_id
-    assert token_ids[-1] == TOKENIZER.end_id
-    assert TOKENIZER.decode(token_ids) == text
-    # As the model answers: without the start, with something behind the end.
-    assert TOKENIZER.decode([*token_ids[1:], 5, 0]) == text
+    assert token_ids[0] == tokenizer.start_id
+    assert token_ids[-1] == tokenizer.end_id
+    assert tokenizer.decode(token_ids) == text
+    # As the model answers: without the start, with something after the end.
+    assert tokenizer.decode([*token_ids[1:], 5, 0]) == text
 
 
-@given(st.lists(st.text(CHARACTERS, max_size=160), min_size=1, max_size=5))
-def test_a_batch_is_what_one_by_one_gives(texts):
-    batch = TOKENIZER.encode_batch(texts)
+@given(NUMBERS)
+def test_units_first_reverses_the_digits_before_a_point(text):
+    reverse = re.compile(r"(?<![0-9.])[0-9]+")
+    expected = reverse.sub(lambda run: run[0][::-1], text)
+    assert UNITS_FIRST.encode(text) == TOKENIZER.encode(expected)
+    questions = UNITS_FIRST.encode_batch([text], questions=True)
+    assert questions[0].tolist() == TOKENIZER.encode(text)
+
+
+def test_an_unknown_order_is_refused():
+    with pytest.raises(UsageError) as error:
+        CharacterTokenizer(answer_order="tens_first")
+    assert error.value.field == "answer_order"
+
+
+@either_order
+@given(
+    st.lists(
+        st.text(CHARACTERS, max_size=160) | NUMBERS, min_size=1, max_size=5
+    )
+)
+def test_a_batch_is_what_one_by_one_gives(tokenizer, texts):
+    batch = tokenizer.encode_batch(texts)
     assert batch.dtype == "int32"
     assert batch.shape == (len(texts), max(map(len, texts)) + 2)
     for row, text in zip(batch, texts):
-        ids = TOKENIZER.encode(text)
+        ids = tokenizer.encode(text)
         padding = [TOKENIZER.pad_id] * (len(row) - len(ids))
         assert row.tolist() == [*ids, *padding]
 
@@ -168,7 +193,7 @@ QUESTIONS = st.lists(
 
 @given(st.lists(QUESTIONS.filter(lambda text: "_" not in text), max_size=4))
 def test_words_are_whole_runs_of_letters_and_digits(texts):
-    batch = WITH_WORDS.encode_batch(texts, words=True)
+    batch = WITH_WORDS.encode_batch(texts, questions=True)
     assert batch.dtype == "int32"
     assert batch.shape[0] == len(texts)
     for row, text in zip(batch, texts):

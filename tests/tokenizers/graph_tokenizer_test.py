@@ -4,7 +4,9 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tokenizers.character_tokenizer_test import NUMBERS
 from tests.tokenizers.character_tokenizer_test import QUESTIONS
+from tests.tokenizers.character_tokenizer_test import UNITS_FIRST
 from tests.tokenizers.character_tokenizer_test import WITH_WORDS
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
@@ -61,6 +63,16 @@ def test_decodes_as_the_tokenizer_does(ids):
     decoded = IN_GRAPH.decode(tf.constant([[ids]]))
     assert decoded.shape == (1, 1)
     assert decoded.numpy()[0, 0].decode() == TOKENIZER.decode(ids)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=4))
+def test_decodes_units_first(texts):
+    in_graph = GraphTokenizer(UNITS_FIRST, len(UNITS_FIRST.vocabulary))
+    ids = UNITS_FIRST.encode_batch(texts)[:, 1:]
+    # Rows of digits without an end, as of answers that were cut off.
+    ids = np.where(ids == UNITS_FIRST.end_id, UNITS_FIRST.pad_id, ids)
+    decoded = in_graph.decode(tf.constant(ids))
+    assert [text.decode() for text in decoded.numpy()] == texts
 
 
 @pytest.mark.parametrize("damaged", [b"1\xff", b"\xed\xa0\xbd", b"\xe6\x97"])

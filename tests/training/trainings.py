@@ -10,7 +10,8 @@ from tpt_keras.training.state.model_folder import CHECKPOINTS
 # A model that is traced in less than half of the time.
 SIMPLE_MODEL = (
     "--preset=lstm",
-    "--hparams=hidden_dim=16,thinking_steps=1,dropout=0.1",
+    "--hparams=hidden_dim=16,thinking_steps=1,dropout=0.1,"
+    "answer_order=units_first",
 )
 
 

@@ -118,7 +118,7 @@ def attention_activations(
         cells = model.decoder_cells
         _, inputs = _run_cells(
             cells,
-            model.embedding(answers),
+            model.embed_answers(answers),
             encoder_sequence=encoder_output,
             decoder_padding_mask=model.padding_mask(answers),
             encoder_padding_mask=encoder_mask,
@@ -145,10 +145,10 @@ def attention_weights(
     """Returns the attention weights of all layers and heads on one problem.
 
     The decoder reads `answer`, by default the model's own. The result is a
-    dict of the `question` and the `answer`; `characters`, both texts with
-    their start and end symbols, as `shown_question` gives the question; and
-    `weights`, a dict from each attention to nested lists `(num_layers,
-    num_heads, target_length, source_length)`.
+    dict of the `question` and the `answer`; `characters`, both as
+    `shown_question` and `shown_answer` give them; and `weights`, a dict from
+    each attention to nested lists `(num_layers, num_heads, target_length,
+    source_length)`.
     """
     question_ids = encode_questions(model, [question])
     # Before the time that an answer takes.
@@ -161,7 +161,7 @@ def attention_weights(
         "answer": answer,
         "characters": {
             "question": shown_question(model, question),
-            "answer": f"{START_CHARACTER}{answer}",
+            "answer": shown_answer(model, answer),
         },
         "weights": {
             attention: [
@@ -187,9 +187,8 @@ def collect_vectors(
 
     The `names` are of one side of the attention: `"roles"` and `"fillers"` of
     its queries, or `"states"` and `"values"` of its keys. Returns the texts
-    with their start and end symbols, questions as `shown_question` gives them;
-    and a dict from each name to a list of a float32 array `(tokens of all
-    texts, ...)` for every layer.
+    as `shown_question` and `shown_answer` give them, and a dict from each name
+    to a list of a float32 array `(tokens of all texts, ...)` for every layer.
     """
     of_answers = attention == "decoder" or (
         attention == "cross" and names[0] in _OF_TARGETS
@@ -208,7 +207,7 @@ def collect_vectors(
             )
     texts: list[str | list[str]]
     if of_answers:
-        texts = [START_CHARACTER + text for text in answers]
+        texts = [shown_answer(model, answer) for answer in answers]
     else:
         texts = [shown_question(model, question) for question in questions]
     return texts, {
@@ -226,6 +225,12 @@ def shown_question(model: keras.Model, question: str) -> str | list[str]:
         return f"{START_CHARACTER}{question}{END_CHARACTER}"
     symbols = model.tokenizer.split(question)
     return [START_CHARACTER, *symbols, END_CHARACTER]
+
+
+def shown_answer(model: keras.Model, answer: str) -> str:
+    """Returns an answer with its start, in the order of the model's tokens."""
+    symbols = model.tokenizer.split(answer, question=False)
+    return START_CHARACTER + "".join(symbols)
 
 
 def encode_questions(

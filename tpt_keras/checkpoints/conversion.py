@@ -100,6 +100,8 @@ _FIXED = {
     "binding": tuple(MAPS),
     "positions": ("sinusoidal",),
     "digit_places": (False,),
+    "answer_order": ("as_written",),
+    "num_decoder_layers": (0,),
     # The default of `torch.nn.LayerNorm`.
     "layer_norm_epsilon": (1e-5,),
 }

@@ -247,7 +247,7 @@ class ProblemBatches(NumberedBatches):
         sources, targets = examples.read(indices)
         lengths = np.stack([sources.lengths, targets.lengths], axis=-1)
         self._check(examples, indices, lengths)
-        sources, targets = self._questions(sources), self._translated(targets)
+        sources, targets = self._questions(sources), self._answers(targets)
         lengths[:, 0] = sources.lengths
         rng = np.random.default_rng((self.seed, epoch, first))
         batches = similar_length_batches(
@@ -279,6 +279,14 @@ class ProblemBatches(NumberedBatches):
             part = self._translated(sequences[first : first + _CHUNK])
             parts.append(self.tokenizer.join_words(part.tokens, part.lengths))
         return Sequences(*map(np.concatenate, zip(*parts)))
+
+    def _answers(self, sequences):
+        """Answers in the model's token ids and order of digits."""
+        answers = self._translated(sequences)
+        return Sequences(
+            self.tokenizer.order_digits(answers.tokens, answers.lengths),
+            answers.lengths,
+        )
 
     def _translated(self, sequences):
         """Characters in the model's token ids."""

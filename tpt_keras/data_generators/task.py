@@ -16,7 +16,6 @@ from tpt_keras.data_generators.examples import Examples
 from tpt_keras.data_generators.examples import random_part
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.typing import StrPath
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ def split_batches(
         ]
         return ProblemBatches(
             ExampleMixture(parts, weights),
-            CharacterTokenizer(model_config.vocabulary),
+            model_config.make_tokenizer(),
             config.data.batch_size,
             seed,
             limits={

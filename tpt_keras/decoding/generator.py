@@ -126,7 +126,7 @@ class Generator:
 
     def _answer_batch(self, texts):
         tokenizer = self.model.tokenizer
-        token_ids = tokenizer.encode_batch(texts, words=True)
+        token_ids = tokenizer.encode_batch(texts, questions=True)
         found = self.generate_on_batch(token_ids)
         for rows, log_probs in zip(found["token_ids"], found["log_probs"]):
             best, *others = [

@@ -205,43 +205,52 @@ class TokenAndPositionEmbedding(BaseLayer):
 class DigitPlaceEmbedding(BaseLayer):
     """Embeds the place of a digit in its number: units, tens, hundreds.
 
-    A place counts the digits from this one to the last of its run, this one
-    included, up to `max_places`. A token that is no digit gets zeros. The table
-    is zero at first, so that a place that was never seen changes nothing.
+    Before a decimal point, a place counts the digits from this one to the last
+    of its run, this one included: 1 for units. With `units_first=True`, the
+    number is written that way, and a place counts the digits from the first.
+    After a point, a place counts from the point, in the second half of the
+    table. So a digit has the same place in both orders. A token that is no
+    digit gets zeros. The table is zero at first, so that a place that was never
+    seen changes nothing.
 
     Args:
         digit_ids: Token ids of the digits.
         hidden_dim: Size of the embedding.
-        max_places: Number of places; places beyond share the last one's
-            vector. Defaults to `32`.
+        point_id: Token id of the decimal point. Defaults to none.
+        max_places: Number of places before the point, and after it. Places
+            further from the point share the vector of the place `max_places`.
+            Defaults to `32`.
         **kwargs: Keras's base layer arguments.
 
     Call arguments:
         inputs: Token ids `(batch, length)` of an integer or float dtype.
+        units_first: Whether digits before a point are written units first.
 
     Returns:
         Tensor `(batch, length, hidden_dim)`.
 
     Example:
 
-    >>> layer = DigitPlaceEmbedding(digit_ids=[4, 5], hidden_dim=8)
-    >>> ids = keras.ops.array([[9, 4, 5, 5, 9, 4]])
+    >>> layer = DigitPlaceEmbedding([4, 5], hidden_dim=8, point_id=7)
+    >>> ids = keras.ops.array([[9, 4, 5, 5, 7, 4, 5]])
     >>> keras.ops.convert_to_numpy(layer.places(ids)).tolist()
-    [[0, 3, 2, 1, 0, 1]]
+    [[0, 3, 2, 1, 0, 33, 34]]
     >>> layer(ids).shape
-    (1, 6, 8)
+    (1, 7, 8)
     """
 
     def __init__(
         self,
         digit_ids: Iterable[int],
         hidden_dim: int,
+        point_id: int = -1,
         max_places: int = 32,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.digit_ids = tuple(digit_ids)
         self.hidden_dim = hidden_dim
+        self.point_id = point_id
         self.max_places = max_places
         # `keras.Input` makes float ids, which bfloat16 would round.
         self.autocast = False
@@ -249,33 +258,79 @@ class DigitPlaceEmbedding(BaseLayer):
     def build(self, input_shape: Shape | None = None) -> None:
         self.embeddings = self.add_weight(
             name="embeddings",
-            shape=(self.max_places, self.hidden_dim),
+            shape=(2 * self.max_places, self.hidden_dim),
             initializer="zeros",
             autocast=False,
         )
         self.built = True
 
-    def places(self, token_ids: Tensor) -> Tensor:
+    def places(self, token_ids: Tensor, units_first: bool = False) -> Tensor:
         """Returns the places `(batch, length)`: 1 for units, 0 for no digit."""
-        ids = ops.expand_dims(ops.cast(token_ids, "int32"), -1)
-        is_digit = ops.any(
-            ops.equal(ids, ops.convert_to_tensor(self.digit_ids, "int32")), -1
+        ids = ops.cast(token_ids, "int32")
+        is_digit = self._is_digit(ids)
+        from_first = ops.flip(self._count(ops.flip(is_digit, 1)), 1)
+        whole = from_first if units_first else self._count(is_digit)
+        before = ops.arange(ops.shape(ids)[1], dtype="int32") - from_first
+        before = ops.take_along_axis(ids, ops.maximum(before, 0), axis=1)
+        is_fraction = (
+            is_digit
+            & ops.equal(before, self.point_id)
+            & (from_first <= self.max_places)
         )
-        places = ops.cast(is_digit, "int32")
+        return ops.where(
+            is_fraction,
+            self.max_places + from_first,
+            ops.minimum(whole, self.max_places),
+        )
+
+    def _is_digit(self, ids):
+        digit_ids = ops.convert_to_tensor(self.digit_ids, "int32")
+        return ops.any(ops.equal(ops.expand_dims(ids, -1), digit_ids), -1)
+
+    def _count(self, is_digit):
+        """Counts the digits from each to the last of its run."""
+        counts = ops.cast(is_digit, "int32")
         # Counts up to `width` digits, and doubles it.
         width = 1
         while width < self.max_places:
-            behind = ops.pad(places, ((0, 0), (0, width)))[:, width:]
-            places = places + ops.where(ops.equal(places, width), behind, 0)
+            following = ops.pad(counts, ((0, 0), (0, width)))[:, width:]
+            counts = counts + ops.where(ops.equal(counts, width), following, 0)
             width *= 2
-        return ops.minimum(places, self.max_places)
+        return counts
 
-    def call(self, inputs: Tensor) -> Tensor:
-        places = self.places(inputs)
+    def call(self, inputs: Tensor, units_first: bool = False) -> Tensor:
+        return self._embed(self.places(inputs, units_first))
+
+    def _embed(self, places):
         x = _look_up(ops.copy(self.embeddings), ops.maximum(places - 1, 0))
         is_digit = ops.expand_dims(ops.greater(places, 0), -1)
         x = ops.where(is_digit, x, 0.0) * math.sqrt(self.hidden_dim)
         return ops.cast(x, self.compute_dtype)
+
+    def embed_step(
+        self, token_ids: Tensor, next_place: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Embeds the places of the next tokens, written units first.
+
+        Args:
+            token_ids: Integer tensor `(batch, 1)`.
+            next_place: The place of each token if it is a digit, an int32
+                tensor `(batch,)`: ones before the first step, then what the
+                last step returned.
+
+        Returns:
+            Tensor `(batch, 1, hidden_dim)`, and the next `next_place`.
+        """
+        ids = ops.cast(token_ids, "int32")[:, 0]
+        is_digit = self._is_digit(ids)
+        is_last = ops.equal(next_place % self.max_places, 0)
+        after_digit = ops.where(is_last, self.max_places, next_place + 1)
+        is_point = ops.equal(ids, self.point_id)
+        after_others = ops.where(is_point, self.max_places + 1, 1)
+        places = ops.where(is_digit, next_place, 0)
+        x = self._embed(ops.expand_dims(places, -1))
+        next_place = ops.where(is_digit, after_digit, after_others)
+        return x, ops.cast(next_place, "int32")
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape, self.hidden_dim)
@@ -285,6 +340,7 @@ class DigitPlaceEmbedding(BaseLayer):
             **super().get_config(),
             "digit_ids": self.digit_ids,
             "hidden_dim": self.hidden_dim,
+            "point_id": self.point_id,
             "max_places": self.max_places,
         }
 

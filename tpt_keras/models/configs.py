@@ -17,10 +17,12 @@ from tpt_keras.layers import make_mechanism
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.settings import check_settings
 from tpt_keras.settings import setting
+from tpt_keras.tokenizers.character_tokenizer import ANSWER_ORDERS
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.character_tokenizer import MAX_ANSWER_LENGTH
 from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
+from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.typing import Items
 
 INITIALIZATIONS = ("paper", "released")
@@ -228,6 +230,8 @@ class SequenceToSequenceConfig(ModelConfig):
             the Mathematics Dataset's questions as tokens.
         max_question_length: Most characters of a question, words or not.
         max_answer_length: Most characters of an answer.
+        answer_order: Order in which a model writes the digits of an answer:
+            `"as_written"`, or `"units_first"`, see `CharacterTokenizer`.
 
     See `ModelConfig` for the other arguments.
     """
@@ -237,6 +241,11 @@ class SequenceToSequenceConfig(ModelConfig):
     vocabulary: Items = setting(MATHEMATICS_VOCABULARY)
     max_question_length: int = setting(MAX_QUESTION_LENGTH, minimum=1)
     max_answer_length: int = setting(MAX_ANSWER_LENGTH, minimum=1)
+    answer_order: str = setting("as_written", choices=ANSWER_ORDERS)
+
+    def make_tokenizer(self) -> CharacterTokenizer:
+        """Makes the tokenizer of the questions and answers."""
+        return CharacterTokenizer(self.vocabulary, self.answer_order)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,8 +258,11 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
             uniform, biases zero. `"released"`: that of the authors' code, whose
             TP-Attention keeps PyTorch's default, uniform within `1 /
             sqrt(fan_in)`, biases included.
-        digit_places: Whether the embedding of a question's digit has its place
-            in its number, counted from the right.
+        digit_places: Whether the embedding of a digit has its place in its
+            number, see `DigitPlaceEmbedding`. The digits of answers have places
+            if these are written units first.
+        num_decoder_layers: Number of decoder cells, which take most of the
+            time of an answer. Defaults to `num_layers`.
 
     See `AttentionConfig` and `SequenceToSequenceConfig` for the other
     arguments.
@@ -261,6 +273,7 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
     bind_embeddings: bool = setting(True)
     initialization: str = setting("paper", choices=INITIALIZATIONS)
     digit_places: bool = setting(False)
+    num_decoder_layers: int = setting(0, minimum=0)
 
     def resized(
         self,

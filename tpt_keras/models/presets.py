@@ -79,6 +79,13 @@ PRESETS: dict = {
         num_layers=2,
         dropout=0.1,
     ),
+    # Numbers in answers units first, and the places of digits (docs/lab.md).
+    "tp_transformer_numbers": TransformerConfig(
+        bind_embeddings=False,
+        vocabulary="mathematics_words",
+        digit_places=True,
+        answer_order="units_first",
+    ),
     # The baselines of Saxton et al. (2019), who made the data.
     "lstm": LSTMConfig(),
     "lstm_attention": LSTMConfig(attention="additive", thinking_steps=0),

@@ -23,7 +23,6 @@ from tpt_keras.models.presets import find_trained
 from tpt_keras.models.strings import StringsModel
 from tpt_keras.models.strings import refuse_strings
 from tpt_keras.pretrained import TRAINED_PRESETS
-from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.typing import Shape
 from tpt_keras.typing import StrPath
 from tpt_keras.typing import Tensor
@@ -89,7 +88,7 @@ class SequenceToSequence(StringsModel):
         # would round them.
         self.autocast = False
         self.config = config
-        self.tokenizer = CharacterTokenizer(config.vocabulary)
+        self.tokenizer = config.make_tokenizer()
         self._generator = Generator(self)
 
     def quantize(

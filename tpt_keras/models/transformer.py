@@ -13,8 +13,6 @@ from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.typing import Shape
 from tpt_keras.typing import Tensor
 
-DIGITS = tuple("0123456789")
-
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class Transformer(SequenceToSequence):
@@ -40,7 +38,7 @@ class Transformer(SequenceToSequence):
 
     config_class = TransformerConfig
     config: TransformerConfig
-    changing_caches = ("self_attention",)
+    changing_caches: tuple[str, ...] = ("self_attention",)
 
     def __init__(self, config: TransformerConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
@@ -54,15 +52,16 @@ class Transformer(SequenceToSequence):
             dtype=self.dtype_policy,
             name="embedding",
         )
-        self.digit_places = None
+        self.digit_places: Any = None
+        self._answers_have_places = False
         if config.digit_places:
+            # In the order of writing, the places of digits follow from those
+            # that are not written yet.
+            self._answers_have_places = config.answer_order == "units_first"
             self.digit_places = DigitPlaceEmbedding(
-                [
-                    token_id
-                    for symbol, token_id in self.tokenizer.token_ids.items()
-                    if symbol in DIGITS
-                ],
+                self.tokenizer.digit_ids,
                 config.hidden_dim,
+                self.tokenizer.point_id,
                 dtype=self.dtype_policy,
                 name="digit_places",
             )
@@ -72,8 +71,10 @@ class Transformer(SequenceToSequence):
         ]
         self.decoder_cells = [
             self._cell(DecoderCell, f"decoder_cell_{index}")
-            for index in range(config.num_layers)
+            for index in range(config.num_decoder_layers or config.num_layers)
         ]
+        if self._answers_have_places:
+            self.changing_caches += ("next_place",)
         self.build()
 
     def _cell(self, cell_class, name):
@@ -127,7 +128,7 @@ class Transformer(SequenceToSequence):
         decoder_token_ids = inputs["decoder_token_ids"]
         encoder_padding_mask = self.padding_mask(encoder_token_ids)
         encoder_output = self.encode(encoder_token_ids, training=training)
-        x = self.embedding(decoder_token_ids, training=training)
+        x = self.embed_answers(decoder_token_ids, training)
         for cell in self.decoder_cells:
             x = cell(
                 x,
@@ -150,16 +151,23 @@ class Transformer(SequenceToSequence):
     def embed_questions(
         self, encoder_token_ids: Tensor, training: bool | None = None
     ) -> Tensor:
-        """Embeds questions, and the places of their digits if there are any.
-
-        The decoder does not know how many digits follow, so that the digits of
-        answers have no places.
-        """
+        """Embeds questions, with the places of their digits."""
         places = None
         if self.digit_places is not None:
             places = self.digit_places(encoder_token_ids)
         return self.embedding(
             encoder_token_ids, added=places, training=training
+        )
+
+    def embed_answers(
+        self, decoder_token_ids: Tensor, training: bool | None = None
+    ) -> Tensor:
+        """Embeds answers, with the places of their digits."""
+        places = None
+        if self._answers_have_places:
+            places = self.digit_places(decoder_token_ids, units_first=True)
+        return self.embedding(
+            decoder_token_ids, added=places, training=training
         )
 
     def init_cache(
@@ -168,7 +176,11 @@ class Transformer(SequenceToSequence):
         encoder_output = self.encode(encoder_token_ids)
         batch_size = ops.shape(encoder_token_ids)[0]
         padding_mask = self.padding_mask(encoder_token_ids)
+        next_place = {}
+        if self._answers_have_places:
+            next_place["next_place"] = ops.ones((batch_size,), "int32")
         return {
+            **next_place,
             "encoder_padding_mask": padding_mask,
             "cross_attention": tuple(
                 cell.cross_attention_keys_and_values(
@@ -200,8 +212,13 @@ class Transformer(SequenceToSequence):
         cache_update_index: int | Tensor,
     ) -> tuple[Tensor, dict[str, Any]]:
         token_ids = ops.expand_dims(token_ids, -1)
+        changed, places = {}, None
+        if self._answers_have_places:
+            places, changed["next_place"] = self.digit_places.embed_step(
+                token_ids, cache["next_place"]
+            )
         x = self.embedding(
-            token_ids, start_index=cache_update_index
+            token_ids, start_index=cache_update_index, added=places
         )  # (batch, 1, hidden_dim)
         self_attention = []
         for cell, self_cache, cross_cache in zip(
@@ -218,5 +235,5 @@ class Transformer(SequenceToSequence):
             )
             self_attention.append(self_cache)
         logits = self.embedding(x, reverse=True)
-        cache = {**cache, "self_attention": tuple(self_attention)}
-        return ops.squeeze(logits, 1), cache
+        changed["self_attention"] = tuple(self_attention)
+        return ops.squeeze(logits, 1), {**cache, **changed}

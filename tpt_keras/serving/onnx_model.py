@@ -53,7 +53,9 @@ class OnnxModel(AnsweringModel):
         self.path = newest_version(path, ENCODE_FILE, "ONNX export")
         try:
             self.config = json.loads((self.path / CONFIG_FILE).read_bytes())
-            self._tokenizer = CharacterTokenizer(self.config["vocabulary"])
+            self._tokenizer = CharacterTokenizer(
+                self.config["vocabulary"], self.config["answer_order"]
+            )
             self._encode, self._decode_step = (
                 onnxruntime.InferenceSession(
                     self.path / name, providers=["CPUExecutionProvider"]
@@ -128,7 +130,7 @@ class OnnxModel(AnsweringModel):
 
     def _encoded(self, texts):
         """Encodes questions; returns a dict of the tensors of the cache."""
-        token_ids = self._tokenizer.encode_batch(texts, words=True)
+        token_ids = self._tokenizer.encode_batch(texts, questions=True)
         (graph_input,) = self._encode.get_inputs()
         length = graph_input.shape[1]
         # The graph of a recurrent model has a length of its own.

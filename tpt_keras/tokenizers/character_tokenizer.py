@@ -1,4 +1,5 @@
 import collections
+import itertools
 import re
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from tpt_keras.answer import TOO_LONG
 from tpt_keras.answer import UNKNOWN_CHARACTER
 from tpt_keras.answer import explain
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_choice
 from tpt_keras.tokenizers.question_words import QUESTION_WORDS
 
 PAD = "<pad>"
@@ -36,6 +38,9 @@ VOCABULARIES = {
 MAX_QUESTION_LENGTH = 160
 MAX_ANSWER_LENGTH = 30
 
+ANSWER_ORDERS = ("as_written", "units_first")
+DIGITS = tuple("0123456789")
+
 # A word is a whole run of such characters.
 OF_WORDS = "[A-Za-z0-9]"
 _WORD = re.compile("[A-Za-z]{2,}")
@@ -48,7 +53,11 @@ class CharacterTokenizer:
     in the paper (figure 2).
 
     If the vocabulary has words, a question's run of letters and digits that is
-    one of them is one token. Answers are always characters.
+    one of them is one token. Answers are always characters. With
+    `answer_order="units_first"`, the digits of an answer before a decimal point
+    are reversed, because a sum is computed from its units:
+
+        -1234.56  ->  -4321.56
 
     Args:
         vocabulary: Sequence of symbols, each at its token id: the special
@@ -56,6 +65,7 @@ class CharacterTokenizer:
             Unicode, and words of two or more of the letters A to Z and a to z
             that are characters of the vocabulary. Defaults to the Mathematics
             Dataset's 72 symbols.
+        answer_order: `"as_written"` (default) or `"units_first"`.
 
     Raises:
         UsageError: If the vocabulary lacks a special symbol or a letter of a
@@ -72,12 +82,19 @@ class CharacterTokenizer:
     >>> tokenizer = CharacterTokenizer(VOCABULARIES["mathematics_words"])
     >>> tokenizer.split("What is 1+1?")
     ['What', ' ', 'is', ' ', '1', '+', '1', '?']
+    >>> tokenizer = CharacterTokenizer(answer_order="units_first")
+    >>> tokenizer.encode("12.34") == CharacterTokenizer().encode("21.34")
+    True
     """
 
     def __init__(
-        self, vocabulary: Sequence[str] = MATHEMATICS_VOCABULARY
+        self,
+        vocabulary: Sequence[str] = MATHEMATICS_VOCABULARY,
+        answer_order: str = "as_written",
     ) -> None:
+        check_choice("answer_order", answer_order, ANSWER_ORDERS)
         self.vocabulary = tuple(vocabulary)
+        self.answer_order = answer_order
         _check(self.vocabulary)
         self.token_ids = {
             symbol: token_id for token_id, symbol in enumerate(self.vocabulary)
@@ -90,6 +107,12 @@ class CharacterTokenizer:
             for symbol, token_id in self.token_ids.items()
             if len(symbol) == 1
         }
+        self.digit_ids = [
+            self.token_ids[symbol]
+            for symbol in DIGITS
+            if symbol in self.token_ids
+        ]
+        self.point_id = self.token_ids.get(".", -1)
         self.words = sorted(filter(_WORD.fullmatch, self.vocabulary))
         codes = list(map(ord, self.id_of_character))
         # Indexed by code point. The last row stands for all higher ones.
@@ -109,7 +132,7 @@ class CharacterTokenizer:
         )
 
     def encode(self, text: str) -> list[int]:
-        """Encodes a string, with the start and the end symbol.
+        """Encodes an answer, with the start and the end symbol.
 
         Args:
             text: A string.
@@ -123,13 +146,14 @@ class CharacterTokenizer:
         return self.encode_batch([text])[0].tolist()
 
     def encode_batch(
-        self, texts: Sequence[str], words: bool = False
+        self, texts: Sequence[str], questions: bool = False
     ) -> np.ndarray:
-        """Encodes strings as one padded batch.
+        """Encodes answers or questions as one padded batch.
 
         Args:
             texts: Sequence of strings.
-            words: Whether words are one token, as in questions.
+            questions: Whether they are questions, whose words are one token.
+                Answers are in the `answer_order`.
 
         Returns:
             int32 array `(batch, longest sequence + 2)`.
@@ -139,13 +163,15 @@ class CharacterTokenizer:
         """
         token_ids = self.encode_flat(texts)
         lengths = np.fromiter(map(len, texts), "int32")
-        if words:
+        if questions:
             token_ids, lengths = self.join_words(token_ids, lengths)
+        else:
+            token_ids = self.order_digits(token_ids, lengths)
         return self.frame(token_ids, lengths)
 
-    def split(self, question: str) -> list[str]:
-        """Splits a question into its symbols, a list of strings."""
-        _, *token_ids, _ = self.encode_batch([question], words=True)[0]
+    def split(self, text: str, question: bool = True) -> list[str]:
+        """Splits a question or an answer into the model's symbols."""
+        _, *token_ids, _ = self.encode_batch([text], questions=question)[0]
         return [self.vocabulary[token_id] for token_id in token_ids]
 
     def encode_flat(self, texts: Sequence[str]) -> np.ndarray:
@@ -201,6 +227,36 @@ class CharacterTokenizer:
         kept = np.bincount(rows, is_kept, len(lengths)).astype(lengths.dtype)
         return token_ids[is_kept], kept
 
+    def order_digits(
+        self, token_ids: np.ndarray, lengths: np.ndarray
+    ) -> np.ndarray:
+        """Puts the digits of answers into the `answer_order`, or back.
+
+        Args:
+            token_ids: Integer array of all answers, one after another.
+            lengths: Integer array `(batch,)` of their lengths.
+
+        Returns:
+            Such an array.
+        """
+        if self.answer_order == "as_written" or not len(token_ids):
+            return token_ids
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        is_digit = np.isin(token_ids, self.digit_ids)
+        # A piece is a run of digits, or any other symbol.
+        is_start = np.ones(len(rows), bool)
+        is_start[1:] = ~(is_digit[1:] & is_digit[:-1]) | (rows[1:] != rows[:-1])
+        starts = np.flatnonzero(is_start)
+        sizes = np.diff(starts, append=len(rows))
+        is_after_point = token_ids[starts - 1] == self.point_id
+        is_after_point &= starts > 0
+        is_after_point &= rows[starts] == rows[starts - 1]
+        # The first and the last of a piece are exchanged, and so on.
+        sums = 2 * starts + sizes - 1
+        sources = np.repeat(sums, sizes) - np.arange(len(rows))
+        stays = np.repeat(is_after_point, sizes)
+        return token_ids[np.where(stays, np.arange(len(rows)), sources)]
+
     def frame(self, token_ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Adds start and end symbols to sequences and pads them.
 
@@ -244,7 +300,7 @@ class CharacterTokenizer:
             if status != OK:
                 reason = explain(question, status, self.vocabulary, max_length)
                 raise UsageError(f"The question {question[:40]!r} {reason}.")
-        return self.encode_batch(questions, words=True)
+        return self.encode_batch(questions, questions=True)
 
     def question_status(
         self, question: str, max_length: int = MAX_QUESTION_LENGTH
@@ -263,7 +319,7 @@ class CharacterTokenizer:
         return OK
 
     def decode(self, token_ids: Iterable[int]) -> str:
-        """Decodes token ids up to the end symbol.
+        """Decodes an answer's token ids up to the end symbol.
 
         Args:
             token_ids: Sequence of integers.
@@ -272,10 +328,12 @@ class CharacterTokenizer:
             The characters and words, without special symbols. An id without a
             symbol becomes U+FFFD.
         """
+        token_ids = list(
+            itertools.takewhile(lambda each: each != self.end_id, token_ids)
+        )
+        lengths = np.array([len(token_ids)])
         symbols = []
-        for token_id in token_ids:
-            if token_id == self.end_id:
-                break
+        for token_id in self.order_digits(np.array(token_ids), lengths):
             if token_id >= len(self.vocabulary):
                 symbols.append("\N{REPLACEMENT CHARACTER}")
             elif self.vocabulary[token_id] not in SPECIAL_SYMBOLS:

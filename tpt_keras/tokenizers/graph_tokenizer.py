@@ -124,7 +124,7 @@ class GraphTokenizer(tf.Module):
         )
 
     def decode(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Decodes answers that are padded behind their end symbol.
+        """Decodes answers that are padded after their end symbol.
 
         Args:
             token_ids: int32 tensor `(..., length)`.
@@ -132,6 +132,26 @@ class GraphTokenizer(tf.Module):
         Returns:
             String tensor `(...)`.
         """
+        if self._tokenizer.answer_order != "as_written":
+            token_ids = self._order_digits(token_ids)
         return tf.strings.reduce_join(
             tf.gather(self._symbols, token_ids), axis=-1
         )
+
+    def _order_digits(self, token_ids):
+        """As `CharacterTokenizer.order_digits`, of `(..., length)`."""
+        flat = tf.reshape(token_ids, (-1,))
+        indices = tf.range(tf.size(flat))
+        is_first = indices % tf.shape(token_ids)[-1] == 0
+        is_digit = tf.reduce_any(
+            flat[:, tf.newaxis] == self._tokenizer.digit_ids, axis=-1
+        )
+        before = tf.roll(flat, 1, axis=0)
+        is_inside = is_digit & tf.roll(is_digit, 1, axis=0) & ~is_first
+        pieces = tf.cumsum(tf.cast(~is_inside, tf.int32)) - 1
+        firsts = tf.gather(tf.math.segment_min(indices, pieces), pieces)
+        lasts = tf.gather(tf.math.segment_max(indices, pieces), pieces)
+        is_after_point = ~is_first & (before == self._tokenizer.point_id)
+        is_after_point = tf.gather(is_after_point, firsts)
+        sources = tf.where(is_after_point, indices, firsts + lasts - indices)
+        return tf.reshape(tf.gather(flat, sources), tf.shape(token_ids))
