@@ -222,7 +222,7 @@ class DotProductAttention(AttentionMechanism):
             is_hidden = ops.cast(ops.logical_not(mask), logits.dtype)
             logits = logits + is_hidden * -1e9
         # Keras warns of a softmax over a single key, but not of several axes.
-        axis = (-1,) if logits.shape[-1] == 1 else -1
+        axis = (3,) if logits.shape[-1] == 1 else -1
         weights = ops.cast(ops.softmax(logits, axis=axis), self.compute_dtype)
         filler = self.retrieve(
             self.dropout_layer(weights, training=training), values, start_index

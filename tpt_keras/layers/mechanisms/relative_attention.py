@@ -126,7 +126,7 @@ class TransformerXLAttention(DotProductAttention):
             mechanisms to share them, as the paper's language models do.
             Defaults to biases of its own. Keras loads such a model if its
             class makes the layers, and no functional model whose layers share
-            one.
+            one (nor one whose wrappers, such as `TimeDistributed`, do).
         **kwargs: See `AttentionMechanism`.
 
     The call arguments are those of `AttentionMechanism`.
