@@ -176,7 +176,7 @@ def _stripped(rows):
 
 
 def _is_as_written(rows, text):
-    """Whether tabs alone, or a writer that quotes, makes this TSV of rows."""
+    """Returns `True` if tabs alone or a writer that quotes makes this TSV."""
     lines = _lines(text)
     if len(lines) != len(rows) and all(line.count("\t") == 1 for line in lines):
         return False

@@ -87,7 +87,7 @@ class Trainer(keras.Model):
 
     @property
     def stop_training(self) -> bool:
-        """Whether `fit` ends, which callbacks set on the model."""
+        """`True` once `fit` is to end. Callbacks set it on the model."""
         return self.model.stop_training
 
     @stop_training.setter
