@@ -177,6 +177,12 @@ def test_no_rows(generator):
     assert found["scores"].shape == (0, 1)
 
 
+def test_answers_of_one_token(model, generator):
+    one = Generator(model, max_length=1, early_exit=False).answer(QUESTIONS)
+    firsts = [answer.text[:1] for answer in generator.answer(QUESTIONS)]
+    assert [answer.text for answer in one] == firsts
+
+
 @pytest.mark.parametrize("token_id", [-1, 72])
 def test_unknown_token_ids_are_refused(model, generator, token_id):
     token_ids = np.array([[1, token_id, 2]])

@@ -162,7 +162,7 @@ class MechanismsTest(LayerTestCase):
             self.assert_all_close(weights, expected[1][:, :, 2:])
 
     @parameterized.product(
-        name=[*CASES], targets_and_sources=[(0, 3), (3, 0), (0, 0)]
+        name=[*CASES], targets_and_sources=[(0, 3), (0, 1), (3, 0), (0, 0)]
     )
     def test_no_queries_or_no_keys(self, name, targets_and_sources):
         mechanism = built(name)

@@ -221,9 +221,7 @@ class DotProductAttention(AttentionMechanism):
             # The dtype of `ops.where` with numbers would be `floatx`.
             is_hidden = ops.cast(ops.logical_not(mask), logits.dtype)
             logits = logits + is_hidden * -1e9
-        # Keras warns of a softmax over a single key, but not of several axes.
-        axis = (3,) if logits.shape[-1] == 1 else -1
-        weights = ops.cast(ops.softmax(logits, axis=axis), self.compute_dtype)
+        weights = ops.cast(_softmax(logits), self.compute_dtype)
         filler = self.retrieve(
             self.dropout_layer(weights, training=training), values, start_index
         )
@@ -309,6 +307,13 @@ class DotProductAttention(AttentionMechanism):
             "flash_attention": self.flash_attention,
             "positions": self.positions,
         }
+
+
+def _softmax(logits):
+    # Keras takes a softmax over a single key for a mistake, and warns.
+    if logits.shape[-1] == 1:
+        return ops.exp(logits - logits)
+    return ops.softmax(logits, axis=-1)
 
 
 def _is_on_gpu(tensor):
