@@ -163,6 +163,8 @@ def test_quotes_inside_a_text_of_tsv_are_kept():
         ("a.tsv", b'"Hello"\tHallo\nWorld\tWelt\n', "quotes"),
         ("a.tsv", b'"To be" is\tverb\n', ""),
         ("a.tsv", b'"one\t1\ntwo"\t2\n', "quotes"),
+        ("a.csv", b'"say \\"hi\\"",2\n', "backslash"),
+        ("a.tsv", b'"say \\"hi\\""\t2\n', "backslash"),
     ],
 )
 def test_uncertain_file_is_refused(tmp_path, name, content, reason):

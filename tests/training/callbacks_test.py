@@ -10,6 +10,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.models.load_model import load_model
 from tpt_keras.models.sequence_to_sequence import build_model
 from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.model_folder import saved_step
 from tpt_keras.training.train import train
 
 pytestmark = [
@@ -98,6 +99,8 @@ def test_best_weights_are_restored_at_the_end(
     model = train(simple_config, training, tmp_path, callbacks=[callback])
     assert timeless_metrics(tmp_path) == timeless_metrics(folder)
     assert_same_weights(model.get_weights(), recorder.weights[1])
+    assert saved_step(tmp_path, best=False) == 2
+    assert saved_step(folder, best=False) == 5
     # A second line reads like a restart.
     assert logged().count("Training from step") == 1
 
@@ -143,8 +146,22 @@ def test_callbacks_of_keras(tmp_path, simple_config, training, capsys):
     assert "Epoch 3/3" in capsys.readouterr().out
 
 
-def test_backups_of_keras_are_refused(tmp_path, simple_config, training):
-    callback = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+@pytest.mark.parametrize(
+    ("callback", "changes"),
+    [
+        (keras.callbacks.BackupAndRestore("backup"), {}),
+        (keras.callbacks.SwapEMAWeights(), {}),
+        (keras.callbacks.ReduceLROnPlateau(), {"schedule": "linear"}),
+        (
+            keras.callbacks.LearningRateScheduler(lambda epoch: 0.1),
+            {"warmup_steps": 2},
+        ),
+    ],
+)
+def test_callbacks_without_effect_are_refused(
+    tmp_path, simple_config, training, callback, changes
+):
+    training = training.replace(**changes)
     with pytest.raises(UsageError) as caught:
         train(simple_config, training, tmp_path / "x", callbacks=[callback])
     assert caught.value.field == "callbacks"

@@ -90,6 +90,17 @@ def test_ends_with_its_time(clock, tiny_config, training, tmp_path, logged):
     assert "nothing to do" in logged()
 
 
+def test_a_callback_may_set_a_constant_rate(
+    clock, tiny_config, training, tmp_path
+):
+    training = training.replace(schedule="constant", warmup_steps=0)
+    rates = keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 / 2**epoch)
+    callbacks = [rates, clock.ticking()]
+    train(tiny_config, training, tmp_path, callbacks=callbacks)
+    found = [row["learning_rate"] for row in read_metrics(tmp_path)]
+    assert found == pytest.approx([0.1 / 2**n for n in range(len(found))])
+
+
 def test_a_warm_up_goes_by_steps(clock, tiny_config, training, tmp_path):
     rates = []
     watch = keras.callbacks.LambdaCallback(

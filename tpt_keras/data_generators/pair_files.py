@@ -107,7 +107,8 @@ def _fault(rows, text, delimiter):
             isinstance(cell, str) and cell for cell in row
         ):
             form = delimiter and _other_form(rows, text, delimiter)
-            fault = f"line {number} is not a pair of texts"
+            shown = reprlib.repr(row)
+            fault = f"line {number} is not a pair of texts: {shown}"
             return f"{fault} ({form})" if form else fault
     if not rows or (len(rows) == 1 and _is_header(rows[0][1])):
         return "it holds no pairs"
@@ -158,6 +159,8 @@ def _other_form(rows, text, delimiter):
 
 
 def _fault_of_quotes(rows, text, delimiter):
+    if '\\"' in text:
+        return "a backslash stands before a quote"
     try:
         for skips in (False, True):
             options = {"strict": True, "skipinitialspace": skips}

@@ -182,7 +182,7 @@ def _encoded(model, x, y=None, sample_weight=None, is_trimmed=True):
     if isinstance(x, types.GeneratorType):
         return _encoded_batches(model, x), y, sample_weight
     are_batches = isinstance(x, keras.utils.PyDataset) or _is_dataset(x)
-    if are_batches or not (_has_strings(x) and _has_strings(y)):
+    if are_batches or not _has_strings(x) or y is None:
         refuse_strings((x, y))
         return x, y, sample_weight
     tokenizer, config = model.tokenizer, model.config

@@ -130,12 +130,15 @@ class TimeLimit(keras.callbacks.Callback):
         self._rate = None
 
     def on_train_batch_begin(self, batch, logs=None):
+        optimizer = self._config.optimizer
+        if optimizer.schedule == "constant" and not optimizer.warmup_steps:
+            return  # A callback may change the rate.
         rate = learning_rate_in_time(
             self._config,
             self._intervals.state.step + batch,
             self._intervals.seconds / 60,
         )
-        tolerance = _RATE_TOLERANCE * self._config.optimizer.learning_rate
+        tolerance = _RATE_TOLERANCE * optimizer.learning_rate
         if self._rate is None or abs(rate - self._rate) > tolerance:
             self.model.optimizer.learning_rate = rate
             self._rate = rate

@@ -75,7 +75,7 @@ def train(
     Raises:
         UsageError: If the folder belongs to another training, if another
             process trains there, if the data is missing or has changed, or
-            if `callbacks` has a `BackupAndRestore`.
+            if `callbacks` has one that cannot do its work here.
         NonFiniteLossError: If a loss is not finite.
 
     Example:
@@ -95,13 +95,7 @@ def train(
     """
     model_dir = pathlib.Path(model_dir)
     strategy = strategy or default_strategy()
-    if any(isinstance(c, keras.callbacks.BackupAndRestore) for c in callbacks):
-        raise UsageError(
-            "`callbacks` has a BackupAndRestore, whose backup is of another "
-            "step than the checkpoint that a training resumes from. Leave it "
-            "out: the same call resumes.",
-            field="callbacks",
-        )
+    _check_callbacks(callbacks, config.optimizer)
     _check_devices(config, strategy, make_learner)
     learner = make_learner(model_config, config)
     record = {
@@ -132,6 +126,9 @@ def train(
             _log.info("Resuming from %s (step %d).", path, state.step)
         intervals = Intervals(trainer, state, config, learner, output_dir)
         _fit(trainer, intervals, config, learner.training, callbacks)
+        step = _restored_step(callbacks, config.run)
+        if step:
+            model_folder.write_config(output_dir, {**record, "step": step})
         model_folder.save_model(trainer.model, output_dir)
         return trainer.model
 
@@ -231,6 +228,42 @@ def _initial_model(learner, config, model_dir):
     which = "best" if best else "last"
     _log.info("Starting with the %s model of %s.", which, folder)
     return model
+
+
+def _restored_step(callbacks, run):
+    """Returns the step of the weights that a callback has put back, or 0."""
+    steps = [
+        min((callback.best_epoch + 1) * run.interval, run.train_steps)
+        for callback in callbacks
+        if isinstance(callback, keras.callbacks.EarlyStopping)
+        and callback.restore_best_weights
+        and callback.best_weights is not None
+    ]
+    return steps[-1] if steps else 0
+
+
+def _check_callbacks(callbacks, optimizer):
+    reasons = {
+        keras.callbacks.BackupAndRestore: "a training resumes from its own "
+        "checkpoints, by the same call",
+        keras.callbacks.SwapEMAWeights: "no optimizer of a training averages "
+        "its weights",
+    }
+    if optimizer.schedule != "constant" or optimizer.warmup_steps:
+        reason = (
+            "the rate follows the `schedule`. Use the constant one, without "
+            "`warmup_steps`"
+        )
+        reasons[keras.callbacks.LearningRateScheduler] = reason
+        reasons[keras.callbacks.ReduceLROnPlateau] = reason
+    for callback in callbacks:
+        for kind, reason in reasons.items():
+            if isinstance(callback, kind):
+                raise UsageError(
+                    f"`callbacks` has a {kind.__name__}, which has no effect: "
+                    f"{reason}.",
+                    field="callbacks",
+                )
 
 
 def _check_devices(config, strategy, make_learner):

@@ -1,6 +1,7 @@
 """The folder of a training and of its models.
 
-config.json         the configuration; of a compressed model also its step
+config.json         the configuration; of a compressed model, and of one with
+                    earlier weights put back, also its step
 model.keras         the finished model
 best.keras          the model with the best validation score
 checkpoints/        the state of the training
@@ -101,10 +102,12 @@ def saved_step(model_dir, best):
     rows = read_metrics(model_dir)
     # The first of equal ones was kept.
     row = best_row(rows) if best else next(reversed(rows), None)
-    if not row and (find_model(model_dir) / CONFIG_FILE).exists():
-        # A compressed model has no metrics.
-        row = read_config(model_dir)
-    return row.get("step") if row else None
+    stored = {}
+    if (find_model(model_dir) / CONFIG_FILE).exists():
+        stored = read_config(model_dir)
+    if "step" in stored and not (best and row):
+        return stored["step"]
+    return row["step"] if row else None
 
 
 def check_config(model_dir, config):
