@@ -16,6 +16,8 @@ from tpt_keras.errors import UsageError
 class Parrot(AnsweringModel):
     """Answers questions with themselves, but not those with a %."""
 
+    config = {"vocabulary": ["1", "5", "0"]}
+
     def _answer_batch(self, questions):
         return [
             Answer("", status=UNKNOWN_CHARACTER)
