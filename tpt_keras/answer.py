@@ -63,22 +63,26 @@ def list_of_texts(
         UsageError: If they are anything else, such as a table, whose items
             would be the names of its columns.
     """
+    return [
+        # Invalid UTF-8 becomes lone surrogates, which tokenizers report.
+        text.decode("utf-8", "surrogateescape")
+        if isinstance(text, bytes)
+        else text
+        for text in _checked(texts, field)
+    ]
+
+
+def _checked(texts, field="questions"):
     is_list = isinstance(texts, Iterable) and not isinstance(
         texts, (str, bytes, Mapping)
     )
     if not is_list or getattr(texts, "ndim", 1) != 1:
         raise _no_texts(field, texts)
-    # Invalid UTF-8 becomes lone surrogates, which tokenizers report.
-    found = [
-        text.decode("utf-8", "surrogateescape")
-        if isinstance(text, bytes)
-        else text
-        for text in texts
-    ]
-    for text in found:
-        if not isinstance(text, str):
+    texts = list(texts)
+    for text in texts:
+        if not isinstance(text, (str, bytes)):
             raise _no_texts(field, text)
-    return found
+    return texts
 
 
 def _no_texts(field, value):
@@ -156,10 +160,10 @@ class AnsweringModel:
         string, and one warning names all such questions. For the arguments and
         the errors see `answer`.
         """
-        questions = list_of_texts(questions)
+        questions = _checked(questions)
         answers = self.answer(questions)
         faults = unanswered(
-            questions,
+            list_of_texts(questions),
             answers,
             self.config.get("vocabulary", ()),
             self.config.get("max_question_length"),
@@ -185,7 +189,9 @@ class AnsweringModel:
         encoded = [
             # Lone surrogates become invalid UTF-8, which an export reports.
             question.encode("utf-8", "surrogatepass")
-            for question in list_of_texts(questions)
+            if isinstance(question, str)
+            else question
+            for question in _checked(questions)
         ]
         order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
         answers: list[Any] = [None] * len(encoded)
