@@ -174,6 +174,7 @@ def test_is_exported(attention, binding, preset, tmp_path):
 @pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="Other backends have free shapes."
 )
+@pytest.mark.filterwarnings("ignore:.*`native_serialization`")
 @pytest.mark.parametrize(
     "attention", ["relative", "transformer_xl", "relational"]
 )
@@ -191,8 +192,9 @@ def test_forward_pass_is_exported_from_jax(attention, tmp_path):
     model.export(tmp_path, verbose=False)
     ids = np.array([[1, 5, 6, 7, 2]], "int32")
     inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids[:, :3]}
+    loaded = tf.saved_model.load(str(tmp_path))
     np.testing.assert_allclose(
-        tf.saved_model.load(str(tmp_path)).serve(inputs),
+        loaded.serve(inputs),
         keras.ops.convert_to_numpy(model(inputs)),
         atol=1e-4,
     )
