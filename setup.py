@@ -63,6 +63,7 @@ TEST = [
     "mypy",
     "nbclient",
     "nbformat",
+    "packaging",
     "pandas",
     "pillow",
     "protobuf",

@@ -141,8 +141,8 @@ def test_a_refused_question_shows_one_line(open_page, model_dir):
         (
             "tp_transformer_multi_linear",
             {**TINY, "num_layers": 1, "binding": "none"},
-            "MultiLinearAttention",
-            "NoBinding",
+            "attention has no weights",
+            "binds to no roles",
         ),
     ],
 )

@@ -18,13 +18,13 @@ def model():
     """An untrained model whose answers differ and end at different steps."""
     keras.utils.set_random_seed(2)
     return Transformer.from_preset(
-        "tp_transformer_numbers",
-        vocabulary="mathematics",
+        "tp_transformer_tiny",
+        digit_places=True,
+        answer_order="units_first",
         hidden_dim=16,
         intermediate_dim=32,
         num_heads=2,
-        num_layers=2,
-        num_decoder_layers=1,
+        num_layers=1,
         max_answer_length=6,
     )
 
