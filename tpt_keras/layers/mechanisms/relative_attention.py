@@ -243,11 +243,10 @@ class QueryBiases(BaseLayer):
         )
 
 
-# The distances from `target_length` queries to `source_length` keys, with an
-# unused one before them, are `target_length + source_length`. A row with a
-# value for each distance holds those of all keys, shifted by one from row to
-# row. A reshape shifts them without a gather. Each direction is the gradient of
-# the other: TensorFlow's own gradient of a slice is a pad, which took three
+# A row with a value for each distance holds those of all keys, shifted by one
+# from row to row. With one unused distance, before or after the others, a
+# reshape shifts them without a gather. Each direction is the gradient of the
+# other: TensorFlow's own gradient of a slice is a pad, which took three
 # quarters of the time on a CPU.
 
 
@@ -257,12 +256,13 @@ def all_distances(
     start_index: int | Tensor = 0,
 ) -> Tensor:
     """All positions of keys minus positions of queries, ascending."""
-    num_distances = target_length + source_length
-    if not isinstance(target_length, int) or target_length == 0:
-        # One more, so that no size below is negative, nor may be for JAX.
-        num_distances = num_distances + 1
-    columns = ops.arange(num_distances, dtype="int32")
-    return columns - target_length - start_index
+    before = target_length
+    if isinstance(target_length, int) and target_length > 0:
+        # The unused one is the last, which is faster on JAX. Otherwise it is
+        # the first, so that no size below is negative, nor may be for JAX.
+        before = target_length - 1
+    columns = ops.arange(before + source_length + 1, dtype="int32")
+    return columns - before - start_index
 
 
 def clipped_distances(
@@ -299,8 +299,9 @@ def _shift_to_keys(values, source_length):
     batch_size, num_heads, target_length, width = ops.shape(values)
     flat = ops.reshape(values, (batch_size, num_heads, target_length * width))
     # From the start of a row, the first key of the next row is width - 1 away.
+    before, size = width - source_length - 1, target_length * (width - 1)
     shifted = ops.reshape(
-        flat[:, :, target_length:],
+        flat[:, :, before : before + size],
         (batch_size, num_heads, target_length, width - 1),
     )
     return shifted[:, :, :, :source_length]
@@ -313,11 +314,12 @@ def _shift_to_distances(values, width):
         return ops.zeros((batch_size, num_heads, *shape), values.dtype)
 
     # `ops.pad` is several times as slow on TensorFlow's CPU.
-    shifted = ops.concatenate(
-        [values, zeros(target_length, width - 1 - source_length)], axis=-1
-    )
+    before = width - source_length - 1
+    shifted = ops.concatenate([values, zeros(target_length, before)], axis=-1)
     flat = ops.reshape(
         shifted, (batch_size, num_heads, target_length * (width - 1))
     )
-    flat = ops.concatenate([zeros(target_length), flat], axis=-1)
+    flat = ops.concatenate(
+        [zeros(before), flat, zeros(target_length - before)], axis=-1
+    )
     return ops.reshape(flat, (batch_size, num_heads, target_length, width))
