@@ -3,6 +3,7 @@
 import builtins
 import functools
 import importlib.util
+import inspect
 import random
 
 import hypothesis
@@ -99,6 +100,74 @@ def test_a_degree_is_that_of_the_generator(terms):
             for module in (polynomials, original)
         )
         assert found == expected
+
+
+@hypothesis.given(
+    st.lists(
+        st.one_of(st.integers(-3, 3), st.fractions(-2, 2, max_denominator=5)),
+        min_size=12,
+        max_size=12,
+    ),
+)
+def test_a_polynomial_is_that_of_the_generator(values):
+    load_modules()
+    import sympy
+    from mathematics_dataset.sample import polynomials
+    from mathematics_dataset.util import composition
+
+    values = [sympy.Rational(v.numerator, v.denominator) for v in values]
+    coefficients = np.array(values, dtype=object).reshape(4, 3)
+    variables = sympy.symbols("x y")
+    found = []
+    for module in (composition.polynomials, polynomials):
+        random.seed(0)
+        polynomial = module.coefficients_to_polynomial(coefficients, variables)
+        found.append((polynomial.sympy(), random.random()))
+    assert composition.polynomials is not polynomials
+    assert found[0] == found[1]
+    assert str(found[0]) == str(found[1])
+
+
+@pytest.mark.parametrize("scale_entropy", [0.0, 3.0])
+@hypothesis.given(
+    st.lists(
+        st.one_of(st.integers(-9, 9), st.fractions(-3, 3, max_denominator=6)),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_roots_give_the_coefficients_of_the_generator(scale_entropy, roots):
+    load_modules()
+    import sympy
+    from mathematics_dataset.modules import algebra
+
+    roots = [sympy.Rational(root.numerator, root.denominator) for root in roots]
+    # Executed again, the module would register its samplers a second time.
+    source = inspect.getsource(algebra)
+    names = dict(vars(algebra))
+    start = source.index("def _polynomial_coeffs_with_roots")
+    exec(
+        source[start : source.index("def polynomial_roots")].split("\n@")[0],
+        names,
+    )
+    original = names["_polynomial_coeffs_with_roots"]
+    found = []
+    for function in (algebra._polynomial_coeffs_with_roots, original):
+        random.seed(0)
+        found.append((function(roots, scale_entropy), random.random()))
+    assert found[0] == found[1]
+    assert [*map(type, found[0][0])] == [*map(type, found[1][0])]
+
+
+def test_an_operation_is_converted_to_sympy():
+    load_modules()
+    import sympy
+    from mathematics_dataset.sample import ops
+
+    x = sympy.Symbol("x")
+    difference = ops.Sub(ops.Mul(2, ops.Pow(x, 3)), ops.Neg(ops.Div(1, 3)))
+    expected = 2 * x**3 + sympy.Rational(1, 3)
+    assert sympy.sympify(difference) == difference._sympy_() == expected
 
 
 @pytest.mark.parametrize("coprime_to", [1, 6, 35])

@@ -47,10 +47,12 @@ def load_modules():
 
     What it misses is restored inside the package alone. Its compositions
     iterate over sets, whose order depends on the process; here they use sets in
-    the order of insertion. Half of its time went into three functions, which
+    the order of insertion. Most of its time went into five functions, which
     here give the same results faster: probabilities, which were sums of
-    thousands of SymPy's fractions, greatest common divisors and degrees of
-    polynomials.
+    thousands of SymPy's fractions, greatest common divisors, degrees of
+    polynomials, sums of all terms of a polynomial, those of zero among them,
+    and coefficients of a polynomial with given roots. SymPy is told how to
+    convert an operation, which it otherwise finds out last.
     """
     diophantine = importlib.import_module("sympy.solvers.diophantine")
     if not hasattr(diophantine, "base_solution_linear"):
@@ -59,8 +61,11 @@ def load_modules():
         diophantine.base_solution_linear = moved.base_solution_linear
     modules = importlib.import_module("mathematics_dataset.modules.modules")
     import sympy
+    from mathematics_dataset.modules import algebra
+    from mathematics_dataset.modules import calculus
     from mathematics_dataset.modules import numbers
     from mathematics_dataset.sample import number
+    from mathematics_dataset.sample import ops
     from mathematics_dataset.sample import polynomials
     from mathematics_dataset.util import composition
     from mathematics_dataset.util import probability
@@ -78,6 +83,14 @@ def load_modules():
     )
     number.sympy = _patched(sympy, gcd=math.gcd)
     polynomials._degree_of_variable = _degree
+    # These two ask a polynomial for nothing but its `sympy()`.
+    calculus.polynomials = composition.polynomials = _patched(
+        polynomials, coefficients_to_polynomial=_polynomial
+    )
+    algebra._polynomial_coeffs_with_roots = _coefficients_with_roots
+    # A module, whose name is also that of a function.
+    sympify = importlib.import_module("sympy.core.sympify")
+    sympify.converter[ops.Op] = lambda operation: operation.sympy()
     probability.SampleWithoutReplacementSpace.probability = _probability
     composition.set = _OrderedSet
     composition._ALLOWED_SYMBOLS = _OrderedSet(
@@ -131,6 +144,33 @@ def _degree(polynomial, variable):
     if variable not in polynomial.free_symbols:
         return 0
     return sympy.degree(polynomial, variable)
+
+
+def _polynomial(coefficients, variables):
+    """A polynomial with the method `sympy`, made of its nonzero terms."""
+    import sympy
+
+    # The generator shuffles all terms, which draws random numbers.
+    random.shuffle([None] * coefficients.size)
+    terms = []
+    for powers in np.argwhere(coefficients).tolist():
+        factors = [v**power for v, power in zip(variables, powers) if power]
+        terms.append(sympy.Mul(coefficients.item(*powers), *factors))
+    return types.SimpleNamespace(sympy=lambda: sympy.Add(*terms))
+
+
+def _coefficients_with_roots(roots, scale_entropy):
+    """Coefficients of a polynomial with the given roots, in rising powers."""
+    import sympy
+    from mathematics_dataset.sample import number
+
+    factors = [[-sympy.sympify(root), sympy.Integer(1)] for root in roots]
+    coefficients = functools.reduce(np.convolve, factors)
+    scale = 0 if scale_entropy > 0 else 1
+    while scale == 0:
+        scale = number.integer_or_rational(scale_entropy, signed=True)
+    whole = math.lcm(*(int(each.q) for each in coefficients))
+    return [each * scale * whole for each in coefficients]
 
 
 class _Settable(np.ndarray):
