@@ -3,8 +3,9 @@
 import builtins
 import functools
 import importlib.util
-import inspect
+import pathlib
 import random
+import re
 
 import hypothesis
 import numpy as np
@@ -142,15 +143,16 @@ def test_roots_give_the_coefficients_of_the_generator(scale_entropy, roots):
     from mathematics_dataset.modules import algebra
 
     roots = [sympy.Rational(root.numerator, root.denominator) for root in roots]
-    # Executed again, the module would register its samplers a second time.
-    source = inspect.getsource(algebra)
-    names = dict(vars(algebra))
-    start = source.index("def _polynomial_coeffs_with_roots")
-    exec(
-        source[start : source.index("def polynomial_roots")].split("\n@")[0],
-        names,
+    # Executed again, the whole module would register its samplers twice.
+    source = pathlib.Path(algebra.__file__).read_text()
+    (definition,) = re.findall(
+        r"^def _polynomial_coeffs_with_roots.*?(?=^\S)", source, re.S | re.M
     )
+    exec(definition, names := dict(vars(algebra)))
     original = names["_polynomial_coeffs_with_roots"]
+    assert algebra._polynomial_coeffs_with_roots is (
+        deepmind._coefficients_with_roots
+    )
     found = []
     for function in (algebra._polynomial_coeffs_with_roots, original):
         random.seed(0)
@@ -167,6 +169,8 @@ def test_an_operation_is_converted_to_sympy():
     x = sympy.Symbol("x")
     difference = ops.Sub(ops.Mul(2, ops.Pow(x, 3)), ops.Neg(ops.Div(1, 3)))
     expected = 2 * x**3 + sympy.Rational(1, 3)
+    converter = importlib.import_module("sympy.core.sympify").converter
+    assert converter[ops.Op](difference) == expected
     assert sympy.sympify(difference) == difference._sympy_() == expected
 
 
