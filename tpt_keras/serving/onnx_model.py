@@ -54,7 +54,9 @@ class OnnxModel(AnsweringModel):
         try:
             self.config = json.loads((self.path / CONFIG_FILE).read_bytes())
             self._tokenizer = CharacterTokenizer(
-                self.config["vocabulary"], self.config["answer_order"]
+                self.config["vocabulary"],
+                # Exports of earlier versions have none.
+                self.config.get("answer_order", "as_written"),
             )
             self._encode, self._decode_step = (
                 onnxruntime.InferenceSession(
