@@ -150,9 +150,8 @@ def fed(batches):
     from tpt_keras.training.trainer import Trainer
 
     trainer = Trainer(Transformer.from_preset("tp_transformer_tiny"))
-    return list(
-        itertools.islice(trainer.feed(batches), batches.steps_per_epoch)
-    )
+    with trainer.feed(batches) as feed:
+        return list(itertools.islice(feed, batches.steps_per_epoch))
 
 
 def trainer_of(model, micro_batches=1):

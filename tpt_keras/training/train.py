@@ -167,9 +167,9 @@ def _fit(trainer, intervals, config, batches, callbacks):
     if done or step == train_steps:
         return
     _log.info("Training from step %d to step %d.", step, train_steps)
-    with scope(trainer.strategy), batches.opened():
+    with trainer.feed(batches, step) as feed:
         trainer.fit(
-            trainer.feed(batches, step),
+            feed,
             initial_epoch=epoch,
             epochs=-(-train_steps // interval),
             steps_per_epoch=interval,

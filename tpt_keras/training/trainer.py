@@ -1,7 +1,9 @@
 import contextlib
 import types
 from collections.abc import Callable
+from collections.abc import Generator
 from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -47,8 +49,8 @@ class Trainer(keras.Model):
     ```python
     trainer = Trainer(model, global_clipnorm=0.1)
     trainer.compile(optimizer="adam")
-    with batches.opened():
-        trainer.fit(trainer.feed(batches), steps_per_epoch=100, epochs=10)
+    with trainer.feed(batches) as feed:
+        trainer.fit(feed, steps_per_epoch=100, epochs=10)
     ```
     """
 
@@ -119,13 +121,14 @@ class Trainer(keras.Model):
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
         return self.model(inputs, training=training)
 
+    @contextlib.contextmanager
     def feed(
         self,
         batches: NumberedBatches,
         start_step: int = 0,
         num_epochs: int | None = None,
-    ) -> Any:
-        """Returns batches as `fit` and `evaluate` take them.
+    ) -> Iterator[Any]:
+        """Opens batches for `fit` and `evaluate`, in the strategy's scope.
 
         Args:
             batches: A `NumberedBatches`.
@@ -133,9 +136,17 @@ class Trainer(keras.Model):
             num_epochs: Number of epochs. Defaults to no end, for a training.
 
         Returns:
-            A dataset or a generator.
+            A context manager that gives a dataset or a generator.
         """
-        return backends.feed(self, batches, start_step, num_epochs)
+        with backends.scope(self.strategy), batches.opened():
+            feed = backends.feed(self, batches, start_step, num_epochs)
+            try:
+                yield feed
+            finally:
+                # Keras keeps a generator in a cycle of references, and its
+                # prefetching thread would go on until it is collected.
+                if isinstance(feed, Generator):
+                    feed.close()
 
     def evaluate_batches(self, batches: NumberedBatches) -> dict[str, float]:
         """Evaluates the model on an epoch of batches.
@@ -146,9 +157,9 @@ class Trainer(keras.Model):
         Returns:
             Dict of the `metrics`, such as `loss` (nats per token).
         """
-        with backends.scope(self.strategy), batches.opened():
+        with self.feed(batches, num_epochs=1) as feed:
             results = self.evaluate(
-                self.feed(batches, num_epochs=1),
+                feed,
                 # Keras does not know the length of the feed.
                 steps=batches.steps_per_epoch,
                 return_dict=True,
