@@ -105,9 +105,10 @@ def line_of(error):
         remedy = getattr(error, "remedy", None)
         return with_flags(f"{line} ({_remedy(*remedy)})" if remedy else line)
     fault = disk_fault(error)
-    return fault and (
-        f"{fault}. Make room or change the rights there, or name another place."
-    )
+    advice = "Make room or change the rights there, or name another place."
+    if isinstance(error, FileNotFoundError):
+        advice = "Name one that is there."
+    return fault and f"{fault}. {advice}"
 
 
 def command(name):

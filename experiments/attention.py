@@ -24,9 +24,7 @@ FLAGS = flags.FLAGS
 
 _look_inside.define_flags("attention")
 _look_inside.define_head()
-flags.DEFINE_multi_string(
-    "question", None, "A question; may be given again.", required=True
-)
+flags.DEFINE_multi_string("question", None, "A question", required=True)
 
 
 def check():

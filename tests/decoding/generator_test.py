@@ -46,6 +46,14 @@ def shapes_of(calls):
     return [tuple(call.args[1].shape) for call in calls.call_args_list]
 
 
+@pytest.mark.parametrize("sampler", ["greedy", "beam", "top_k"])
+def test_weights_that_are_not_finite_are_refused(sampler):
+    model = make_model()
+    model.set_weights([np.full_like(w, np.nan) for w in model.get_weights()])
+    with pytest.raises(UsageError):
+        Generator(model, sampler).answer(QUESTIONS)
+
+
 def test_answers_have_the_texts_and_log_probs_of_the_tokens(model, generator):
     token_ids = model.tokenizer.encode_questions(QUESTIONS)
     found = generator.generate(token_ids)

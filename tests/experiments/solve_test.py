@@ -112,7 +112,7 @@ def test_a_server_is_asked_without_keras(tmp_path):
     [
         ([], "--questions_file"),
         ([GOOD, "--questions_file=x"], "--questions_file"),
-        (["--questions_file=nothing"], "'nothing'"),
+        (["--questions_file=nothing"], "'nothing'. Name"),
     ],
 )
 def test_questions_come_from_one_place(tmp_path, arguments, part):

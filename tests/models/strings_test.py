@@ -217,6 +217,10 @@ TABLE = pd.DataFrame({"question": QUESTIONS, "answer": ANSWERS})
             "sample_weight",
         ),
         (
+            lambda model: model.fit(*PAIRS, sample_weight=[np.nan] * 4),
+            "sample_weight",
+        ),
+        (
             lambda model: model.fit(*PAIRS, class_weight={0: 1.0}),
             "class_weight",
         ),

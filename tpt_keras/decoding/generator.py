@@ -128,6 +128,11 @@ class Generator:
         tokenizer = self.model.tokenizer
         token_ids = tokenizer.encode_batch(texts, questions=True)
         found = self.generate_on_batch(token_ids)
+        if not (found["log_probs"][:, 0] > IMPOSSIBLE).all():  # or no number
+            raise UsageError(
+                "No answer has a probability, because weights of the model are "
+                "not finite: its training diverged. Load an earlier model."
+            )
         for rows, log_probs in zip(found["token_ids"], found["log_probs"]):
             best, *others = [
                 (tokenizer.decode(token_ids), log_prob)

@@ -24,9 +24,9 @@ _KERAS_CONFIG = "config.json"
 _KERAS_FILES = (_KERAS_CONFIG, "model.weights.h5")
 _REMEDY: tuple[str, dict] = ("train", {})
 _ADVICE = (
-    "It is damaged or of another version. Delete it and train with the same "
-    "configuration, which makes it from the last checkpoint. There may be "
-    "another model in the folder, the best or the last one (`best`)."
+    "It is damaged or of another version. If a training wrote it, delete it "
+    "and train with the same configuration, which makes it from the last "
+    "checkpoint."
 )
 
 
@@ -47,7 +47,8 @@ def load_model(
         classes: Classes of models that are accepted.
 
     Returns:
-        A model, such as a `Transformer`, not compiled.
+        A model, such as a `Transformer`. It is not compiled: call `compile`
+        before `fit`.
 
     Raises:
         UsageError: If there is no such model.
@@ -155,9 +156,8 @@ def _missing(path):
     kind = "best" if path.name == BEST_MODEL_FILE else "finished"
     return UsageError(
         f"The folder {str(folder)!r} holds no {kind} model ({path.name}). "
-        "Finish its training, choose the other one, the best or the last "
-        "(`best`), or another folder. An exported model answers with "
-        "tpt_keras.serving.SavedModel (`saved_model`).",
+        "Finish its training, or name another folder or a model's file. An "
+        "exported model answers with tpt_keras.serving.SavedModel.",
         path=path,
         remedy=_REMEDY,
     )

@@ -258,6 +258,10 @@ def _column(sample_weight, count):
             f" Received the shape {sample_weight.shape}.",
             field="sample_weight",
         )
+    if not np.isfinite(sample_weight).all():
+        raise UsageError(
+            "A `sample_weight` is not finite.", field="sample_weight"
+        )
     return sample_weight.reshape(count, 1)
 
 
