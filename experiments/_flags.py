@@ -39,11 +39,10 @@ def define(config_class, leave_out=()):
 
     The help is the field's in the class's docstring. Of a nested class, the
     fields of all its `SECTIONS` become flags, but for those to `leave_out`.
-    The default is the first section's; the help has those of others.
+    The help has the defaults of a field that sections differ in.
     """
-    for field, description in _described_fields(config_class).values():
+    for field, default, description in _described(config_class):
         if field.name not in leave_out:
-            default = field.default
             if field.type is tuple:
                 default = list(default)
             _KINDS[field.type](field.name, default, description)
@@ -51,7 +50,8 @@ def define(config_class, leave_out=()):
 
 def values(config_class, leave_out=()):
     """Returns a dict of the fields whose flags were given."""
-    fields = _described_fields(config_class).keys() - set(leave_out)
+    described = _described(config_class)
+    fields = {field.name for field, *_ in described} - set(leave_out)
     return {
         name: flags.FLAGS[name].value
         for name in flags.FLAGS
@@ -59,22 +59,21 @@ def values(config_class, leave_out=()):
     }
 
 
-def _described_fields(config_class):
-    """Returns a dict of names to pairs of a field and its description."""
+def _described(config_class):
+    """Returns each field, its default and its description."""
     found = {}
     for section in getattr(config_class, "SECTIONS", (config_class,)):
         descriptions = _descriptions(section)
         for field in dataclasses.fields(section):
-            first, description = found.setdefault(
-                field.name, (field, descriptions.get(field.name))
+            first, default, description = found.setdefault(
+                field.name, (field, field.default, descriptions.get(field.name))
             )
             if field.init and field.default != first.default:
-                description = (
-                    f"{description} Default of {section.__name__}: "
-                    f"{field.default}."
-                )
-                found[field.name] = first, description
-    return found
+                if default is not None:
+                    description += f" Default: {default}."
+                description += f" Of {section.__name__}: {field.default}."
+                found[field.name] = first, None, description
+    return found.values()
 
 
 def _descriptions(config_class):
