@@ -79,8 +79,13 @@ PRESETS: dict = {
         num_layers=2,
         dropout=0.1,
     ),
-    # Numbers in answers units first, and the places of digits (docs/lab.md).
+    # Numbers in answers units first, and the places of digits (docs/lab.md);
+    # few decoder layers, because answering takes a step for each character.
     "tp_transformer_numbers": TransformerConfig(
+        hidden_dim=256,
+        intermediate_dim=1024,
+        num_heads=8,
+        num_decoder_layers=2,
         bind_embeddings=False,
         vocabulary="mathematics_words",
         digit_places=True,
