@@ -1,6 +1,7 @@
 r"""Fills a data folder with problems.
 
-They become datasets of TensorFlow Datasets. Generates the problems:
+They become datasets of TensorFlow Datasets, with the token caches that a
+training reads. Generates the problems:
 
     python -m experiments.prepare_data --modules=all --data_dir=data
 
@@ -8,6 +9,11 @@ or takes the released archive, downloaded or already there:
 
     python -m experiments.prepare_data --source=official --data_dir=data \
         --modules=all --archive=mathematics_dataset-v1.0.tar.gz
+
+or writes the token caches alone, which are small and need no TensorFlow:
+
+    python -m experiments.prepare_data --modules=all --data_dir=data \
+        --format=tokens
 
 or writes Parquet files with a data card for other tools:
 
@@ -50,8 +56,8 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "format",
     "tfds",
-    "tfds (datasets of TensorFlow Datasets, as the training reads them), or "
-    "parquet (files for other tools).",
+    "tfds (datasets of TensorFlow Datasets), tokens (the token caches alone, "
+    "which is all that a training reads), or parquet (files for other tools).",
 )
 flags.DEFINE_string(
     "archive", None, "The official archive or its folder, if already there."
@@ -77,11 +83,12 @@ flags.DEFINE_integer(
 
 def check():
     check_choice("source", FLAGS.source, ("generated", "official"))
-    check_choice("format", FLAGS.format, ("tfds", "parquet"))
+    check_choice("format", FLAGS.format, ("tfds", "tokens", "parquet"))
     for name in ("train_examples", "evaluation_examples"):
         check_positive_integer(name, FLAGS[name].value)
     if FLAGS.format == "parquet":
         require("pyarrow", "parquet")
+    if FLAGS.format != "tfds":
         check_choice("dataset", FLAGS.dataset, ("mathematics_dataset",))
     if FLAGS.problems and FLAGS.format != "tfds":
         raise UsageError(
@@ -100,33 +107,45 @@ def main():
     if FLAGS.format == "parquet":
         write_parquet()
         return
-    _cli.import_tensorflow()
     from tpt_keras.data_generators import select_groups
-    from tpt_keras.data_generators.mathematics.datasets import dataset_builder
-    from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
     from tpt_keras.data_generators.mathematics.task import DATASETS
+    from tpt_keras.data_generators.mathematics.task import open_module
+    from tpt_keras.data_generators.mathematics.task import prepared_folder
 
     check_choice("dataset", FLAGS.dataset, DATASETS)
+    is_prepared, prepare = format_functions()
     missing = []
     for module in select_groups(FLAGS.dataset, FLAGS.data_dir, FLAGS.modules):
-        builder = dataset_builder(module, FLAGS.data_dir, FLAGS.dataset)
-        if builder.is_prepared():
-            check_settings(builder)
-            print(f"{module} is there already: {builder.data_path}")
+        if is_prepared(module, FLAGS.data_dir, FLAGS.dataset):
+            check_settings(module)
+            folder = prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
+            print(f"{module} is there already: {folder}")
         else:
             missing.append(module)
     if not missing:
         return
     text_dir = make_texts(missing)
     for module in missing:
-        builder = prepare_dataset(
-            module, FLAGS.data_dir, text_dir, FLAGS.dataset
-        )
-        counts = {
-            name: split.num_examples
-            for name, split in builder.info.splits.items()
-        }
-        print(f"{builder.data_path}: {json.dumps(counts)}")
+        prepare(module, FLAGS.data_dir, text_dir, FLAGS.dataset)
+        folder = prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
+        splits, _ = open_module(module, FLAGS.data_dir, FLAGS.dataset)
+        counts = {split: len(examples) for split, examples in splits.items()}
+        print(f"{folder}: {json.dumps(counts)}")
+
+
+def format_functions():
+    """The functions that find and that make a module in the format."""
+    if FLAGS.format == "tokens":
+        from tpt_keras.data_generators.mathematics import task
+
+        return task.prepared_folder, task.prepare_tokens
+    _cli.import_tensorflow()
+    from tpt_keras.data_generators.mathematics import datasets
+
+    def is_prepared(*described):
+        return datasets.dataset_builder(*described).is_prepared()
+
+    return is_prepared, datasets.prepare_dataset
 
 
 def write_problems():
@@ -170,6 +189,7 @@ def make_texts(modules, train_examples=None):
     from tpt_keras.data_generators.mathematics.shards import available_cores
 
     if FLAGS.source == "official":
+        _cli.import_backend()  # Keras downloads it
         return archive.fetch_official_text(
             FLAGS.data_dir, modules, FLAGS.archive
         )
@@ -189,27 +209,30 @@ def make_texts(modules, train_examples=None):
     return text_dir
 
 
-def check_settings(builder):
-    """Refuses a prepared dataset that was made with other settings."""
+def check_settings(module):
+    """Refuses a prepared module that was made with other settings."""
     from tpt_keras.data_generators.mathematics.generator import split_counts
+    from tpt_keras.data_generators.mathematics.task import open_module
+    from tpt_keras.data_generators.mathematics.task import prepared_folder
 
-    if builder.name == "math_dataset":
+    if FLAGS.dataset == "math_dataset":
         return  # the stock dataset has no metadata
     wanted = {}
     if FLAGS.source == "generated":
-        module = builder.builder_config.name
         counts = FLAGS.train_examples, FLAGS.evaluation_examples
         wanted = {"seed": FLAGS.seed, "wanted": split_counts(module, *counts)}
-    found = (builder.info.metadata or {}).get("generated", {})
+    _, origin = open_module(module, FLAGS.data_dir, FLAGS.dataset)
+    found = origin.get("generated", {})
     found = {name: found.get(name) for name in ("seed", "wanted") if found}
     if wanted != found:
+        folder = prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
         made = f"was generated with {found}" if found else "is the release's"
         raise UsageError(
-            f"{builder.data_path} {made}. Ask for the same `source` and "
-            "numbers, remove the folder, or name another `data_dir`.",
-            path=builder.data_path,
+            f"{folder} {made}. Ask for the same `source` and numbers, remove "
+            "the folder, or name another `data_dir`.",
+            path=folder,
         )
 
 
 if __name__ == "__main__":
-    _cli.run(main, check, resumes=True)
+    _cli.run(main, check, resumes=True, needs_backend=False)

@@ -116,8 +116,8 @@ def print_table(rows):
 
 def mixed_problems(count):
     """Draws questions and answers of all modules and lengths, shuffled."""
+    from tpt_keras.data_generators.mathematics.modules import MODULES
     from tpt_keras.data_generators.mathematics.shards import draw_shard
-    from tpt_keras.data_generators.mathematics.task import MODULES
 
     per_module = max(5, -(-count // len(MODULES)))
     problems = [

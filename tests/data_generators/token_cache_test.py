@@ -14,9 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.data_generators.files import all_texts
+from tests.data_generators.files import tree
 from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.data_generators.token_cache import open_cache
+from tpt_keras.data_generators.token_cache import write_cache
+from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
+from tpt_keras.files import LOCK_FILE
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 
 SPLITS = {
@@ -24,6 +28,8 @@ SPLITS = {
     "hard": [("Is this hard?" + "!" * n, "True") for n in range(99)],
     "test": [("", "1"), ("1", "")],
 }
+ORIGIN = {"generated": {"seed": 3}}
+REMEDY = ("prepare_data", {})
 
 
 class Dataset:
@@ -37,11 +43,19 @@ class Dataset:
         (folder / "dataset_info.json").write_text("{}")
 
     def open(self, vocabulary=MATHEMATICS_VOCABULARY):
-        return open_cache(self.folder, vocabulary, self._read)
+        splits, origin = open_cache(self.folder, vocabulary, self._read, REMEDY)
+        assert origin == ORIGIN
+        return splits
 
     def _read(self):
         self.reads += 1
-        return {split: iter(pairs) for split, pairs in self.splits.items()}
+        splits = {split: iter(pairs) for split, pairs in self.splits.items()}
+        return splits, ORIGIN
+
+    def remove_records(self):
+        for path in self.folder.glob("*.*"):
+            if path.name != LOCK_FILE:
+                path.unlink()
 
 
 @pytest.fixture
@@ -102,6 +116,44 @@ def test_copied_folder_keeps_its_cache(dataset, tmp_path_factory):
     dataset.folder = folder
     assert_whole(dataset.open())
     assert dataset.reads == 1
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_cache_alone_is_a_dataset(dataset, tmp_path_factory, writes):
+    dataset.open()
+    arrays = tree(dataset.folder)
+    dataset.remove_records()
+    if writes:
+        dataset.folder = tmp_path_factory.mktemp("other")
+        write_cache(dataset.folder, MATHEMATICS_VOCABULARY, SPLITS, ORIGIN)
+        for path, content in tree(dataset.folder).items():
+            assert content == arrays[path] or path.endswith(".json")
+    assert_whole(dataset.open())
+    assert dataset.reads == 1
+    with pytest.raises(UnreadableFileError):
+        dataset.open(MATHEMATICS_VOCABULARY[::-1])
+    assert_whole(dataset.open())
+
+
+@pytest.mark.parametrize("name", ["cache.json", "lengths.npy", "tokens.npy"])
+def test_damage_of_a_cache_alone_is_refused(dataset, name):
+    dataset.open()
+    dataset.remove_records()
+    path = dataset.folder / NAME / name
+    path.write_bytes(path.read_bytes()[:-1])
+    for _ in range(2):
+        with pytest.raises(UnreadableFileError) as error:
+            dataset.open()
+        assert error.value.path == str(path.parent)
+        assert error.value.remedy == REMEDY
+
+
+def test_cache_of_an_earlier_version_is_made_again(dataset):
+    dataset.open()
+    folder = dataset.folder / NAME
+    (folder / "lengths.npy").rename(folder / "offsets.npy")
+    assert_whole(dataset.open())
+    assert not (folder / "offsets.npy").exists()
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
@@ -194,9 +246,9 @@ def test_processes_make_a_cache_together(dataset):
         "def read():\n"
         "    print('read')\n"
         "    time.sleep(0.5)\n"
-        "    return {'easy': [('1', '2')]}\n"
+        "    return {'easy': [('1', '2')]}, {}\n"
         "vocabulary = character_tokenizer.MATHEMATICS_VOCABULARY\n"
-        "cache = open_cache(sys.argv[1], vocabulary, read)\n"
+        "cache, _ = open_cache(sys.argv[1], vocabulary, read)\n"
         "assert cache['easy'].texts([0]) == [('1', '2')]\n"
     )
     processes = [

@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tests.experiments.command import run_python
+from tests.experiments.command import without
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics.archive import FOLDER
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
@@ -77,7 +79,7 @@ def test_generated_problems_are_prepared_once(prepare, run, data_dir):
     assert "Unknown size" not in result.stdout + result.stderr
     line = result.stdout.splitlines()[-1]
     assert str(data_dir / "mathematics_dataset" / MODULE) in line
-    assert '"train_easy": 30' in line
+    assert '"train": 90' in line
     assert '"extrapolate": 20' in line
     assert f"{MODULE}: 30 train_easy" in result.stdout
 
@@ -124,6 +126,50 @@ def test_a_file_of_problems_has_always_the_same_bytes(prepare, tmp_path):
     task = open_task("problem_file", tmp_path / "first.jsonl")
     for split in ("interpolate", "extrapolate"):
         assert len(task.examples(split)[MODULE]) == 20
+
+
+def test_token_caches_alone_are_those_of_the_datasets(
+    prepare, data_dir, place_value_data
+):
+    root = data_dir / "generated-seed0-train600-evaluation60"
+    shutil.copytree(place_value_data / "generated", root)
+    folder = data_dir / "mathematics_dataset" / MODULE
+    arguments = ["--train_examples=600", "--evaluation_examples=60"]
+    assert prepare(*arguments, "--format=tokens").status == 0
+    assert not is_prepared(data_dir)
+
+    def arrays():
+        return {path.name: path.read_bytes() for path in folder.rglob("*.npy")}
+
+    tokens = arrays()
+    assert len(tokens) == 2
+    again = prepare(*arguments, "--format=tokens")
+    assert "is there already" in again.stdout
+    for other in ("--seed=1", "--train_examples=601", "--source=official"):
+        refused = prepare(*arguments, "--format=tokens", other)
+        assert_refused(refused, folder, "--data_dir")
+    # The dataset takes its place.
+    assert prepare(*arguments).status == 0
+    assert is_prepared(data_dir)
+    assert arrays() == tokens
+
+
+@pytest.mark.slow
+def test_token_caches_alone_need_no_tensorflow(data_dir, texts, tmp_path):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    modules = ("keras", "tensorflow", "tensorflow_datasets")
+    process = run_python(
+        "-m",
+        "experiments.prepare_data",
+        f"--modules={MODULE}",
+        f"--data_dir={data_dir}",
+        "--format=tokens",
+        *COUNTS,
+        env=without(hidden, *modules),
+    )
+    assert process.status == 0, process
+    assert list(data_dir.rglob("tokens.npy"))
 
 
 def test_parquet_files_are_written(prepare, data_dir, official, monkeypatch):

@@ -2,8 +2,8 @@ import re
 
 import pytest
 
+from tpt_keras.data_generators.mathematics.modules import MODULES
 from tpt_keras.data_generators.mathematics.shards import draw_shard
-from tpt_keras.data_generators.mathematics.task import MODULES
 from tpt_keras.tokenizers.question_words import QUESTION_WORDS
 
 # Bags of letters, and numbers whose digits may be letters.

@@ -18,6 +18,8 @@ from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 # Sequences that are tokenized or gathered at once, which bounds the memory.
 _CHUNK = 8192
 _READ_AT_ONCE = 2**16
+# Examples of which one start is kept in memory.
+_BLOCK = 8
 _ROUNDS = 4
 
 
@@ -91,17 +93,28 @@ class ArrayExamples(Examples):
 
     Args:
         tokens: Unsigned integer array: source, target, source, target.
-        offsets: Integer array `(2 * examples + 1,)` of the places in `tokens`
-            where the sequences start, and of the end.
+        all_lengths: Unsigned integer array `(examples, 2)` of the source and
+            target lengths.
         vocabulary: The symbols, each at its token id.
     """
 
     def __init__(
-        self, tokens: np.ndarray, offsets: np.ndarray, vocabulary: Sequence[str]
+        self,
+        tokens: np.ndarray,
+        all_lengths: np.ndarray,
+        vocabulary: Sequence[str],
     ) -> None:
         self.tokens = tokens
-        self.offsets = offsets
         self.vocabulary = tuple(vocabulary)
+        self.all_lengths = all_lengths
+        # The starts of some examples: those of all would take more memory
+        # than the tokens.
+        sums = np.add.reduceat(
+            all_lengths.reshape(-1),
+            np.arange(0, all_lengths.size, 2 * _BLOCK),
+            dtype="int64",
+        )
+        self._block_starts = np.cumsum(sums) - sums
 
     @classmethod
     def from_texts(
@@ -111,32 +124,47 @@ class ArrayExamples(Examples):
         tokenizer = CharacterTokenizer(vocabulary)
         # The smallest type that holds all token ids.
         tokens = [np.zeros(0, np.min_scalar_type(len(vocabulary) - 1))]
-        lengths = [np.zeros(1, "int64")]
+        lengths = [np.zeros(0, "uint8")]
         texts = itertools.chain.from_iterable(pairs)
         while chunk := list(itertools.islice(texts, _CHUNK)):
             part = tokenizer.encode_flat(chunk)
             tokens.append(part.astype(tokens[0].dtype))
-            lengths.append(np.array([*map(len, chunk)], "int64"))
-        offsets = np.cumsum(np.concatenate(lengths))
-        return cls(np.concatenate(tokens), offsets, vocabulary)
+            of_chunk = [*map(len, chunk)]
+            smallest = np.min_scalar_type(max(of_chunk))
+            lengths.append(np.array(of_chunk, smallest))
+        return cls(
+            np.concatenate(tokens),
+            np.concatenate(lengths).reshape(-1, 2),
+            vocabulary,
+        )
 
     def __len__(self):
-        return len(self.offsets) // 2
+        return len(self.all_lengths)
 
     def read(
         self, indices: Sequence[int] | np.ndarray
     ) -> tuple[Sequences, Sequences]:
-        first = 2 * np.asarray(indices, dtype="int64")
-        return self._sequences(first), self._sequences(first + 1)
+        indices = np.asarray(indices, dtype="int64")
+        sources, targets = self.lengths(indices).T
+        starts = self._starts(indices)
+        return (
+            gather(self.tokens, starts, sources),
+            gather(self.tokens, starts + sources, targets),
+        )
 
     def lengths(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
-        first = 2 * np.asarray(indices, dtype="int64")[:, None]
-        return np.diff(self.offsets[first + range(3)])
+        indices = np.asarray(indices, dtype="int64")
+        return self.all_lengths[indices].astype("int64")
 
-    def _sequences(self, rows):
-        starts = self.offsets[rows]
-        lengths = self.offsets[rows + 1] - starts
-        return gather(self.tokens, starts, lengths)
+    def _starts(self, indices):
+        blocks, rest = np.divmod(indices, _BLOCK)
+        within = np.arange(_BLOCK)
+        # Those after the example are not counted, wherever they are.
+        lengths = self.all_lengths.take(
+            (blocks * _BLOCK)[:, None] + within, axis=0, mode="clip"
+        ).sum(axis=2, dtype="int64")
+        before = lengths.sum(axis=1, where=within < rest[:, None])
+        return self._block_starts[blocks] + before
 
 
 class ExampleView(Examples):

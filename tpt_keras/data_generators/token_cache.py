@@ -1,8 +1,9 @@
 """Token cache: a dataset's examples as memory-mapped arrays in files.
 
 A folder beside the dataset holds the token ids of all examples (`tokens.npy`),
-the places where the sequences start (`offsets.npy`), and a JSON file with the
-dataset's identity, the splits' sizes and a digest of all this.
+their lengths (`lengths.npy`), and a JSON file with the dataset's identity, its
+origin, the splits' sizes and a digest of all this. It can be read without the
+dataset.
 """
 
 import errno
@@ -25,42 +26,65 @@ from tpt_keras.files import reading
 from tpt_keras.files import whole_folder
 
 NAME = "tokens"
+_ADVICE = "Remove the folder and prepare the dataset again."
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 logger = logging.getLogger(__name__)
 
 
-def open_cache(folder, vocabulary, read_splits):
+def open_cache(folder, vocabulary, read_dataset, remedy=None):
     """Opens a dataset's token cache and makes it first if necessary.
 
     It is made, under a lock, if it is missing or damaged, or if a file of the
     dataset has changed. Where the folder cannot be written, the cache lies in
-    a temporary folder until the process ends.
+    a temporary folder until the process ends. A folder without a dataset's
+    records has to hold a whole cache.
 
     Args:
         folder: The dataset's folder.
         vocabulary: The symbols, each at its token id.
-        read_splits: Function that returns a dict of the splits' names to
-            iterables of pairs of strings, to make the cache from.
+        read_dataset: Function that returns the arguments `splits` and `origin`
+            of `write_cache`, to make the cache from.
+        remedy: The step that makes the dataset; see `UsageError`.
 
     Returns:
-        Dict of the splits' names to `ArrayExamples`.
+        Dict of the splits' names to `ArrayExamples`, and the origin.
+
+    Raises:
+        UnreadableFileError: If there are no records, and the cache is damaged.
     """
     folder = pathlib.Path(folder)
     key = {"vocabulary": list(vocabulary), "files": _files(folder)}
+    if not key["files"]:
+        return _open(folder / NAME, key, _ADVICE, remedy)
     try:
-        return _open_or_make(folder / NAME, key, read_splits)
+        return _open_or_make(folder / NAME, key, read_dataset)
     except OSError as error:
         if error.errno not in _READ_ONLY:
             raise
     name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
     path = pathlib.Path(_temporary_folder().name, name, NAME)
-    return _open_or_make(path, key, read_splits)
+    return _open_or_make(path, key, read_dataset)
+
+
+def write_cache(folder, vocabulary, splits, origin):
+    """Writes the token cache of a dataset that has no records.
+
+    Args:
+        folder: The dataset's folder.
+        vocabulary: The symbols, each at its token id.
+        splits: Dict of the splits' names to iterables of pairs of strings.
+        origin: Dict with the settings of the dataset, for JSON.
+    """
+    key = {"vocabulary": list(vocabulary), "files": []}
+    with folder_lock(folder, "makes the token cache"):
+        _replace(folder / NAME, key, splits, origin)
 
 
 def _files(folder):
     """Names, sizes and times of the files that a cache is made from."""
-    paths = sorted((*folder.glob("*.tfrecord*"), *folder.glob("*.json")))
+    records = sorted(folder.glob("*.tfrecord*"))
+    paths = records and sorted((*records, *folder.glob("*.json")))
     status = [(path.name, path.stat()) for path in paths]
     return [[name, each.st_size, each.st_mtime_ns] for name, each in status]
 
@@ -70,7 +94,7 @@ def _temporary_folder():
     return tempfile.TemporaryDirectory(prefix="tpt_keras_tokens_")
 
 
-def _open_or_make(path, key, read_splits):
+def _open_or_make(path, key, read_dataset):
     try:
         return _open(path, key)
     except UnreadableFileError:
@@ -81,14 +105,18 @@ def _open_or_make(path, key, read_splits):
             return _open(path, key)
         except UnreadableFileError as error:
             logger.debug("Making the token cache: %s", error)
-        shutil.rmtree(path, ignore_errors=True)
-        with whole_folder(path) as partial:
-            partial.mkdir()
-            _write(partial, key, read_splits())
+        _replace(path, key, *read_dataset())
         return _open(path, key)
 
 
-def _write(folder, key, splits):
+def _replace(path, key, splits, origin):
+    shutil.rmtree(path, ignore_errors=True)
+    with whole_folder(path) as partial:
+        partial.mkdir()
+        _write(partial, key, splits, origin)
+
+
+def _write(folder, key, splits, origin):
     counts = dict.fromkeys(splits, 0)
 
     def pairs():
@@ -98,7 +126,7 @@ def _write(folder, key, splits):
                 yield pair
 
     examples = ArrayExamples.from_texts(pairs(), key["vocabulary"])
-    arrays = {"tokens": examples.tokens, "offsets": examples.offsets}
+    arrays = {"tokens": examples.tokens, "lengths": examples.all_lengths}
     for name, array in arrays.items():
         path = folder / f"{name}.npy"
         with named_in_errors(path), path.open("wb") as file:
@@ -106,30 +134,36 @@ def _write(folder, key, splits):
             header = np.lib.format.header_data_from_array_1_0(array)
             np.lib.format.write_array_header_1_0(file, header)
             file.write(array.data)
-    record = {"key": key, "counts": counts}
+    record = {"key": key, "origin": origin, "counts": counts}
     record["digest"] = _digest(record, arrays.values())
     (folder / "cache.json").write_text(json.dumps(record))
 
 
-def _open(path, key):
-    with reading(path):
+def _open(path, key, advice="", remedy=None):
+    with reading(path, advice, remedy):
         record = json.loads((path / "cache.json").read_bytes())
         # As plain arrays, because indexing a `np.memmap` takes longer.
-        tokens, offsets = (
+        tokens, lengths = (
             np.asarray(np.load(path / f"{name}.npy", mmap_mode="r"))
-            for name in ("tokens", "offsets")
+            for name in ("tokens", "lengths")
         )
         digest = record.pop("digest")
-        if digest != _digest(record, (tokens, offsets)):
+        if digest != _digest(record, (tokens, lengths)):
             raise ValueError("it is damaged")
-        if record["key"] != key:
+        # Where there are no records, the cache is of whatever it was made from.
+        if (key["files"] or record["key"]["files"]) != record["key"]["files"]:
             raise ValueError("the dataset has changed")
-    splits, start = {}, 0
+        if key["vocabulary"] != record["key"]["vocabulary"]:
+            raise ValueError("it has another vocabulary")
+    splits, example, token = {}, 0, 0
     for split, count in record["counts"].items():
-        part = offsets[2 * start : 2 * (start + count) + 1]
-        splits[split] = ArrayExamples(tokens, part, key["vocabulary"])
-        start += count
-    return splits
+        part = lengths[example : example + count]
+        end = token + int(part.sum(dtype="int64"))
+        splits[split] = ArrayExamples(
+            tokens[token:end], part, key["vocabulary"]
+        )
+        example, token = example + count, end
+    return splits, record["origin"]
 
 
 def _digest(record, arrays):

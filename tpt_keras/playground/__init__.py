@@ -18,8 +18,8 @@ from tpt_keras.analysis.attention import collect_vectors
 from tpt_keras.analysis.attention import encode_questions
 from tpt_keras.analysis.representations import cluster
 from tpt_keras.analysis.representations import describe_clusters
+from tpt_keras.data_generators.mathematics.modules import MODULES
 from tpt_keras.data_generators.mathematics.shards import draw_shard
-from tpt_keras.data_generators.mathematics.task import MODULES
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError

@@ -19,7 +19,7 @@ from tpt_keras.data_generators.mathematics.archive import fetch_official_text
 from tpt_keras.data_generators.mathematics.archive import read_problems
 from tpt_keras.data_generators.mathematics.archive import text_path
 from tpt_keras.data_generators.mathematics.archive import write_problems
-from tpt_keras.data_generators.mathematics.task import SPLITS
+from tpt_keras.data_generators.mathematics.modules import SPLITS
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.files import LOCK_FILE

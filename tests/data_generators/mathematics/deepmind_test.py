@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tpt_keras.data_generators.mathematics import deepmind
 from tpt_keras.data_generators.mathematics.deepmind import load_modules
 from tpt_keras.data_generators.mathematics.deepmind import problem_functions
-from tpt_keras.data_generators.mathematics.task import EXTRAPOLATION_MODULES
-from tpt_keras.data_generators.mathematics.task import MODULES
-from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
+from tpt_keras.data_generators.mathematics.modules import EXTRAPOLATION_MODULES
+from tpt_keras.data_generators.mathematics.modules import MODULES
+from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 
 
 def test_the_names_are_the_generators():

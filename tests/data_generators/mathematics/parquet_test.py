@@ -13,9 +13,9 @@ from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import parquet
 from tpt_keras.data_generators.mathematics.generator import problem_source
+from tpt_keras.data_generators.mathematics.modules import SPLITS
+from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.parquet import write_parquet
-from tpt_keras.data_generators.mathematics.task import SPLITS
-from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock

@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 GCD = "numbers__gcd_composed"
 DRAW_EVERYTHING = """
 import json, sys
-from tpt_keras.data_generators.mathematics.task import MODULES
+from tpt_keras.data_generators.mathematics.modules import MODULES
 from tpt_keras.data_generators.mathematics.shards import draw_shard
 
 names = list(MODULES)

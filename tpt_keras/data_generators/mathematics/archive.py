@@ -9,17 +9,19 @@ A problem takes two lines, its question and its answer:
 An extrapolation module has a name of its own.
 """
 
+import json
 import pathlib
 import shutil
 import sys
 import tarfile
 import zlib
 
-import keras
 import tqdm
 
-from tpt_keras.data_generators.mathematics.task import EXTRAPOLATION_MODULES
-from tpt_keras.data_generators.mathematics.task import SPLITS
+from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.modules import EXTRAPOLATION_MODULES
+from tpt_keras.data_generators.mathematics.modules import SPLITS
+from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
@@ -52,6 +54,11 @@ def text_path(root, split, module):
     if name is None:
         return None
     return pathlib.Path(root) / split.replace("_", "-") / f"{name}.txt"
+
+
+def report_path(root, module):
+    """The report of a module that was generated."""
+    return root / f"{module}.json"
 
 
 def write_problems(path, problems):
@@ -91,6 +98,58 @@ def read_problems(path):
             raise ValueError(f"it ends after line {number}")
 
 
+def read_module(root, module):
+    """Reads the text files of a module, without what training may not have.
+
+    The release does not quite keep evaluation problems apart.
+
+    Args:
+        root: Folder of the official layout.
+        module: Name of a module.
+
+    Returns:
+        Dict of the splits that the module has to iterators of pairs, and a
+        dict with their origin: the report of the generation, or the number of
+        training problems that are left out.
+    """
+    paths = text_paths(root, module)
+    report = report_path(root, module)
+    evaluation = set()
+    if report.exists():
+        advice = "Remove it, and its module is generated again."
+        with reading(report, advice, ("prepare_data", {})):
+            origin = {"generated": json.loads(report.read_bytes())}
+    else:
+        evaluation.update(_questions(paths, EVALUATION_SPLITS))
+        origin = {
+            "also_in_evaluation": sum(
+                question in evaluation
+                for question in _questions(paths, TRAIN_SPLITS)
+            )
+        }
+
+    def read(split):
+        excluded = evaluation if split in TRAIN_SPLITS else ()
+        for question, answer in read_problems(paths[split]):
+            if question not in excluded:
+                yield question, answer
+
+    return {split: read(split) for split in paths}, origin
+
+
+def text_paths(root, module):
+    """The text files of the splits that a module has, as a dict."""
+    paths = {split: text_path(root, split, module) for split in SPLITS}
+    return {split: path for split, path in paths.items() if path}
+
+
+def _questions(paths, splits):
+    for split in splits:
+        if split in paths:
+            for question, _ in read_problems(paths[split]):
+                yield question
+
+
 def fetch_official_text(data_dir, modules, archive=None):
     """Downloads and unpacks the files of modules that are missing.
 
@@ -118,6 +177,8 @@ def fetch_official_text(data_dir, modules, archive=None):
 
 
 def _download(data_dir):
+    import keras  # slow
+
     if not sys.stdout.isatty():
         # Keras would draw its bar, of control characters, into a file.
         keras.config.disable_interactive_logging()

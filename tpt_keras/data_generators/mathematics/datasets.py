@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import itertools
 import json
 import logging
 import pathlib
@@ -11,13 +10,11 @@ import shutil
 import tensorflow_datasets as tfds
 
 from tpt_keras.data_generators.mathematics import archive
-from tpt_keras.data_generators.mathematics.generator import report_path
+from tpt_keras.data_generators.mathematics.modules import MODULES
 from tpt_keras.data_generators.mathematics.task import CITATION
+from tpt_keras.data_generators.mathematics.task import DATASET_VERSION
 from tpt_keras.data_generators.mathematics.task import DATASETS
-from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.task import MODULES
-from tpt_keras.data_generators.mathematics.task import SPLITS
-from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
+from tpt_keras.data_generators.mathematics.task import joined_splits
 from tpt_keras.data_generators.mathematics.task import making
 from tpt_keras.data_generators.mathematics.task import open_module
 from tpt_keras.errors import check_choice
@@ -44,8 +41,8 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
     manual_dir=FOLDER_ABOVE_mathematics_dataset-v1.0))`.
     """
 
-    VERSION = tfds.core.Version("1.0.0")
-    RELEASE_NOTES = {"1.0.0": "All five splits of every module."}
+    VERSION = tfds.core.Version(DATASET_VERSION)
+    RELEASE_NOTES = {DATASET_VERSION: "All five splits of every module."}
     MANUAL_DOWNLOAD_INSTRUCTIONS = (
         "Put the unpacked folder mathematics_dataset-v1.0 into manual_dir, or "
         "prepare the data with the command prepare_data."
@@ -72,46 +69,16 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
 
     def _split_generators(self, dl_manager):
         root = pathlib.Path(dl_manager.manual_dir) / archive.FOLDER
-        module = self.builder_config.name
-        paths = text_paths(root, module)
-        report = report_path(root, module)
-        evaluation = set()
-        if report.exists():
-            advice = "Remove it, and its module is generated again."
-            with reading(report, advice, ("prepare_data", {})):
-                generated = json.loads(report.read_bytes())
-            self.info.metadata["generated"] = generated
-        else:
-            # The release does not quite keep evaluation problems apart.
-            evaluation.update(_questions(paths, EVALUATION_SPLITS))
-            self.info.metadata["also_in_evaluation"] = sum(
-                question in evaluation
-                for question in _questions(paths, TRAIN_SPLITS)
-            )
+        splits, origin = archive.read_module(root, self.builder_config.name)
+        self.info.metadata.update(origin)
         return {
-            split: self._generate_examples(
-                path, evaluation if split in TRAIN_SPLITS else ()
-            )
-            for split, path in paths.items()
+            split: self._generate_examples(problems)
+            for split, problems in splits.items()
         }
 
-    def _generate_examples(self, path, excluded):
-        for index, (question, answer) in enumerate(archive.read_problems(path)):
-            if question not in excluded:
-                yield index, {"question": question, "answer": answer}
-
-
-def text_paths(root, module):
-    """The text files of the splits that a module has, as a dict."""
-    paths = {split: archive.text_path(root, split, module) for split in SPLITS}
-    return {split: path for split, path in paths.items() if path}
-
-
-def _questions(paths, splits):
-    for split in splits:
-        if split in paths:
-            for question, _ in archive.read_problems(paths[split]):
-                yield question
+    def _generate_examples(self, problems):
+        for index, (question, answer) in enumerate(problems):
+            yield index, {"question": question, "answer": answer}
 
 
 def dataset_builder(module, data_dir, dataset="mathematics_dataset"):
@@ -142,17 +109,13 @@ def _reading_dataset(folder, remedy):
 
 
 def read_prepared(module, data_dir, dataset):
-    """Reads the task's splits of a prepared dataset, in order, as pairs."""
+    """Reads a prepared dataset, as `open_cache` needs it."""
     builder = dataset_builder(module, data_dir, dataset)
     remedy = making([module], data_dir, dataset)
-    return {
-        split: itertools.chain.from_iterable(
-            _read_split(builder, name, remedy)
-            for name in names
-            if name in builder.info.splits
-        )
-        for split, names in DATASETS[dataset].items()
+    splits = {
+        name: _read_split(builder, name, remedy) for name in builder.info.splits
     }
+    return joined_splits(splits, dataset), dict(builder.info.metadata or {})
 
 
 def _read_split(builder, name, remedy):
@@ -196,12 +159,13 @@ def prepare_dataset(module, data_dir, text_dir, dataset="mathematics_dataset"):
 def _prepare(builder, text_dir):
     is_stock = builder.name == "math_dataset"
     root = pathlib.Path(text_dir) / archive.FOLDER
-    paths = text_paths(root, builder.builder_config.name)
+    paths = archive.text_paths(root, builder.builder_config.name)
     if is_stock:
         paths.pop("extrapolate", None)
     # Now, because tfds would add words of its own to an error.
-    for _ in _questions(paths, paths):
-        pass
+    for path in paths.values():
+        for _ in archive.read_problems(path):
+            pass
     # tfds takes any folder for a prepared one.
     shutil.rmtree(builder.data_path, ignore_errors=True)
     logger.info("Writing the dataset %s.", builder.data_path)

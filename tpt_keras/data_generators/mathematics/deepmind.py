@@ -13,7 +13,7 @@ import types
 
 import numpy as np
 
-from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
+from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 
 
 @functools.cache

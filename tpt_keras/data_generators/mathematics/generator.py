@@ -12,13 +12,14 @@ import math
 import shutil
 
 from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.data_generators.mathematics.archive import report_path
+from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.modules import SPLITS
+from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
 from tpt_keras.data_generators.mathematics.shards import drawing_processes
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.shards import read_shard
-from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.task import SPLITS
-from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.data_generators.problem_file import Problem
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
@@ -131,11 +132,6 @@ def shard_dir(root, module):
 
 def shard_path(folder, split, shard):
     return folder / f"{split}-{shard:06d}.json"
-
-
-def report_path(root, module):
-    """The report of a finished module."""
-    return root / f"{module}.json"
 
 
 class QuestionFilter:

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.data_generators.mathematics.archive import report_path
 from tpt_keras.data_generators.mathematics.generator import SPLIT_ORDER
 from tpt_keras.data_generators.mathematics.generator import QuestionFilter
-from tpt_keras.data_generators.mathematics.generator import report_path
+from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.modules import SPLITS
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.task import CITATION
-from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.task import SPLITS
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock

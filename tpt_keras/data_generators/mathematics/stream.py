@@ -14,6 +14,10 @@ import numpy as np
 from tpt_keras.data_generators import batches
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import ArrayExamples
+from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.data_generators.mathematics import generator
+from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
 from tpt_keras.data_generators.mathematics.shards import available_cores
 from tpt_keras.data_generators.mathematics.shards import draw_shard
@@ -22,8 +26,6 @@ from tpt_keras.data_generators.mathematics.shards import named_when_killed
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.shards import sigint_blocked
 from tpt_keras.data_generators.mathematics.shards import spawned_pool
-from tpt_keras.data_generators.mathematics.task import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.task import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.errors import check_positive_integer
@@ -104,14 +106,10 @@ class MathematicsStreamTask(MathematicsTask):
 
 def _held_out(folder, modules, train_examples, evaluation_examples, seed):
     """Reads the held-out problems of modules, which are drawn at first use."""
-    # Imported late, because the drawing processes need no Keras.
-    from tpt_keras.data_generators.mathematics import archive
-    from tpt_keras.data_generators.mathematics import generator
-
     root = folder / (
         f"seed{seed}-train{train_examples}-evaluation{evaluation_examples}"
     )
-    if not all(generator.report_path(root, m).exists() for m in modules):
+    if not all(archive.report_path(root, m).exists() for m in modules):
         # Several processes of one training may start at the same time.
         with folder_lock(root, "draws the held-out problems", wait=True):
             generator.generate_modules(

@@ -1,104 +1,26 @@
 """The Mathematics Dataset as a task: its modules, splits and examples."""
 
 import functools
+import itertools
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 from tpt_keras.data_generators.examples import Examples
+from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.modules import MODULES
+from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
+from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.data_generators.token_cache import open_cache
+from tpt_keras.data_generators.token_cache import write_cache
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.typing import StrPath
-
-# Difficulties are thirds of a module's range of entropy.
-TRAIN_SPLITS = ("train_easy", "train_medium", "train_hard")
-EVALUATION_SPLITS = ("interpolate", "extrapolate")
-SPLITS = TRAIN_SPLITS + EVALUATION_SPLITS
-
-MODULES = (
-    "algebra__linear_1d",
-    "algebra__linear_1d_composed",
-    "algebra__linear_2d",
-    "algebra__linear_2d_composed",
-    "algebra__polynomial_roots",
-    "algebra__polynomial_roots_composed",
-    "algebra__sequence_next_term",
-    "algebra__sequence_nth_term",
-    "arithmetic__add_or_sub",
-    "arithmetic__add_or_sub_in_base",
-    "arithmetic__add_sub_multiple",
-    "arithmetic__div",
-    "arithmetic__mixed",
-    "arithmetic__mul",
-    "arithmetic__mul_div_multiple",
-    "arithmetic__nearest_integer_root",
-    "arithmetic__simplify_surd",
-    "calculus__differentiate",
-    "calculus__differentiate_composed",
-    "comparison__closest",
-    "comparison__closest_composed",
-    "comparison__kth_biggest",
-    "comparison__kth_biggest_composed",
-    "comparison__pair",
-    "comparison__pair_composed",
-    "comparison__sort",
-    "comparison__sort_composed",
-    "measurement__conversion",
-    "measurement__time",
-    "numbers__base_conversion",
-    "numbers__div_remainder",
-    "numbers__div_remainder_composed",
-    "numbers__gcd",
-    "numbers__gcd_composed",
-    "numbers__is_factor",
-    "numbers__is_factor_composed",
-    "numbers__is_prime",
-    "numbers__is_prime_composed",
-    "numbers__lcm",
-    "numbers__lcm_composed",
-    "numbers__list_prime_factors",
-    "numbers__list_prime_factors_composed",
-    "numbers__place_value",
-    "numbers__place_value_composed",
-    "numbers__round_number",
-    "numbers__round_number_composed",
-    "polynomials__add",
-    "polynomials__coefficient_named",
-    "polynomials__collect",
-    "polynomials__compose",
-    "polynomials__evaluate",
-    "polynomials__evaluate_composed",
-    "polynomials__expand",
-    "polynomials__simplify_power",
-    "probability__swr_p_level_set",
-    "probability__swr_p_sequence",
-)
-
-# Every extrapolation module and the training module that it extends.
-EXTRAPOLATION_MODULES = {
-    "algebra__polynomial_roots_big": "algebra__polynomial_roots",
-    "arithmetic__add_or_sub_big": "arithmetic__add_or_sub",
-    "arithmetic__add_sub_multiple_longer": "arithmetic__add_sub_multiple",
-    "arithmetic__div_big": "arithmetic__div",
-    "arithmetic__mixed_longer": "arithmetic__mixed",
-    "arithmetic__mul_big": "arithmetic__mul",
-    "arithmetic__mul_div_multiple_longer": "arithmetic__mul_div_multiple",
-    "comparison__closest_more": "comparison__closest",
-    "comparison__kth_biggest_more": "comparison__kth_biggest",
-    "comparison__sort_more": "comparison__sort",
-    "measurement__conversion": "measurement__conversion",
-    "numbers__place_value_big": "numbers__place_value",
-    "numbers__round_number_big": "numbers__round_number",
-    "probability__swr_p_level_set_more_samples": (
-        "probability__swr_p_level_set"
-    ),
-    "probability__swr_p_sequence_more_samples": "probability__swr_p_sequence",
-}
 
 # The splits of each dataset that make up a split of the task. The stock one
 # joins the difficulties and lacks extrapolation.
@@ -110,6 +32,9 @@ DATASETS = {
     },
     "math_dataset": {TRAIN: ("train",), "interpolate": ("test",)},
 }
+
+# Of the prepared datasets.
+DATASET_VERSION = "1.0.0"
 
 CITATION = """
 @inproceedings{saxton2019analysing,
@@ -167,7 +92,7 @@ class MathematicsTask(Task):
                 remedy=making(modules, data_dir, self.name),
             )
         self._examples = {
-            group: open_module(group, data_dir, self.name)
+            group: open_module(group, data_dir, self.name)[0]
             for group in self.groups
         }
 
@@ -199,12 +124,13 @@ class StockMathematicsTask(MathematicsTask):
 
 def open_module(
     module: str, data_dir: StrPath, dataset: str
-) -> dict[str, Examples]:
+) -> tuple[dict[str, Examples], dict[str, Any]]:
     """Opens the token cache of a module's prepared dataset."""
     return open_cache(
         prepared_folder(module, data_dir, dataset),
         MATHEMATICS_VOCABULARY,
         functools.partial(_read_prepared, module, data_dir, dataset),
+        making([module], data_dir, dataset),
     )
 
 
@@ -215,13 +141,53 @@ def _read_prepared(*described):
     return read_prepared(*described)
 
 
+def prepare_tokens(
+    module: str,
+    data_dir: StrPath,
+    text_dir: StrPath,
+    dataset: str = "mathematics_dataset",
+) -> None:
+    """Makes a module's token cache alone, from files in the official layout.
+
+    It holds the examples of the dataset that TensorFlow Datasets would make.
+
+    Args:
+        module: Name of a module.
+        data_dir: Folder to fill.
+        text_dir: The folder that holds `mathematics_dataset-v1.0`.
+        dataset: Name of the dataset.
+    """
+    root = pathlib.Path(text_dir) / archive.FOLDER
+    splits, origin = archive.read_module(root, module)
+    write_cache(
+        pathlib.Path(data_dir) / dataset / module / DATASET_VERSION,
+        MATHEMATICS_VOCABULARY,
+        joined_splits(splits, dataset),
+        origin,
+    )
+
+
+def joined_splits(splits, dataset):
+    """The task's splits, of those of a dataset: dicts of iterables."""
+    return {
+        split: itertools.chain.from_iterable(
+            splits[name] for name in names if name in splits
+        )
+        for split, names in DATASETS[dataset].items()
+    }
+
+
 def prepared_folder(
     module: str, data_dir: StrPath, dataset: str
 ) -> pathlib.Path | None:
     """The folder of a prepared dataset, or `None` if there is none."""
     folder = pathlib.Path(data_dir) / dataset / module
-    infos = sorted(folder.glob("*/dataset_info.json"))
-    return infos[-1].parent if infos else None
+    files = (
+        *folder.glob("*/dataset_info.json"),
+        *folder.glob(f"*/{NAME}/cache.json"),
+    )
+    versions = {file.relative_to(folder).parts[0] for file in files}
+    return folder / max(versions) if versions else None
 
 
 def making(
