@@ -48,7 +48,7 @@ def main():
     from tpt_keras.language_model import TextLearner
     from tpt_keras.models import PRESETS
     from tpt_keras.pretrained import TRAINED_PRESETS
-    from tpt_keras.training.backends import is_chief
+    from tpt_keras.training.backends import CurrentBackend
     from tpt_keras.training.questions import QuestionLearner
     from tpt_keras.training.train import train
 
@@ -75,7 +75,7 @@ def main():
         strategy=strategy,
         make_learner=TextLearner if FLAGS.text_file else QuestionLearner,
     )
-    if is_chief(strategy):
+    if CurrentBackend(strategy).is_chief:
         draw_curves()
 
 

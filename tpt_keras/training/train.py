@@ -24,11 +24,7 @@ from tpt_keras.models.presets import FREE_FIELDS
 from tpt_keras.models.weights import copy_weights
 from tpt_keras.models.weights import is_quantized
 from tpt_keras.pretrained import find_model
-from tpt_keras.training.backends import default_strategy
-from tpt_keras.training.backends import is_chief
-from tpt_keras.training.backends import num_replicas
-from tpt_keras.training.backends import num_workers
-from tpt_keras.training.backends import scope
+from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import Intervals
 from tpt_keras.training.intervals import TimeLimit
@@ -94,9 +90,9 @@ def train(
     ```
     """
     model_dir = pathlib.Path(model_dir)
-    strategy = strategy or default_strategy()
+    backend = CurrentBackend(strategy)
     _check_callbacks(callbacks, config.optimizer)
-    _check_devices(config, strategy, make_learner)
+    _check_devices(config, backend, make_learner)
     learner = make_learner(model_config, config)
     record = {
         "preset": preset,
@@ -109,10 +105,10 @@ def train(
         _log.info("%s holds a finished model: nothing to do.", model_dir)
         return load_model(model_dir, classes=learner.model_classes)
     initial = _initial_model(learner, config, model_dir)
-    with _output_folder(model_dir, strategy) as output_dir:
+    with _output_folder(model_dir, backend) as output_dir:
         model_folder.write_config(output_dir, record)
         keras.utils.set_random_seed(config.run.seed)
-        with scope(strategy):
+        with backend.scope():
             trainer = make_trainer(learner.model_config, config, make_learner)
             if initial:
                 copy_weights(initial, trainer.model)
@@ -182,10 +178,10 @@ def _fit(trainer, intervals, config, batches, callbacks):
 
 
 @contextlib.contextmanager
-def _output_folder(model_dir, strategy):
+def _output_folder(model_dir, backend):
     """Locks the folder of a training; other workers have one to throw away."""
     with contextlib.ExitStack() as stack:
-        if is_chief(strategy):
+        if backend.is_chief:
             stack.enter_context(model_folder.training_lock(model_dir))
             yield model_dir
         else:
@@ -266,15 +262,15 @@ def _check_callbacks(callbacks, optimizer):
                 )
 
 
-def _check_devices(config, strategy, make_learner):
+def _check_devices(config, backend, make_learner):
     """Refuses devices that a training cannot use."""
-    if num_replicas(strategy) > 1 and not make_learner.learns_on_replicas:
+    if backend.num_replicas > 1 and not make_learner.learns_on_replicas:
         raise UsageError(
             "A language model is trained on one device, because it remembers "
             "the rows of a batch. Set `distribution` to none.",
             field="distribution",
         )
-    if config.run.train_minutes and num_workers(strategy) > 1:
+    if config.run.train_minutes and backend.num_workers > 1:
         raise UsageError(
             "`train_minutes` needs a single process: the clocks of several "
             "would end their trainings at different steps. Set `train_steps`.",

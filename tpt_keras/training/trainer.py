@@ -1,5 +1,4 @@
 import contextlib
-import types
 from collections.abc import Callable
 from collections.abc import Generator
 from collections.abc import Iterable
@@ -10,7 +9,7 @@ import keras
 from keras import ops
 
 from tpt_keras.data_generators.batches import NumberedBatches
-from tpt_keras.training import backends
+from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.step import COUNTS
 from tpt_keras.training.step import METRICS
 from tpt_keras.training.step import loss_and_metrics
@@ -74,10 +73,7 @@ class Trainer(keras.Model):
         self.pad_id = model.tokenizer.pad_id if pad_id == "auto" else pad_id
         self.global_clipnorm = global_clipnorm
         self.gradient_accumulation_steps = gradient_accumulation_steps
-        self.strategy = backends.default_strategy()
-        # What JAX keeps: the lengths that a training's batches are padded to,
-        # and the logs of the last step.
-        self.kept = types.SimpleNamespace(buckets=None, logs=None)
+        self.backend = CurrentBackend()
         self._trackers = {
             **{
                 name: keras.metrics.Mean(name)
@@ -138,8 +134,8 @@ class Trainer(keras.Model):
         Returns:
             A context manager that gives a dataset or a generator.
         """
-        with backends.scope(self.strategy), batches.opened():
-            feed = backends.feed(self, batches, start_step, num_epochs)
+        with self.backend.scope(), batches.opened():
+            feed = self.backend.feed(self, batches, start_step, num_epochs)
             try:
                 yield feed
             finally:
@@ -200,21 +196,21 @@ class Trainer(keras.Model):
 
     def make_train_function(self, force=False):
         if self.train_function is None or force:
-            self.train_function = backends.compile_train_step(self)
+            self.train_function = self.backend.compile_train_step(self)
 
     def make_test_function(self, force=False):
         if self.test_function is None or force:
-            self.test_function = backends.compile_test_step(self)
+            self.test_function = self.backend.compile_test_step(self)
 
     def reset_metrics(self) -> None:
         super().reset_metrics()
-        self.kept.logs = None
+        self.backend.begin_epoch()
 
     def _symbolic_build(self, iterator=None, data_batch=None):
         # Keras's own fails with several replicas (keras issues 19246, 20585).
         # Nothing but the optimizer is left to build.
         if self.optimizer is not None and not self.optimizer.built:
-            with backends.scope(self.strategy):
+            with self.backend.scope():
                 self.optimizer.build(self.trainable_variables)
 
     # TensorFlow's would take the first batch of the feed.

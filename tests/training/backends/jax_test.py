@@ -21,13 +21,8 @@ if keras.backend.backend() != "jax":
 import jax
 from jax.experimental import multihost_utils
 
-from tpt_keras.training.backends import broadcast
-from tpt_keras.training.backends import default_strategy
-from tpt_keras.training.backends import is_chief
+from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.backends import make_strategy
-from tpt_keras.training.backends import num_replicas
-from tpt_keras.training.backends import num_workers
-from tpt_keras.training.backends import scope
 from tpt_keras.training.backends.jax import rows_of_process
 
 pytestmark = pytest.mark.jax
@@ -109,19 +104,21 @@ def alone(monkeypatch):
 @pytest.mark.parametrize("distribution", [None, "none"])
 def test_one_device_needs_no_strategy(distribution):
     assert make_strategy(distribution, logical_cpus=1) is None
-    assert num_replicas(None) == 1
-    with scope(None):
-        assert default_strategy() is None
+    backend = CurrentBackend()
+    assert backend.num_replicas == 1
+    with backend.scope():
+        assert CurrentBackend().strategy is None
 
 
 def test_mirrored_uses_the_devices_that_there_are():
     strategy = make_strategy("mirrored", num_gpus=0)
     assert isinstance(strategy, keras.distribution.DataParallel)
     assert strategy.device_mesh.devices.tolist() == ["cpu:0"]
-    assert num_replicas(strategy) == 1
-    with scope(strategy):
-        assert default_strategy() is strategy
-    assert default_strategy() is None
+    backend = CurrentBackend(strategy)
+    assert backend.num_replicas == 1
+    with backend.scope():
+        assert CurrentBackend().strategy is strategy
+    assert CurrentBackend().strategy is None
 
 
 @pytest.mark.parametrize(
@@ -207,7 +204,8 @@ def test_several_workers_need_as_many_devices_each(monkeypatch, met, own):
 
 def test_the_only_process_is_the_chief():
     for strategy in (None, make_strategy("mirrored", num_gpus=0)):
-        assert num_workers(strategy) == 1
-        assert is_chief(strategy)
-        assert broadcast(strategy, 7) == 7
+        backend = CurrentBackend(strategy)
+        assert backend.num_workers == 1
+        assert backend.is_chief
+        assert backend.broadcast(7) == 7
         assert rows_of_process(strategy, 18) == slice(0, 18)

@@ -1,5 +1,4 @@
 import itertools
-import types
 
 import keras
 import numpy as np
@@ -16,9 +15,7 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.training import train as train_module
-from tpt_keras.training.backends import broadcast
-from tpt_keras.training.backends import feed
-from tpt_keras.training.backends import is_chief
+from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.backends import make_strategy
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.train import train
@@ -105,16 +102,16 @@ class OfCluster:
     ],
 )
 def test_the_chief(jobs, task, expected):
-    assert is_chief(OfCluster(jobs, *task)) is expected
+    assert CurrentBackend(OfCluster(jobs, *task)).is_chief is expected
 
 
 @pytest.mark.parametrize("distribution", ["none", "mirrored"])
 def test_on_its_own_a_worker_of_tf_config_is_a_chief(monkeypatch, distribution):
     _, environment = processes.cluster([1, 2])
     monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
-    strategy = make_strategy(distribution, num_gpus=0)
-    assert is_chief(strategy)
-    assert broadcast(strategy, 7) == 7
+    backend = CurrentBackend(make_strategy(distribution, num_gpus=0))
+    assert backend.is_chief
+    assert backend.broadcast(7) == 7
 
 
 def test_on_its_own_a_worker_of_tf_config_keeps_what_it_trains(
@@ -142,8 +139,7 @@ class StandInStrategy:
 
 
 def parts_of(strategy, *args):
-    trainer = types.SimpleNamespace(strategy=strategy)
-    return feed(trainer, *args)
+    return CurrentBackend(strategy).feed(None, *args)
 
 
 @pytest.fixture(scope="module")

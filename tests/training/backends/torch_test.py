@@ -9,9 +9,8 @@ import torch
 
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
-from tpt_keras.training.backends import broadcast
+from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.backends import make_strategy
-from tpt_keras.training.backends import num_replicas
 from tpt_keras.training.optimizers import PyTorchAdam
 from tpt_keras.training.trainer import Trainer
 
@@ -92,9 +91,9 @@ def test_dropout_depends_on_the_seed_and_the_step(tiny_config):
 
 def test_a_training_has_one_device():
     for arguments in ({}, {"distribution": "none"}, {"logical_cpus": 1}):
-        strategy = make_strategy(**arguments)
-        assert num_replicas(strategy) == 1
-        assert broadcast(strategy, 7) == 7
+        backend = CurrentBackend(make_strategy(**arguments))
+        assert backend.num_replicas == 1
+        assert backend.broadcast(7) == 7
     for field, value in (
         ("distribution", "mirrored"),
         ("num_gpus", 99),

@@ -1,26 +1,16 @@
 """The training step and the devices that it runs on, for each Keras backend.
 
-Every backend is a module with the same functions. The step of a `Trainer`:
-
-- `compile_train_step`, `compile_test_step`: the step that `fit` and `evaluate`
-  call
-- `feed`: batches, placed on the devices
-- `fused_adam`: a step of `PyTorchAdam` for one variable, in one pass; `None` on
-  JAX, whose compiler makes one pass of many operations
-
-The devices, which a strategy stands for:
-
-- `make_strategy`, `default_strategy`, `scope`, `num_replicas`, `num_workers`
-- `is_chief`, `broadcast`: several processes; `broadcast` is their barrier
+`CurrentBackend` is the `Backend` of the current Keras backend, and
+`make_strategy` makes its strategies.
 """
 
 import contextlib
-import importlib
 import sys
 
 import keras
 
 from tpt_keras.errors import check_choice
+from tpt_keras.training.backends.backend import Backend
 
 check_choice(
     "KERAS_BACKEND", keras.backend.backend(), ("jax", "tensorflow", "torch")
@@ -32,16 +22,21 @@ if keras.backend.backend() != "tensorflow" and "tensorflow" not in sys.modules:
 
         module_utils.tensorflow._available = False
 
-_backend = importlib.import_module(f"{__name__}.{keras.backend.backend()}")
+CurrentBackend: type[Backend]
+if keras.backend.backend() == "tensorflow":
+    from .tensorflow import TensorFlowBackend
+    from .tensorflow import make_strategy
 
-compile_train_step = _backend.compile_train_step
-compile_test_step = _backend.compile_test_step
-feed = _backend.feed
-fused_adam = _backend.fused_adam
-make_strategy = _backend.make_strategy
-default_strategy = _backend.default_strategy
-scope = _backend.scope
-num_replicas = _backend.num_replicas
-num_workers = _backend.num_workers
-is_chief = _backend.is_chief
-broadcast = _backend.broadcast
+    CurrentBackend = TensorFlowBackend
+elif keras.backend.backend() == "jax":
+    from .jax import JaxBackend
+    from .jax import make_strategy
+
+    CurrentBackend = JaxBackend
+else:
+    from .torch import TorchBackend
+    from .torch import make_strategy
+
+    CurrentBackend = TorchBackend
+
+__all__ = ["CurrentBackend", "make_strategy"]

@@ -20,6 +20,7 @@ from tpt_keras.data_generators.batches import prefetch
 from tpt_keras.data_generators.buckets import Buckets
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.training.backends.backend import Backend
 from tpt_keras.training.backends.tf_config import read_workers
 from tpt_keras.training.config import DISTRIBUTIONS
 from tpt_keras.training.step import clip_by_global_norm
@@ -31,9 +32,110 @@ from tpt_keras.training.step import weighted_batch
 # a `ProblemBatches` is read.
 PREFETCHED = 64
 
-fused_adam = None
-
 _log = logging.getLogger(__name__)
+
+
+class JaxBackend(Backend):
+    """The step on JAX, with a `keras.distribution.DataParallel` or `None`."""
+
+    def __init__(self, strategy=None):
+        super().__init__(strategy or keras.distribution.distribution())
+        # The lengths that a training's batches are padded to.
+        self._buckets = None
+        self._last_logs = None
+
+    @property
+    def num_replicas(self):
+        return self.strategy.num_model_replicas if self.strategy else 1
+
+    @property
+    def num_workers(self):
+        return len(_processes(self.strategy))
+
+    @property
+    def is_chief(self):
+        return jax.process_index() == _processes(self.strategy)[0]
+
+    def scope(self):
+        return self.strategy.scope() if self.strategy else super().scope()
+
+    def broadcast(self, number):
+        if self.num_workers == 1:
+            return number
+        return int(
+            multihost_utils.broadcast_one_to_all(
+                np.int32(number), is_source=self.is_chief
+            )
+        )
+
+    def feed(self, trainer, batches, start_step, num_epochs):
+        """Generates batches, padded to few shapes.
+
+        Each process gets the rows that lie on its devices.
+        """
+        # The last batch of an epoch is padded, too, and every device gets the
+        # same number of rows.
+        rows = batches.batch_size
+        rows += -rows % self.num_replicas
+        part = rows_of_process(self.strategy, rows)
+        placed = batches.iterate(start_step, num_epochs)
+        if hasattr(batches, "length_pairs"):
+            if num_epochs is None:
+                self._buckets = Buckets(trainer.model, batches)
+            buckets = self._buckets or Buckets(trainer.model)
+            placed = (buckets.pad(batch, rows) for batch in placed)
+        placed = (jax.tree.map(lambda ids: ids[part], b) for b in placed)
+        return prefetch(placed, PREFETCHED)
+
+    def compile_train_step(self, trainer):
+        """Compiles two programs.
+
+        The gradients are compiled for each shape of a batch, the optimizer's
+        update once. The step returns the logs of the step before, so that the
+        device has the next step while callbacks read them.
+        """
+        compute, update = _compiled(trainer, gradient_step), None
+
+        def function(state, iterator):
+            nonlocal update
+            weights, others, optimizer_state, tracked = state
+            (logs, gradients), (others, tracked) = compute(
+                weights, (others, tracked), next(iterator)
+            )
+            if update is None:
+                update = self._compiled_update(
+                    trainer, (weights, optimizer_state)
+                )
+            weights, optimizer_state = update(
+                optimizer_state, gradients, weights
+            )
+            before, self._last_logs = self._last_logs or logs, logs
+            return before, (weights, others, optimizer_state, tracked)
+
+        return function
+
+    def _compiled_update(self, trainer, state):
+        update = trainer.optimizer.stateless_apply
+        if trainer.run_eagerly:
+            return update
+        return jax.jit(
+            update,
+            donate_argnums=(0, 2),
+            out_shardings=_shardings(self.strategy, state),
+        )
+
+    def compile_test_step(self, trainer):
+        evaluate = _compiled(trainer, test_step)
+
+        def function(state, iterator):
+            weights, *state = state
+            logs, state = evaluate(weights, tuple(state), next(iterator))
+            return logs, (weights, *state)
+
+        return function
+
+    def begin_epoch(self):
+        self._last_logs = None
 
 
 def gradient_step(trainer, weights, state, data):
@@ -135,52 +237,6 @@ def _current_values(stateless_scope, variables):
     return [stateless_scope.get_current_value(v) for v in variables]
 
 
-def compile_train_step(trainer):
-    """Compiles the step of a compiled `Trainer` for `fit`.
-
-    The step is two programs: the gradients are compiled for each shape of a
-    batch, the optimizer's update once.
-
-    It returns the logs of the step before, so that the device has the next
-    step while callbacks read them.
-    """
-    compute = _compiled(trainer, gradient_step)
-    update, kept = None, trainer.kept
-
-    def function(state, iterator):
-        nonlocal update
-        weights, others, optimizer_state, tracked = state
-        (logs, gradients), (others, tracked) = compute(
-            weights, (others, tracked), next(iterator)
-        )
-        if update is None:
-            update = trainer.optimizer.stateless_apply
-            if not trainer.run_eagerly:
-                shardings = _shardings(
-                    trainer.strategy, (weights, optimizer_state)
-                )
-                update = jax.jit(
-                    update, donate_argnums=(0, 2), out_shardings=shardings
-                )
-        weights, optimizer_state = update(optimizer_state, gradients, weights)
-        before, kept.logs = kept.logs or logs, logs
-        return before, (weights, others, optimizer_state, tracked)
-
-    return function
-
-
-def compile_test_step(trainer):
-    """Compiles the step of a compiled `Trainer` for `evaluate`."""
-    evaluate = _compiled(trainer, test_step)
-
-    def function(state, iterator):
-        weights, *state = state
-        logs, state = evaluate(weights, tuple(state), next(iterator))
-        return logs, (weights, *state)
-
-    return function
-
-
 def _compiled(trainer, step):
     """Compiles a function of weights, a state and a batch.
 
@@ -195,7 +251,7 @@ def _compiled(trainer, step):
     def function(weights, state, batch):
         nonlocal compiled
         if compiled is None:
-            shardings = _shardings(trainer.strategy, state)
+            shardings = _shardings(trainer.backend.strategy, state)
             compiled = jax.jit(
                 step,
                 donate_argnums=1,
@@ -222,26 +278,6 @@ def _text(shapes):
     lengths = {length for shape in shapes for length in shape[1:]}
     longest_first = map(str, sorted(lengths, reverse=True))
     return f"{shapes[0][0]} x {' + '.join(longest_first)}"
-
-
-def feed(trainer, batches, start_step, num_epochs):
-    """Generates the batches of `Trainer.feed`, padded to few shapes.
-
-    Each process gets the rows that lie on its devices.
-    """
-    # The last batch of an epoch is padded, too, and every device gets the
-    # same number of rows.
-    rows = batches.batch_size
-    rows += -rows % num_replicas(trainer.strategy)
-    part = rows_of_process(trainer.strategy, rows)
-    placed = batches.iterate(start_step, num_epochs)
-    if hasattr(batches, "length_pairs"):
-        if num_epochs is None:
-            trainer.kept.buckets = Buckets(trainer.model, batches)
-        buckets = trainer.kept.buckets or Buckets(trainer.model)
-        placed = (buckets.pad(batch, rows) for batch in placed)
-    placed = (jax.tree.map(lambda ids: ids[part], b) for b in placed)
-    return prefetch(placed, PREFETCHED)
 
 
 def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
@@ -335,26 +371,6 @@ def _all_devices(platform, count):
     return [device for of_one in of_all for device in of_one]
 
 
-def default_strategy():
-    """Returns the strategy of the current scope."""
-    return keras.distribution.distribution()
-
-
-def scope(strategy):
-    """Returns the scope to make and to assign a strategy's variables in."""
-    return strategy.scope() if strategy else contextlib.nullcontext()
-
-
-def num_replicas(strategy):
-    """Returns the number of devices that a batch is distributed over."""
-    return strategy.num_model_replicas if strategy else 1
-
-
-def num_workers(strategy):
-    """Returns the number of processes that train together."""
-    return len(_processes(strategy))
-
-
 def _processes(strategy):
     """Returns the indices of the processes of a strategy's devices."""
     if strategy is None:
@@ -372,22 +388,3 @@ def rows_of_process(strategy, rows):
     size = rows // len(processes)
     start = size * processes.index(jax.process_index())
     return slice(start, start + size)
-
-
-def is_chief(strategy):
-    """Returns `True` if this process writes the files of its training."""
-    return jax.process_index() == _processes(strategy)[0]
-
-
-def broadcast(strategy, number):
-    """Sends the chief's integer to all processes of a training.
-
-    It is a barrier: all processes have to call it, and none returns before.
-    """
-    if num_workers(strategy) == 1:
-        return number
-    return int(
-        multihost_utils.broadcast_one_to_all(
-            np.int32(number), is_source=is_chief(strategy)
-        )
-    )

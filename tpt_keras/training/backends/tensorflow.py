@@ -7,6 +7,7 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.training.backends.backend import Backend
 from tpt_keras.training.backends.tf_config import read_workers
 from tpt_keras.training.config import DISTRIBUTIONS
 from tpt_keras.training.step import clip_by_global_norm
@@ -15,6 +16,70 @@ from tpt_keras.training.step import map_batch
 from tpt_keras.training.step import sort_by_length
 from tpt_keras.training.step import trim
 from tpt_keras.training.step import weighted_batch
+
+
+class TensorFlowBackend(Backend):
+    """The step on TensorFlow, with a `tf.distribute` strategy."""
+
+    def __init__(self, strategy=None):
+        super().__init__(strategy or tf.distribute.get_strategy())
+
+    @property
+    def num_replicas(self):
+        return self.strategy.num_replicas_in_sync
+
+    @property
+    def num_workers(self):
+        cluster = self._cluster()
+        if cluster is None:
+            return 1
+        spec = cluster.cluster_spec()
+        return sum(map(spec.num_tasks, spec.jobs))
+
+    @property
+    def is_chief(self):
+        cluster = self._cluster()
+        if cluster is None:
+            return True
+        chief = "chief" if "chief" in cluster.cluster_spec().jobs else "worker"
+        return cluster.task_type == chief and cluster.task_id == 0
+
+    def _cluster(self):
+        # A strategy of one machine ignores TF_CONFIG.
+        cluster = self.strategy.cluster_resolver
+        return cluster if cluster and cluster.task_type else None
+
+    def scope(self):
+        return self.strategy.scope()
+
+    def broadcast(self, number):
+        numbers = self.strategy.experimental_distribute_values_from_function(
+            # The first replica of all is the chief's.
+            lambda context: tf.constant(
+                number if context.replica_id_in_sync_group == 0 else 0,
+                tf.int64,
+            )
+        )
+        return int(self.strategy.reduce("SUM", numbers, axis=None))
+
+    def feed(self, trainer, batches, start_step, num_epochs):
+        if self.num_replicas == 1:
+            return batches.dataset(start_step, num_epochs)
+
+        def of_worker(context):
+            num_shards = context.num_replicas_in_sync
+            per_worker = num_shards // context.num_input_pipelines
+            first = context.input_pipeline_id * per_worker
+            shards = range(first, first + per_worker)
+            return batches.dataset(start_step, num_epochs, shards, num_shards)
+
+        return self.strategy.distribute_datasets_from_function(of_worker)
+
+    def compile_train_step(self, trainer):
+        return _compiled(trainer, train_step)
+
+    def compile_test_step(self, trainer):
+        return _compiled(trainer, test_step)
 
 
 def train_step(trainer, data):
@@ -101,21 +166,11 @@ def _sum_of_micro_batches(function, batch, trainer):
     return sums
 
 
-def compile_train_step(trainer):
-    """Compiles the step of a compiled `Trainer` for `fit`."""
-    return _compiled(trainer, train_step)
-
-
-def compile_test_step(trainer):
-    """Compiles the step of a compiled `Trainer` for `evaluate`."""
-    return _compiled(trainer, test_step)
-
-
 def _compiled(trainer, step):
     """Returns a function of an iterator over batches that makes a step."""
-    strategy = trainer.strategy
+    strategy = trainer.backend.strategy
     # XLA compiles for one device and knows no collective operations.
-    jit_compile = trainer.jit_compile and num_replicas(strategy) == 1
+    jit_compile = trainer.jit_compile and strategy.num_replicas_in_sync == 1
 
     def graph(function, jit_compile=None):
         if trainer.run_eagerly:
@@ -150,48 +205,6 @@ def _compiled(trainer, step):
         return on_batch(next(iterator))
 
     return function
-
-
-def feed(trainer, batches, start_step, num_epochs):
-    """Makes the dataset of `Trainer.feed`; a replica gets its part of each."""
-    strategy = trainer.strategy
-    if num_replicas(strategy) == 1:
-        return batches.dataset(start_step, num_epochs)
-
-    def of_worker(context):
-        num_shards = context.num_replicas_in_sync
-        per_worker = num_shards // context.num_input_pipelines
-        first = context.input_pipeline_id * per_worker
-        shards = range(first, first + per_worker)
-        return batches.dataset(start_step, num_epochs, shards, num_shards)
-
-    return strategy.distribute_datasets_from_function(of_worker)
-
-
-def fused_adam(optimizer, gradient, variable, learning_rate):
-    """Updates a variable by a step of `PyTorchAdam` in one pass."""
-    index = optimizer._get_variable_index(variable)
-    momentum = optimizer._momentums[index].value
-    velocity = optimizer._velocities[index].value
-    step = tf.cast(optimizer.iterations.value + 1, variable.dtype)
-    beta_1, beta_2 = (
-        tf.cast(beta, variable.dtype)
-        for beta in (optimizer.beta_1, optimizer.beta_2)
-    )
-    beta_2_power = beta_2**step
-    tf.raw_ops.ResourceApplyAdam(
-        var=variable.handle,
-        m=momentum.handle,
-        v=velocity.handle,
-        beta1_power=beta_1**step,
-        beta2_power=beta_2_power,
-        lr=tf.cast(learning_rate, variable.dtype),
-        beta1=beta_1,
-        beta2=beta_2,
-        # TensorFlow adds it to the root without bias correction.
-        epsilon=optimizer.epsilon * tf.sqrt(1 - beta_2_power),
-        grad=tf.cast(gradient, variable.dtype),
-    )
 
 
 def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
@@ -252,53 +265,3 @@ def _devices(num_gpus, logical_cpus):
     if tf.config.get_logical_device_configuration(cpu) != parts:
         tf.config.set_logical_device_configuration(cpu, parts)
     return [f"CPU:{index}" for index in range(logical_cpus)]
-
-
-def default_strategy():
-    """Returns the strategy of the current scope."""
-    return tf.distribute.get_strategy()
-
-
-def scope(strategy):
-    """Returns the scope to make and to assign a strategy's variables in."""
-    return strategy.scope()
-
-
-def num_replicas(strategy):
-    """Returns the number of devices that a batch is distributed over."""
-    return strategy.num_replicas_in_sync
-
-
-def num_workers(strategy):
-    """Returns the number of processes that train together."""
-    cluster = strategy.cluster_resolver
-    if cluster is None or cluster.task_type is None:
-        return 1
-    spec = cluster.cluster_spec()
-    return sum(map(spec.num_tasks, spec.jobs))
-
-
-def is_chief(strategy):
-    """Returns `True` if this process writes the files of its training.
-
-    A strategy of one machine ignores TF_CONFIG.
-    """
-    cluster = strategy.cluster_resolver
-    if cluster is None or cluster.task_type is None:
-        return True
-    chief = "chief" if "chief" in cluster.cluster_spec().jobs else "worker"
-    return cluster.task_type == chief and cluster.task_id == 0
-
-
-def broadcast(strategy, number):
-    """Sends the chief's integer to all processes of a training.
-
-    It is a barrier: all processes have to call it, and none returns before.
-    """
-    numbers = strategy.experimental_distribute_values_from_function(
-        # The first replica of all is the chief's.
-        lambda context: tf.constant(
-            number if context.replica_id_in_sync_group == 0 else 0, tf.int64
-        )
-    )
-    return int(strategy.reduce("SUM", numbers, axis=None))

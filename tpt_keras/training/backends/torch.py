@@ -1,14 +1,12 @@
 """The training step on PyTorch: eager, on one device."""
 
-import contextlib
-
 import keras
 import torch
 from keras import ops
-from torch.optim.adam import adam
 
 from tpt_keras.data_generators.batches import prefetch
 from tpt_keras.errors import UsageError
+from tpt_keras.training.backends.backend import Backend
 from tpt_keras.training.step import map_batch
 from tpt_keras.training.step import sort_by_length
 from tpt_keras.training.step import trim
@@ -16,6 +14,29 @@ from tpt_keras.training.step import weighted_batch
 
 # Batches that a thread reads ahead.
 PREFETCHED = 8
+
+
+class TorchBackend(Backend):
+    """The step on PyTorch, on one device and without a strategy."""
+
+    def feed(self, trainer, batches, start_step, num_epochs):
+        return prefetch(batches.iterate(start_step, num_epochs), PREFETCHED)
+
+    def compile_train_step(self, trainer):
+        seed = torch.initial_seed() << 32
+
+        def function(batches):
+            # Keras's dropout draws from PyTorch's own generator, whose state
+            # no checkpoint has.
+            step = int(trainer.optimizer.iterations)
+            torch.manual_seed((seed + step) % 2**63)
+            # Keras passes a list of one batch.
+            return train_step(trainer, batches[0])
+
+        return function
+
+    def compile_test_step(self, trainer):
+        return lambda batches: test_step(trainer, batches[0])
 
 
 def train_step(trainer, data):
@@ -73,53 +94,6 @@ def _micro_batches(batch, trainer):
     return [trim(part, trainer.pad_id) for part in parts]
 
 
-def compile_train_step(trainer):
-    """Returns the step of a compiled `Trainer` for `fit`."""
-    seed = torch.initial_seed() << 32
-
-    def function(batches):
-        # Keras's dropout draws from PyTorch's own generator, whose state no
-        # checkpoint has.
-        torch.manual_seed((seed + int(trainer.optimizer.iterations)) % 2**63)
-        # Keras passes a list of one batch.
-        return train_step(trainer, batches[0])
-
-    return function
-
-
-def compile_test_step(trainer):
-    """Returns the step of a compiled `Trainer` for `evaluate`."""
-    return lambda batches: test_step(trainer, batches[0])
-
-
-def feed(trainer, batches, start_step, num_epochs):
-    """Generates the batches of `Trainer.feed`."""
-    return prefetch(batches.iterate(start_step, num_epochs), PREFETCHED)
-
-
-def fused_adam(optimizer, gradient, variable, learning_rate):
-    """Updates a variable by a step of `PyTorchAdam` in one pass."""
-    index = optimizer._get_variable_index(variable)
-    adam(
-        [variable.value],
-        [gradient],
-        [optimizer._momentums[index].value],
-        [optimizer._velocities[index].value],
-        [],
-        # It counts the steps itself.
-        [ops.cast(optimizer.iterations, "float32")],
-        fused=True,
-        amsgrad=False,
-        beta1=optimizer.beta_1,
-        beta2=optimizer.beta_2,
-        # A tensor: a number would be read from a GPU for every variable.
-        lr=ops.convert_to_tensor(learning_rate),
-        weight_decay=0.0,  # Keras has applied it
-        eps=optimizer.epsilon,
-        maximize=False,
-    )
-
-
 def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
     """Returns `None`: a training is on the one device that Keras uses.
 
@@ -138,32 +112,3 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
                 "tensorflow or jax.",
                 field=field,
             )
-
-
-def default_strategy():
-    """Returns `None`, the only strategy."""
-
-
-def scope(strategy):
-    """Returns the scope to make and to assign a strategy's variables in."""
-    return contextlib.nullcontext()
-
-
-def num_replicas(strategy):
-    """Returns 1, the number of devices."""
-    return 1
-
-
-def num_workers(strategy):
-    """Returns 1, the number of processes that train together."""
-    return 1
-
-
-def is_chief(strategy):
-    """Returns `True`: the only process writes the files of its training."""
-    return True
-
-
-def broadcast(strategy, number):
-    """Returns the number, which no other process needs."""
-    return number

@@ -16,9 +16,6 @@ from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
-from tpt_keras.training.backends import broadcast
-from tpt_keras.training.backends import is_chief
-from tpt_keras.training.backends import scope
 
 SUFFIX = ".npz"
 _NAME = re.compile(rf"ckpt-(\d+){re.escape(SUFFIX)}")
@@ -51,11 +48,10 @@ class TrainingState:
         self.best_score = -1.0
         self.seconds = 0.0
         self._trainer = trainer
-        self._strategy = trainer.strategy
+        self._backend = trainer.backend
         self._folder = pathlib.Path(folder)
         self._keep = keep
         self._number = 0
-        self._is_chief = is_chief(self._strategy)
 
     def improves(self, score):
         """Returns `True`, and keeps the score, if it is the best so far."""
@@ -66,7 +62,7 @@ class TrainingState:
 
     def save(self):
         """Writes a checkpoint and removes the oldest ones."""
-        if not self._is_chief:
+        if not self._backend.is_chief:
             return
         arrays = {
             name: _storable(keras.ops.convert_to_numpy(variable))
@@ -100,7 +96,9 @@ class TrainingState:
             UsageError: If all checkpoints are damaged, or if a worker cannot
                 read the chief's.
         """
-        numbers = checkpoint_numbers(self._folder) if self._is_chief else []
+        numbers = (
+            checkpoint_numbers(self._folder) if self._backend.is_chief else []
+        )
         number, assign = -len(numbers), None
         for candidate in reversed(numbers):
             assign = self._read(candidate)
@@ -108,7 +106,7 @@ class TrainingState:
                 number = candidate
                 break
         # All workers take the chief's, whatever they see of the folder.
-        number = broadcast(self._strategy, number)
+        number = self._backend.broadcast(number)
         if number < 0:
             raise UsageError(
                 f"All checkpoints in {str(self._folder)!r} are damaged. "
@@ -117,7 +115,7 @@ class TrainingState:
             )
         if number == 0:
             return None
-        if not self._is_chief:
+        if not self._backend.is_chief:
             assign = self._read(number)
         path = self._path(number)
         if not assign:
@@ -130,7 +128,7 @@ class TrainingState:
         # All at once, because JAX compares the values of several processes.
         assign()
         # A barrier: now the chief may write and remove checkpoints again.
-        broadcast(self._strategy, number)
+        self._backend.broadcast(number)
         self._number = number
         return path
 
@@ -155,7 +153,7 @@ class TrainingState:
         return functools.partial(self._assign, arrays)
 
     def _assign(self, arrays):
-        with scope(self._strategy):
+        with self._backend.scope():
             for name, variable in self._variables().items():
                 variable.assign(arrays[name])
         for name in _COUNTERS:
