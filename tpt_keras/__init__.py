@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tpt_keras.models.load_model import load_model as load_model
     from tpt_keras.tokenizers import CharacterTokenizer as CharacterTokenizer
 
-__version__ = "0.12.0"
+__version__ = "0.13.0"
 
 _MODULES = {
     "CharacterTokenizer": "tpt_keras.tokenizers",
