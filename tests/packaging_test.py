@@ -31,6 +31,7 @@ PLACES = {
         "compilation.py",
         "serving/onnx_export.py",
         "training/backends/",
+        "training/optimizers.py",
         "experiments/benchmarks/",
     ),
 }

@@ -24,18 +24,18 @@ if keras.backend.backend() != "tensorflow" and "tensorflow" not in sys.modules:
 
 CurrentBackend: type[Backend]
 if keras.backend.backend() == "tensorflow":
-    from .tensorflow import TensorFlowBackend
-    from .tensorflow import make_strategy
+    from tpt_keras.training.backends.tensorflow import TensorFlowBackend
+    from tpt_keras.training.backends.tensorflow import make_strategy
 
     CurrentBackend = TensorFlowBackend
 elif keras.backend.backend() == "jax":
-    from .jax import JaxBackend
-    from .jax import make_strategy
+    from tpt_keras.training.backends.jax import JaxBackend
+    from tpt_keras.training.backends.jax import make_strategy
 
     CurrentBackend = JaxBackend
 else:
-    from .torch import TorchBackend
-    from .torch import make_strategy
+    from tpt_keras.training.backends.torch import TorchBackend
+    from tpt_keras.training.backends.torch import make_strategy
 
     CurrentBackend = TorchBackend
 
