@@ -72,6 +72,13 @@ flags.DEFINE_integer("train_examples", 100_000, "Generated, per module.")
 flags.DEFINE_integer(
     "evaluation_examples", 10_000, "Generated, per module and split."
 )
+flags.DEFINE_float(
+    "max_cost",
+    None,
+    "Most time for a module's training problems, in multiples of the median "
+    "module's: slower modules get fewer. Default: the same number for all.",
+    lower_bound=2,
+)
 flags.DEFINE_integer("seed", 0, "Seed of the generated problems.")
 flags.DEFINE_integer(
     "num_workers",
@@ -198,6 +205,7 @@ def make_texts(modules, train_examples=None):
     counts = (train_examples, FLAGS.evaluation_examples)
     text_dir = pathlib.Path(FLAGS.data_dir) / (
         "generated-seed{}-train{}-evaluation{}".format(FLAGS.seed, *counts)
+        + (f"-cost{FLAGS.max_cost:g}" if FLAGS.max_cost else "")
     )
     generate_modules(
         modules,
@@ -205,6 +213,7 @@ def make_texts(modules, train_examples=None):
         *counts,
         FLAGS.seed,
         FLAGS.num_workers or available_cores(),
+        max_cost=FLAGS.max_cost,
     )
     return text_dir
 
@@ -219,7 +228,7 @@ def check_settings(module):
         return  # the stock dataset has no metadata
     wanted = {}
     if FLAGS.source == "generated":
-        counts = FLAGS.train_examples, FLAGS.evaluation_examples
+        counts = FLAGS.train_examples, FLAGS.evaluation_examples, FLAGS.max_cost
         wanted = {"seed": FLAGS.seed, "wanted": split_counts(module, *counts)}
     _, origin = open_module(module, FLAGS.data_dir, FLAGS.dataset)
     found = origin.get("generated", {})

@@ -97,6 +97,15 @@ def test_generated_problems_are_prepared_once(prepare, run, data_dir):
     for other in ("--seed=1", "--train_examples=91", "--source=official"):
         assert_refused(prepare(*COUNTS, other), path, "--data_dir")
 
+    surds = "--modules=arithmetic__simplify_surd"
+    result = prepare(*COUNTS, "--max_cost=2", "--format=tokens", surds)
+    assert result.status == 0, result
+    assert list(data_dir.glob("generated-*-cost2"))
+    path = data_dir / "mathematics_dataset" / "arithmetic__simplify_surd"
+    for other in ([], ["--max_cost=4"]):
+        refused = prepare(*COUNTS, *other, "--format=tokens", surds)
+        assert_refused(refused, path)
+
 
 @pytest.mark.parametrize("dataset", ["mathematics_dataset", "math_dataset"])
 def test_official_archive_is_prepared(prepare, data_dir, official, dataset):

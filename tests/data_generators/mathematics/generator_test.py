@@ -23,6 +23,7 @@ from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
 from tpt_keras.data_generators.mathematics.archive import report_path
+from tpt_keras.data_generators.mathematics.generator import COSTS
 from tpt_keras.data_generators.mathematics.generator import MAX_DRAWS
 from tpt_keras.data_generators.mathematics.generator import Assembly
 from tpt_keras.data_generators.mathematics.generator import generate_modules
@@ -92,6 +93,19 @@ def test_split_counts():
     assert tuple(counts.values()) == (334, 333, 333, 70, 70)
     del counts["extrapolate"]
     assert split_counts("numbers__gcd", 1000, 70) == counts
+
+
+def test_slow_modules_have_fewer_training_problems():
+    for module, cost in COSTS.items():
+        counts = split_counts(module, 90_000, 70, max_cost=2)
+        training = sum(counts[split] for split in TRAIN_SPLITS)
+        assert training * cost == pytest.approx(90_000 * 2, rel=1e-3)
+        assert counts["interpolate"] == 70
+    uniform = split_counts("numbers__gcd", 1000, 70)
+    assert split_counts("numbers__gcd", 1000, 70, max_cost=2) == uniform
+    slowest = max(COSTS, key=COSTS.get)
+    uniform = split_counts(slowest, 1000, 70)
+    assert split_counts(slowest, 1000, 70, max_cost=100) == uniform
 
 
 @pytest.mark.parametrize("module", MODULES)

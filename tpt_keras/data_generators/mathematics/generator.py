@@ -31,6 +31,20 @@ MAX_DRAWS = 10
 # Evaluation first: it decides which questions are left for training.
 SPLIT_ORDER = EVALUATION_SPLITS + TRAIN_SPLITS
 
+# The time of a training problem of the slow modules, in multiples of the median
+# module's (docs/lab.md). All others are below 2.
+COSTS = {
+    "algebra__polynomial_roots": 3.5,
+    "algebra__polynomial_roots_composed": 5.1,
+    "arithmetic__simplify_surd": 7.7,
+    "calculus__differentiate": 6.8,
+    "calculus__differentiate_composed": 4.2,
+    "polynomials__add": 4.4,
+    "polynomials__compose": 3.4,
+    "polynomials__evaluate_composed": 2.7,
+    "polynomials__expand": 2.9,
+}
+
 logger = logging.getLogger(__name__)
 
 
@@ -42,16 +56,20 @@ def generate_modules(
     seed=0,
     num_workers=1,
     together=False,
+    max_cost=None,
 ):
     """Generates modules into `root`, in the official layout.
 
     Finished shards are kept in `root` until their module is complete, so that
     an interrupted run resumes. A finished module leaves `<module>.json` with
     its settings and the numbers of dropped problems and of errors. Few problems
-    of many modules are drawn faster `together`.
+    of many modules are drawn faster `together`. For `max_cost` see
+    `split_counts`.
     """
     counts = {
-        module: split_counts(module, train_examples, evaluation_examples)
+        module: split_counts(
+            module, train_examples, evaluation_examples, max_cost
+        )
         for module in modules
     }
     with drawing_processes(num_workers) as draw:
@@ -111,8 +129,19 @@ def problem_source(seed):
     return f"{packages} seed {seed}"
 
 
-def split_counts(module, train_examples, evaluation_examples):
-    """The number of problems of each split that a module has, as a dict."""
+def split_counts(module, train_examples, evaluation_examples, max_cost=None):
+    """The number of problems of each split that a module has, as a dict.
+
+    Args:
+        module: Name of a module.
+        train_examples: Number of training problems.
+        evaluation_examples: Number of problems of each split for evaluation.
+        max_cost: The most time that the training problems may take, in
+            multiples of the median module's; at least 2. A slower module has
+            fewer of them. Defaults to no limit.
+    """
+    if max_cost and COSTS.get(module, 1) > max_cost:
+        train_examples = max(int(train_examples * max_cost / COSTS[module]), 1)
     easier, rest = divmod(train_examples, len(TRAIN_SPLITS))
     counts = {
         split: easier + (index < rest)
