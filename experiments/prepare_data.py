@@ -15,11 +15,6 @@ or writes the token caches alone, which are small and need no TensorFlow:
     python -m experiments.prepare_data --modules=all --data_dir=data \
         --format=tokens
 
-or writes Parquet files with a data card for other tools:
-
-    python -m experiments.prepare_data --modules=all --data_dir=data \
-        --format=parquet
-
 or writes evaluation problems alone to one file, for models of any kind:
 
     python -m experiments.prepare_data --modules=all --problems=problems.jsonl \
@@ -34,7 +29,6 @@ from absl import flags
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.errors import require
 
 from . import _cli
 
@@ -56,8 +50,8 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "format",
     "tfds",
-    "tfds (datasets of TensorFlow Datasets), tokens (the token caches alone, "
-    "which is all that a training reads), or parquet (files for other tools).",
+    "tfds (datasets of TensorFlow Datasets with their token caches), or tokens "
+    "(the token caches alone, which is all that a training reads).",
 )
 flags.DEFINE_string(
     "archive", None, "The official archive or its folder, if already there."
@@ -90,11 +84,9 @@ flags.DEFINE_integer(
 
 def check():
     check_choice("source", FLAGS.source, ("generated", "official"))
-    check_choice("format", FLAGS.format, ("tfds", "tokens", "parquet"))
+    check_choice("format", FLAGS.format, ("tfds", "tokens"))
     for name in ("train_examples", "evaluation_examples"):
         check_positive_integer(name, FLAGS[name].value)
-    if FLAGS.format == "parquet":
-        require("pyarrow", "parquet")
     if FLAGS.format != "tfds":
         check_choice("dataset", FLAGS.dataset, ("mathematics_dataset",))
     if FLAGS.problems and FLAGS.format != "tfds":
@@ -110,9 +102,6 @@ def check():
 def main():
     if FLAGS.problems:
         write_problems()
-        return
-    if FLAGS.format == "parquet":
-        write_parquet()
         return
     from tpt_keras.data_generators import select_groups
     from tpt_keras.data_generators.mathematics.task import DATASETS
@@ -172,21 +161,6 @@ def write_problems():
         FLAGS.problems, problems, source=problem_source(FLAGS.seed)
     )
     print(f"{FLAGS.problems}: {len(problems)} problems")
-
-
-def write_parquet():
-    """Writes the problems as Parquet files, with a data card."""
-    from tpt_keras.data_generators.mathematics import archive
-    from tpt_keras.data_generators.mathematics import parquet
-    from tpt_keras.data_generators.mathematics.task import MathematicsTask
-
-    modules = MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
-    text_dir = make_texts(modules)
-    name = "official" if FLAGS.source == "official" else text_dir.name
-    folder = pathlib.Path(FLAGS.data_dir) / "parquet" / name
-    counts = parquet.write_parquet(modules, text_dir / archive.FOLDER, folder)
-    for module in modules:
-        print(f"{folder}/*/{module}.parquet: {json.dumps(counts[module])}")
 
 
 def make_texts(modules, train_examples=None):

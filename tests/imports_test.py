@@ -44,7 +44,6 @@ IMPORTERS = {
     "keras_tuner": {"tuning"},
     "matplotlib": {"visualization"},
     "onnxruntime": {"serving"},
-    "pyarrow": {"data_generators"},
     "streamlit": {"playground"},
     "tensorflow": {
         "compilation",

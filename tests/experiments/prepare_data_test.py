@@ -1,10 +1,8 @@
 import os
 import pathlib
 import shutil
-import sys
 
 import keras
-import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -181,23 +179,6 @@ def test_token_caches_alone_need_no_tensorflow(data_dir, texts, tmp_path):
     assert list(data_dir.rglob("tokens.npy"))
 
 
-def test_parquet_files_are_written(prepare, data_dir, official, monkeypatch):
-    arguments = (*official, "--format=parquet")
-    result = prepare(*arguments)
-    assert (result.status, result.stderr) == (0, "")
-    folder = data_dir / "parquet" / "official"
-    assert f"{folder}/*/{MODULE}.parquet: " in result.stdout
-    assert '"train_easy": 200' in result.stdout
-    assert (folder / "README.md").exists()
-    assert len(pd.read_parquet(folder / "interpolate")) == 60
-    assert not (data_dir / "mathematics_dataset").exists()
-    assert_refused(prepare(*arguments, "--problems=a"), "--format")
-    stock = prepare(*arguments, "--dataset=math_dataset")
-    assert_refused(stock, "math_dataset")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert_refused(prepare(*arguments), "tpt_keras[parquet]")
-
-
 def test_damaged_text_is_refused(prepare, data_dir, texts, official):
     path = texts / "train-hard" / f"{MODULE}.txt"
     path.write_bytes(path.read_bytes()[:-1])
@@ -274,7 +255,9 @@ def test_full_disk_while_texts_are_written(prepare, data_dir, monkeypatch):
         (["--modules=numbers__x*"], ["'numbers__x*'", MODULE]),
         (["--source=released"], ["'released'", "generated, official"]),
         (["--dataset=math"], ["'math'", "math_dataset"]),
-        (["--format=csv"], ["'csv'", "parquet"]),
+        (["--format=csv"], ["'csv'", "tokens"]),
+        (["--format=tokens", "--dataset=math_dataset"], ["'math_dataset'"]),
+        (["--format=tokens", "--problems=a"], ["--format"]),
         (["--source=official", "--archive=no.tar.gz"], ["'no.tar.gz'"]),
         (["--source=official", "--archive=tests"], ["'tests'"]),
         (["--source=official", "--problems=a"], ["--problems", "--source"]),

@@ -11,7 +11,6 @@ import tensorflow_datasets as tfds
 
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.task import CITATION
 from tpt_keras.data_generators.mathematics.task import DATASET_VERSION
 from tpt_keras.data_generators.mathematics.task import DATASETS
 from tpt_keras.data_generators.mathematics.task import joined_splits
@@ -23,6 +22,15 @@ from tpt_keras.files import reading
 from tpt_keras.files import refuse_pattern
 
 _READ_AT_ONCE = 8192
+_CITATION = """
+@inproceedings{saxton2019analysing,
+  title={Analysing Mathematical Reasoning Abilities of Neural Models},
+  author={Saxton, David and Grefenstette, Edward and Hill, Felix and
+          Kohli, Pushmeet},
+  booktitle={International Conference on Learning Representations},
+  year={2019}
+}
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +69,7 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
             ),
             supervised_keys=("question", "answer"),
             homepage="https://github.com/google-deepmind/mathematics_dataset",
-            citation=CITATION,
+            citation=_CITATION,
             metadata=tfds.core.MetadataDict(),
             # The input pipeline shuffles over the whole dataset.
             disable_shuffling=True,

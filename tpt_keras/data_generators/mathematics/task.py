@@ -36,16 +36,6 @@ DATASETS = {
 # Of the prepared datasets.
 DATASET_VERSION = "1.0.0"
 
-CITATION = """
-@inproceedings{saxton2019analysing,
-  title={Analysing Mathematical Reasoning Abilities of Neural Models},
-  author={Saxton, David and Grefenstette, Edward and Hill, Felix and
-          Kohli, Pushmeet},
-  booktitle={International Conference on Learning Representations},
-  year={2019}
-}
-"""
-
 
 class MathematicsTask(Task):
     """DeepMind's Mathematics Dataset; its groups are modules.
