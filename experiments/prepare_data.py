@@ -152,14 +152,12 @@ def write_problems():
     )
     from tpt_keras.data_generators.mathematics.generator import problem_source
     from tpt_keras.data_generators.mathematics.task import MathematicsTask
-    from tpt_keras.data_generators.problem_file import write_problem_file
+    from tpt_keras.data_generators.pair_files import write_pairs
 
     modules = MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
     root = make_texts(modules, train_examples=0) / archive.FOLDER
     problems = list(evaluation_problems(root, modules))
-    write_problem_file(
-        FLAGS.problems, problems, source=problem_source(FLAGS.seed)
-    )
+    write_pairs(FLAGS.problems, problems, source=problem_source(FLAGS.seed))
     print(f"{FLAGS.problems}: {len(problems)} problems")
 
 

@@ -130,7 +130,7 @@ def test_a_file_of_problems_has_always_the_same_bytes(prepare, tmp_path):
     # The first problems of a larger file are the same.
     larger = written("larger", *COUNTS, "--evaluation_examples=30")
     assert larger.splitlines()[:20] == first.splitlines()[:20]
-    task = open_task("problem_file", tmp_path / "first.jsonl")
+    task = open_task("text_pairs", tmp_path / "first.jsonl")
     for split in ("interpolate", "extrapolate"):
         assert len(task.examples(split)[MODULE]) == 20
 

@@ -35,7 +35,7 @@ class DataConfig:
             text pairs.
         dataset: `"mathematics_dataset"`, `"mathematics_stream"` (endless,
             drawn by processes beside the training), tfds's stock
-            `"math_dataset"`, `"problem_file"` (for evaluation), or
+            `"math_dataset"`, or
             `"text_pairs"`, your own file of questions and answers.
         dataset_options: Options of the dataset: `test_share=0.2,split_seed=1`.
         module_weights: Shares of the modules by name:

@@ -20,7 +20,7 @@ from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
 from tpt_keras.data_generators.mathematics.shards import drawing_processes
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.shards import read_shard
-from tpt_keras.data_generators.problem_file import Problem
+from tpt_keras.data_generators.pair_files import Pair
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
 from tpt_keras.files import write_text
@@ -117,7 +117,7 @@ def evaluation_problems(root, modules):
             path = archive.text_path(root, split, module)
             if path:
                 for question, answer in archive.read_problems(path):
-                    yield Problem(question, answer, module, split)
+                    yield Pair(question, answer, module, split)
 
 
 def problem_source(seed):
