@@ -104,7 +104,7 @@ def main():
         write_problems()
         return
     from tpt_keras.data_generators import select_groups
-    from tpt_keras.data_generators.mathematics.task import DATASETS
+    from tpt_keras.data_generators.mathematics.modules import DATASETS
     from tpt_keras.data_generators.mathematics.task import open_module
     from tpt_keras.data_generators.mathematics.task import prepared_folder
 
@@ -165,7 +165,7 @@ def make_texts(modules, train_examples=None):
     """Makes text files in the official layout and returns their folder."""
     from tpt_keras.data_generators.mathematics import archive
     from tpt_keras.data_generators.mathematics.generator import generate_modules
-    from tpt_keras.data_generators.mathematics.shards import available_cores
+    from tpt_keras.processes import available_cores
 
     if FLAGS.source == "official":
         _cli.import_backend()  # Keras downloads it

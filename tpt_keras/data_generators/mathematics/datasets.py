@@ -10,12 +10,11 @@ import shutil
 import tensorflow_datasets as tfds
 
 from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.data_generators.mathematics.modules import DATASET_VERSION
+from tpt_keras.data_generators.mathematics.modules import DATASETS
 from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.task import DATASET_VERSION
-from tpt_keras.data_generators.mathematics.task import DATASETS
-from tpt_keras.data_generators.mathematics.task import joined_splits
-from tpt_keras.data_generators.mathematics.task import making
-from tpt_keras.data_generators.mathematics.task import open_module
+from tpt_keras.data_generators.mathematics.modules import joined_splits
+from tpt_keras.data_generators.mathematics.modules import making
 from tpt_keras.errors import check_choice
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
@@ -120,6 +119,9 @@ def read_prepared(module, data_dir, dataset):
     """Reads a prepared dataset, as `open_cache` needs it."""
     builder = dataset_builder(module, data_dir, dataset)
     remedy = making([module], data_dir, dataset)
+    with _reading_dataset(builder.data_path, remedy):
+        if not builder.is_prepared():
+            raise ValueError("it is not complete")
     splits = {
         name: _read_split(builder, name, remedy) for name in builder.info.splits
     }
@@ -159,8 +161,6 @@ def prepare_dataset(module, data_dir, text_dir, dataset="mathematics_dataset"):
         builder = dataset_builder(module, data_dir, dataset)
         if not builder.is_prepared():
             _prepare(builder, text_dir)
-    # Makes the token cache now rather than when training starts.
-    open_module(module, data_dir, dataset)
     return builder
 
 
