@@ -107,16 +107,16 @@ class TextPairsTask(Task):
         self._examples = {split: {} for split in (TRAIN, *self.splits)}
         # Of all pairs, because a single one may have been edited.
         self.fingerprints = {}
-        for group, of_group in pairs.items():
+        for group, group_pairs in pairs.items():
             parts = {split: [] for split in self._examples}
-            for question, answer, _, split in of_group:
+            for question, answer, _, split in group_pairs:
                 is_test = _is_held_out(question, test_share, split_seed)
                 side = split or (TEST if is_test else TRAIN)
                 parts[side].append((question, answer))
             digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
             self.fingerprints[group] = (
                 f"{len(parts[TRAIN])} training and "
-                f"{len(of_group) - len(parts[TRAIN])} test pairs, {digest}"
+                f"{len(group_pairs) - len(parts[TRAIN])} test pairs, {digest}"
             )
             for split, part in parts.items():
                 if part:

@@ -217,7 +217,7 @@ class Assembly:
         self.examples = dict.fromkeys(counts, 0)
         self.raised = 0
         self._folder = folder
-        # The places of the taken problems in each shard.
+        # The indices of the taken problems in each shard.
         self._taken = {split: [] for split in counts}
         self._filter = QuestionFilter()
         self.dropped = self._filter.dropped

@@ -218,10 +218,10 @@ class StreamBatches(batches.ProblemBatches):
                 first_shard + start // PROBLEMS_PER_SHARD,
                 # Other problems than those of a dataset of the same seed.
                 f"stream{self.seed}",
-                min(PROBLEMS_PER_SHARD, of_kind - start),
+                min(PROBLEMS_PER_SHARD, number - start),
             )
-            for kind, of_kind in enumerate(np.bincount(kinds).tolist())
-            for start in range(0, of_kind, PROBLEMS_PER_SHARD)
+            for kind, number in enumerate(np.bincount(kinds).tolist())
+            for start in range(0, number, PROBLEMS_PER_SHARD)
         ]
 
     def _examples_of_window(self, epoch, first):
