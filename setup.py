@@ -28,8 +28,6 @@ EXTRAS = {
         "onnxruntime>=1.22",
         "onnxscript>=0.5",
     ],
-    # Writes the problems as Parquet files.
-    "parquet": ["pyarrow>=17"],
     # A page in the browser that asks a model.
     "playground": [
         "matplotlib>=3.8",
@@ -57,7 +55,6 @@ DOCS = [
 TEST = [
     *DOCS,
     *(package for extra in EXTRAS.values() for package in extra),
-    "datasets",
     "hypothesis",
     "ipykernel",
     "mypy",
@@ -103,7 +100,6 @@ setuptools.setup(
     package_data={
         "tpt_keras": ["py.typed"],
         "tpt_keras.experiments": ["configs/*"],
-        "tpt_keras.data_generators.mathematics": ["data_card.md"],
         "tpt_keras.serving": ["config/*"],
         "tpt_keras.visualization": ["pages/*"],
     },

@@ -15,11 +15,6 @@ or writes the token caches alone, which are small and need no TensorFlow:
     python -m experiments.prepare_data --modules=all --data_dir=data \
         --format=tokens
 
-or writes Parquet files with a data card for other tools:
-
-    python -m experiments.prepare_data --modules=all --data_dir=data \
-        --format=parquet
-
 or writes evaluation problems alone to one file, for models of any kind:
 
     python -m experiments.prepare_data --modules=all --problems=problems.jsonl \
@@ -34,7 +29,6 @@ from absl import flags
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.errors import require
 
 from . import _cli
 
@@ -56,8 +50,8 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "format",
     "tfds",
-    "tfds (datasets of TensorFlow Datasets), tokens (the token caches alone, "
-    "which is all that a training reads), or parquet (files for other tools).",
+    "tfds (datasets of TensorFlow Datasets with their token caches), or tokens "
+    "(the token caches alone, which is all that a training reads).",
 )
 flags.DEFINE_string(
     "archive", None, "The official archive or its folder, if already there."
@@ -72,6 +66,13 @@ flags.DEFINE_integer("train_examples", 100_000, "Generated, per module.")
 flags.DEFINE_integer(
     "evaluation_examples", 10_000, "Generated, per module and split."
 )
+flags.DEFINE_float(
+    "max_cost",
+    None,
+    "Most time for a module's training problems, in multiples of the median "
+    "module's: slower modules get fewer. Default: the same number for all.",
+    lower_bound=2,
+)
 flags.DEFINE_integer("seed", 0, "Seed of the generated problems.")
 flags.DEFINE_integer(
     "num_workers",
@@ -83,11 +84,9 @@ flags.DEFINE_integer(
 
 def check():
     check_choice("source", FLAGS.source, ("generated", "official"))
-    check_choice("format", FLAGS.format, ("tfds", "tokens", "parquet"))
+    check_choice("format", FLAGS.format, ("tfds", "tokens"))
     for name in ("train_examples", "evaluation_examples"):
         check_positive_integer(name, FLAGS[name].value)
-    if FLAGS.format == "parquet":
-        require("pyarrow", "parquet")
     if FLAGS.format != "tfds":
         check_choice("dataset", FLAGS.dataset, ("mathematics_dataset",))
     if FLAGS.problems and FLAGS.format != "tfds":
@@ -104,11 +103,8 @@ def main():
     if FLAGS.problems:
         write_problems()
         return
-    if FLAGS.format == "parquet":
-        write_parquet()
-        return
     from tpt_keras.data_generators import select_groups
-    from tpt_keras.data_generators.mathematics.task import DATASETS
+    from tpt_keras.data_generators.mathematics.modules import DATASETS
     from tpt_keras.data_generators.mathematics.task import open_module
     from tpt_keras.data_generators.mathematics.task import prepared_folder
 
@@ -156,37 +152,20 @@ def write_problems():
     )
     from tpt_keras.data_generators.mathematics.generator import problem_source
     from tpt_keras.data_generators.mathematics.task import MathematicsTask
-    from tpt_keras.data_generators.problem_file import write_problem_file
+    from tpt_keras.data_generators.pair_files import write_pairs
 
     modules = MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
     root = make_texts(modules, train_examples=0) / archive.FOLDER
     problems = list(evaluation_problems(root, modules))
-    write_problem_file(
-        FLAGS.problems, problems, source=problem_source(FLAGS.seed)
-    )
+    write_pairs(FLAGS.problems, problems, source=problem_source(FLAGS.seed))
     print(f"{FLAGS.problems}: {len(problems)} problems")
-
-
-def write_parquet():
-    """Writes the problems as Parquet files, with a data card."""
-    from tpt_keras.data_generators.mathematics import archive
-    from tpt_keras.data_generators.mathematics import parquet
-    from tpt_keras.data_generators.mathematics.task import MathematicsTask
-
-    modules = MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
-    text_dir = make_texts(modules)
-    name = "official" if FLAGS.source == "official" else text_dir.name
-    folder = pathlib.Path(FLAGS.data_dir) / "parquet" / name
-    counts = parquet.write_parquet(modules, text_dir / archive.FOLDER, folder)
-    for module in modules:
-        print(f"{folder}/*/{module}.parquet: {json.dumps(counts[module])}")
 
 
 def make_texts(modules, train_examples=None):
     """Makes text files in the official layout and returns their folder."""
     from tpt_keras.data_generators.mathematics import archive
     from tpt_keras.data_generators.mathematics.generator import generate_modules
-    from tpt_keras.data_generators.mathematics.shards import available_cores
+    from tpt_keras.processes import available_cores
 
     if FLAGS.source == "official":
         _cli.import_backend()  # Keras downloads it
@@ -198,6 +177,7 @@ def make_texts(modules, train_examples=None):
     counts = (train_examples, FLAGS.evaluation_examples)
     text_dir = pathlib.Path(FLAGS.data_dir) / (
         "generated-seed{}-train{}-evaluation{}".format(FLAGS.seed, *counts)
+        + (f"-cost{FLAGS.max_cost:g}" if FLAGS.max_cost else "")
     )
     generate_modules(
         modules,
@@ -205,6 +185,7 @@ def make_texts(modules, train_examples=None):
         *counts,
         FLAGS.seed,
         FLAGS.num_workers or available_cores(),
+        max_cost=FLAGS.max_cost,
     )
     return text_dir
 
@@ -219,7 +200,7 @@ def check_settings(module):
         return  # the stock dataset has no metadata
     wanted = {}
     if FLAGS.source == "generated":
-        counts = FLAGS.train_examples, FLAGS.evaluation_examples
+        counts = FLAGS.train_examples, FLAGS.evaluation_examples, FLAGS.max_cost
         wanted = {"seed": FLAGS.seed, "wanted": split_counts(module, *counts)}
     _, origin = open_module(module, FLAGS.data_dir, FLAGS.dataset)
     found = origin.get("generated", {})

@@ -10,32 +10,19 @@ over the examples and the minutes of the trainings, with the time to 40, 60 and
 answers.
 report_predictions/ keeps every question, target, answer and log-probability as
 JSON lines; they are not computed again.
-
-Models of any kind have a row by their answers to a file of problems, which
-prepare_data --problems writes:
-
-    python -m experiments.report --dataset=problem_file --modules=all \
-        --data_dir=problems.jsonl --answers=theirs.txt --model_dirs=models/demo
 """
 
 import pathlib
 
 from absl import flags
 
-from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 
 from . import _cli
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_list("model_dirs", [], "Folders of the models.")
-flags.DEFINE_list(
-    "answers",
-    [],
-    "Files of other models' answers to the problems: an answer a line, or JSON "
-    "lines (.jsonl) with `answer`.",
-)
+flags.DEFINE_list("model_dirs", None, "Folders of the models.", required=True)
 flags.DEFINE_list(
     "splits",
     [],
@@ -70,11 +57,6 @@ flags.register_validator(
 
 
 def check():
-    if not FLAGS.model_dirs and not FLAGS.answers:
-        raise UsageError(
-            "Name one of `model_dirs` or more, or files of `answers`.",
-            field="model_dirs",
-        )
     require("matplotlib", "analysis")
 
 
@@ -88,7 +70,6 @@ def main():
         FLAGS.examples,
         FLAGS.best,
         FLAGS.batch_size,
-        FLAGS.answers,
         dataset=FLAGS.dataset,
         data_dir=FLAGS.data_dir,
         dataset_options=FLAGS.dataset_options,

@@ -17,7 +17,7 @@ PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 ORDER = (
     {"typing"},
     {"errors"},
-    {"answer", "compilation", "files", "settings"},
+    {"answer", "compilation", "files", "processes", "settings"},
     {"decoding", "layers", "pretrained", "tokenizers", "visualization"},
     {"models"},
     {"data_generators"},
@@ -44,7 +44,6 @@ IMPORTERS = {
     "keras_tuner": {"tuning"},
     "matplotlib": {"visualization"},
     "onnxruntime": {"serving"},
-    "pyarrow": {"data_generators"},
     "streamlit": {"playground"},
     "tensorflow": {
         "compilation",

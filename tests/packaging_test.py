@@ -23,7 +23,6 @@ PLACES = {
     "hub": ("pretrained.py",),
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
     "onnx": ("serving/",),
-    "parquet": ("data_generators/", "experiments/prepare_data.py"),
     "playground": ("playground/", "visualization/"),
     "serving": ("serving/", "experiments/benchmarks/"),
     "torch": (

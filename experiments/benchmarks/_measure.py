@@ -37,7 +37,7 @@ def in_processes(makers):
     Yields:
         Dict of name to a function that calls it there.
     """
-    from tpt_keras.data_generators.mathematics.shards import available_cores
+    from tpt_keras.processes import available_cores
 
     # All cores for PyTorch, as for the others; and of a GPU's memory, which JAX
     # would take as a whole, what is needed.
@@ -115,15 +115,15 @@ def print_table(rows):
 
 
 def mixed_problems(count):
-    """Draws questions and answers of all modules and lengths, shuffled."""
+    """Generates questions and answers of all modules and lengths, shuffled."""
     from tpt_keras.data_generators.mathematics.modules import MODULES
-    from tpt_keras.data_generators.mathematics.shards import draw_shard
+    from tpt_keras.data_generators.mathematics.shards import generate_shard
 
     per_module = max(5, -(-count // len(MODULES)))
     problems = [
         problem
         for module in MODULES
-        for problem in draw_shard(
+        for problem in generate_shard(
             module, "interpolate", 0, 0, count=per_module
         ).problems
     ]
@@ -170,7 +170,7 @@ def trainer_of(model, micro_batches=1):
 
 def processor():
     """Names the processor and counts its cores."""
-    from tpt_keras.data_generators.mathematics.shards import available_cores
+    from tpt_keras.processes import available_cores
 
     info = pathlib.Path("/proc/cpuinfo")
     text = info.read_text() if info.exists() else ""

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from tests.data_generators.files import all_texts
@@ -5,7 +7,10 @@ from tests.data_generators.pair_files_test import PAIRS
 from tests.data_generators.pair_files_test import write
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
+from tpt_keras.data_generators.pair_files import Pair
+from tpt_keras.data_generators.pair_files import write_pairs
 from tpt_keras.data_generators.text_pairs import TextPairsTask
+from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
@@ -122,6 +127,65 @@ def test_groups_are_the_files(tmp_path):
         with pytest.raises(UsageError) as error:
             call()
         assert error.value.field == "module"
+
+
+LABELLED = [
+    Pair("1 + 1", "2", "sums", "interpolate"),
+    Pair("2 + 2", "4", "others", "interpolate"),
+    Pair("3 + 3", "6", "sums", "interpolate"),
+    Pair("9 + 9", "18", "sums", "extrapolate"),
+]
+
+
+def test_lines_may_have_modules_and_splits(tmp_path):
+    path = tmp_path / "problems.jsonl"
+    write_pairs(path, LABELLED, source="these tests")
+    assert json.loads(path.read_text().splitlines()[0])["source"]
+    task = open_task("text_pairs", path, options=["vocabulary=mathematics"])
+    assert task.groups == ("sums", "others")
+    assert task.splits == ("interpolate", "extrapolate")
+    found = task.examples("interpolate")
+    assert all_texts(found["sums"]) == [("1 + 1", "2"), ("3 + 3", "6")]
+    assert list(task.examples("extrapolate")) == ["sums"]
+    assert task.examples("train") == {}
+    assert select_groups("text_pairs", path, ["oth*"]) == ("others",)
+    task = TextPairsTask(path, ["others"])
+    assert (task.groups, task.splits) == (("others",), ("interpolate",))
+    assert texts(task, "interpolate") == [("2 + 2", "4")]
+
+
+def test_lines_may_say_what_trains(tmp_path):
+    write_pairs(
+        tmp_path / "a.jsonl",
+        [Pair("1", "1", "a", "train"), Pair("2", "2", "a", "test")],
+    )
+    # Groups of several files, and of files that name none.
+    write_pairs(tmp_path / "b.jsonl", [Pair("3", "3", "a", "train")])
+    write(tmp_path / "c.csv", [("4", "4")])
+    task = TextPairsTask(tmp_path, test_share=0)
+    assert (task.groups, task.splits) == (("a", "c"), ("test",))
+    train = {name: all_texts(e) for name, e in task.examples("train").items()}
+    assert train == {"a": [("1", "1"), ("3", "3")], "c": [("4", "4")]}
+    assert texts(task, "test") == [("2", "2")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"question": "1 + 1", "answer": "2"}',
+        '{"question": "1", "answer": "2", "module": "a"}',
+        '{"question": "1", "answer": "2", "module": ["a"], "split": "b"}',
+        '{"question": "1", "answer": "2", "module": "a", "split": ""}',
+        "[]",
+    ],
+)
+def test_lines_without_a_module_or_split_are_refused(tmp_path, line):
+    path = tmp_path / "problems.jsonl"
+    write_pairs(path, LABELLED)
+    path.write_text(f"{path.read_text()}{line}\n")
+    with pytest.raises(UnreadableFileError) as error:
+        open_task("text_pairs", path)
+    assert error.value.path == str(path)
 
 
 def test_a_file_may_have_a_name_like_a_pattern(tmp_path):

@@ -7,8 +7,8 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
-from tpt_keras.data_generators.problem_file import Problem
-from tpt_keras.data_generators.problem_file import write_problem_file
+from tpt_keras.data_generators.pair_files import Pair
+from tpt_keras.data_generators.pair_files import write_pairs
 from tpt_keras.files import folder_lock
 from tpt_keras.models.load_model import load_model
 from tpt_keras.pretrained import find_model
@@ -55,15 +55,15 @@ def test_problems_of_a_file(run, model_dir, tmp_path):
     config["training"]["data"]["dataset_options"] = ["validation_problems=9"]
     (model_dir / "config.json").write_text(json.dumps(config))
     problems = [
-        Problem(f"What is the tens digit of {n}?", str(n // 10 % 10), *place)
+        Pair(f"What is the tens digit of {n}?", str(n // 10 % 10), *place)
         for place in ((MODULE, "new"), ("another", "new"))
         for n in range(100, 140)
     ]
-    write_problem_file(tmp_path / "problems.jsonl", problems)
+    write_pairs(tmp_path / "problems.jsonl", problems)
     result = run(
         "evaluate",
         f"--model_dir={model_dir}",
-        "--dataset=problem_file",
+        "--dataset=text_pairs",
         f"--data_dir={tmp_path / 'problems.jsonl'}",
         "--modules=all",
     )

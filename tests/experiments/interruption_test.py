@@ -210,7 +210,7 @@ def test_end_of_a_training_ends_its_drawing(
             tmp_path / "model",
             dataset="mathematics_stream",
             dataset_options="evaluation_problems=8,validation_problems=60",
-            drawing_processes=2,
+            generator_processes=2,
             batch_size=64,
             validation_examples=20,
             steps_per_checkpoint=2,

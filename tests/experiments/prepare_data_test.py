@@ -1,10 +1,8 @@
 import os
 import pathlib
 import shutil
-import sys
 
 import keras
-import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -97,6 +95,15 @@ def test_generated_problems_are_prepared_once(prepare, run, data_dir):
     for other in ("--seed=1", "--train_examples=91", "--source=official"):
         assert_refused(prepare(*COUNTS, other), path, "--data_dir")
 
+    surds = "--modules=arithmetic__simplify_surd"
+    result = prepare(*COUNTS, "--max_cost=2", "--format=tokens", surds)
+    assert result.status == 0, result
+    assert list(data_dir.glob("generated-*-cost2"))
+    path = data_dir / "mathematics_dataset" / "arithmetic__simplify_surd"
+    for other in ([], ["--max_cost=4"]):
+        refused = prepare(*COUNTS, *other, "--format=tokens", surds)
+        assert_refused(refused, path)
+
 
 @pytest.mark.parametrize("dataset", ["mathematics_dataset", "math_dataset"])
 def test_official_archive_is_prepared(prepare, data_dir, official, dataset):
@@ -123,7 +130,7 @@ def test_a_file_of_problems_has_always_the_same_bytes(prepare, tmp_path):
     # The first problems of a larger file are the same.
     larger = written("larger", *COUNTS, "--evaluation_examples=30")
     assert larger.splitlines()[:20] == first.splitlines()[:20]
-    task = open_task("problem_file", tmp_path / "first.jsonl")
+    task = open_task("text_pairs", tmp_path / "first.jsonl")
     for split in ("interpolate", "extrapolate"):
         assert len(task.examples(split)[MODULE]) == 20
 
@@ -170,23 +177,6 @@ def test_token_caches_alone_need_no_tensorflow(data_dir, texts, tmp_path):
     )
     assert process.status == 0, process
     assert list(data_dir.rglob("tokens.npy"))
-
-
-def test_parquet_files_are_written(prepare, data_dir, official, monkeypatch):
-    arguments = (*official, "--format=parquet")
-    result = prepare(*arguments)
-    assert (result.status, result.stderr) == (0, "")
-    folder = data_dir / "parquet" / "official"
-    assert f"{folder}/*/{MODULE}.parquet: " in result.stdout
-    assert '"train_easy": 200' in result.stdout
-    assert (folder / "README.md").exists()
-    assert len(pd.read_parquet(folder / "interpolate")) == 60
-    assert not (data_dir / "mathematics_dataset").exists()
-    assert_refused(prepare(*arguments, "--problems=a"), "--format")
-    stock = prepare(*arguments, "--dataset=math_dataset")
-    assert_refused(stock, "math_dataset")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert_refused(prepare(*arguments), "tpt_keras[parquet]")
 
 
 def test_damaged_text_is_refused(prepare, data_dir, texts, official):
@@ -265,7 +255,9 @@ def test_full_disk_while_texts_are_written(prepare, data_dir, monkeypatch):
         (["--modules=numbers__x*"], ["'numbers__x*'", MODULE]),
         (["--source=released"], ["'released'", "generated, official"]),
         (["--dataset=math"], ["'math'", "math_dataset"]),
-        (["--format=csv"], ["'csv'", "parquet"]),
+        (["--format=csv"], ["'csv'", "tokens"]),
+        (["--format=tokens", "--dataset=math_dataset"], ["'math_dataset'"]),
+        (["--format=tokens", "--problems=a"], ["--format"]),
         (["--source=official", "--archive=no.tar.gz"], ["'no.tar.gz'"]),
         (["--source=official", "--archive=tests"], ["'tests'"]),
         (["--source=official", "--problems=a"], ["--problems", "--source"]),

@@ -5,8 +5,8 @@ import pytest
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.data_generators import open_task
-from tpt_keras.data_generators.problem_file import Problem
-from tpt_keras.data_generators.problem_file import write_problem_file
+from tpt_keras.data_generators.pair_files import Pair
+from tpt_keras.data_generators.pair_files import write_pairs
 from tpt_keras.decoding import Generator
 from tpt_keras.models import Transformer
 from tpt_keras.training.config import TrainingConfig
@@ -113,7 +113,7 @@ def test_the_report_has_the_evaluations_accuracies(
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--model_dirs="], ["--model_dirs", "--answers"]),
+        (["--model_dirs="], ["--model_dirs"]),
         (["--examples=0"], ["--examples"]),
         (["--batch_size=0"], ["--batch_size"]),
         (["--output=report.pdf"], ["--output", "report.pdf", ".html"]),
@@ -140,56 +140,17 @@ def test_options_of_another_dataset_are_not_taken(run, tmp_path):
     config = {"training": training.to_stored()}
     (tmp_path / "config.json").write_text(json.dumps(config))
     data = tmp_path / "problems.jsonl"
-    write_problem_file(data, [Problem("1 + 1", "2", "one", "interpolate")])
+    write_pairs(data, [Pair("1 + 1", "2", "one", "interpolate")])
     result = run(
         "report",
         f"--model_dirs={tmp_path}",
-        "--dataset=problem_file",
+        "--dataset=text_pairs",
         f"--data_dir={data}",
         f"--output={tmp_path / 'report.html'}",
     )
     assert result.status == 0, result.stderr
     content = json.loads((tmp_path / "report.json").read_text())
     assert content["problems"]["dataset_options"] == []
-
-
-def test_answers_of_others(run, tmp_path):
-    problems = [
-        Problem(f"{n} + {n}", str(2 * n), module, "interpolate")
-        for module in ("one", "two")
-        for n in range(4)
-    ]
-    data = tmp_path / "problems.jsonl"
-    write_problem_file(data, problems)
-    answers = tmp_path / "theirs.txt"
-    answers.write_text("0\n2\n4\n6\n0\n2\n\n 6\n")
-    result = run(
-        "report",
-        "--dataset=problem_file",
-        f"--data_dir={data}",
-        "--modules=all",
-        f"--answers={answers}",
-        f"--output={tmp_path / 'report.html'}",
-    )
-    assert (result.status, result.stderr) == (0, "")
-    [model] = json.loads((tmp_path / "report.json").read_text())["models"]
-    assert (model["name"], model["weights"]) == (answers.name, None)
-    split = model["splits"]["interpolate"]
-    assert (split["accuracy"], split["solved"]) == (0.75, 1)
-    assert split["of_modules"]["two"]["right"] == 2
-    table = (tmp_path / "report.md").read_text()
-    assert f"| {answers.name} | - | - | 75.00% (" in table
-
-
-def test_answers_need_a_file_of_problems(run, place_value_data, tmp_path):
-    result = run(
-        "report",
-        "--dataset=mathematics_dataset",
-        f"--data_dir={place_value_data}",
-        f"--modules={MODULE}",
-        f"--answers={tmp_path / 'theirs.txt'}",
-    )
-    assert_refused(result, "--dataset", "problem_file")
 
 
 def test_trainings_of_different_modules_need_a_flag(run, tmp_path):

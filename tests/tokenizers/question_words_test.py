@@ -3,7 +3,7 @@ import re
 import pytest
 
 from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.shards import draw_shard
+from tpt_keras.data_generators.mathematics.shards import generate_shard
 from tpt_keras.tokenizers.question_words import QUESTION_WORDS
 
 # Bags of letters, and numbers whose digits may be letters.
@@ -24,7 +24,9 @@ def test_words_are_those_of_the_modules():
     """With 400 problems of each difficulty, so the list was made."""
     found = []
     for module in MODULES:
-        problems = draw_shard(module, "train_medium", 0, "words", 12).problems
+        problems = generate_shard(
+            module, "train_medium", 0, "words", 12
+        ).problems
         for question, _ in problems:
             runs = re.findall("[A-Za-z0-9]+", question)
             words = [run for run in runs if re.fullmatch("[A-Za-z]{2,}", run)]

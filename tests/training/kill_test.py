@@ -35,7 +35,7 @@ FIELDS = {
     "validation_examples": 20,
     "evaluation_examples": 16,
 }
-# Problems that are drawn beside the training.
+# Problems that are generated beside the training.
 STREAM = {
     "dataset": "mathematics_stream",
     "dataset_options": "evaluation_problems=16,validation_problems=60",
@@ -81,14 +81,14 @@ def test_killed_training_ends_as_if_it_never_was(
     started = []
     whole, killed = tmp_path / "whole", tmp_path / "killed"
 
-    def start(model_dir, drawing_processes, prepare=read_small_windows):
+    def start(model_dir, generator_processes, prepare=read_small_windows):
         process = ForkedProcess(
             "experiments.train",
             *SIMPLE_MODEL,
             *flags_of(
                 data_dir,
                 model_dir,
-                drawing_processes=drawing_processes,
+                generator_processes=generator_processes,
                 **fields,
             ),
             output=tmp_path / f"output_{len(started)}",

@@ -205,7 +205,7 @@ def test_stream_is_learned(tmp_path, backend):
             "modules": MODULE,
             "dataset": "mathematics_stream",
             "dataset_options": "evaluation_problems=8,validation_problems=60",
-            "drawing_processes": 1,
+            "generator_processes": 1,
             "data_dir": tmp_path / "data",
             "model_dir": tmp_path / "model",
             "train_steps": 2,

@@ -15,7 +15,6 @@ import keras
 
 from tpt_keras.answer import OK
 from tpt_keras.answer import explain
-from tpt_keras.data_generators.problem_file import read_lines
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.files import reading
@@ -121,7 +120,8 @@ def kept_predictions(
 def _read(path):
     try:
         with reading(path):
-            lines = read_lines(path)
+            # Not `splitlines`, which knows more ends of a line.
+            *lines, _ = path.read_text(encoding="utf-8").split("\n")
             return [Prediction(**json.loads(line)) for line in lines]
     except UnreadableFileError:
         return []

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tpt_keras.analysis.accuracies import PUBLISHED
-from tpt_keras.analysis.accuracies import Prediction
 from tpt_keras.analysis.accuracies import kept_predictions
 from tpt_keras.analysis.accuracies import mean_over_seeds
 from tpt_keras.analysis.accuracies import model_fingerprint
@@ -18,10 +17,6 @@ from tpt_keras.analysis.accuracies import module_accuracy
 from tpt_keras.analysis.accuracies import prediction_generator
 from tpt_keras.analysis.accuracies import split_accuracies
 from tpt_keras.data_generators import open_task
-from tpt_keras.data_generators import select_groups
-from tpt_keras.data_generators.problem_file import Problem
-from tpt_keras.data_generators.problem_file import ProblemFileTask
-from tpt_keras.data_generators.problem_file import read_answers
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
@@ -42,8 +37,6 @@ _log = logging.getLogger(__name__)
 # Accuracies whose time a report tells. The last is that of the Transformer of
 # Saxton et al.
 LEVELS = (0.4, 0.6, 0.76)
-# All that is known of a model of others.
-_UNKNOWN = {"model": "answers", "step": None, "weights": None}
 
 
 def write_report(
@@ -53,7 +46,6 @@ def write_report(
     examples: int = 100,
     best: bool = False,
     batch_size: int = 64,
-    answers: Sequence[StrPath] = (),
     **data: Any,
 ) -> None:
     """Writes a report's page, tables, figures and predictions.
@@ -65,8 +57,6 @@ def write_report(
         examples: Largest number of problems per module and split.
         best: `True` for the best models in place of the last.
         batch_size: Number of questions decoded together.
-        answers: Files of other models' answers to a `problem_file`; see
-            `read_answers`.
         **data: `dataset`, `data_dir`, `dataset_options` and `modules`. Each
             defaults to that of the trainings, which have to agree.
 
@@ -75,17 +65,16 @@ def write_report(
     """
     data = _with_defaults(data, list(map(read_training, model_dirs)))
     place = data["dataset"], data["data_dir"]
-    data["modules"] = list(select_groups(*place, data["modules"]))
     task = open_task(*place, data["modules"], data["dataset_options"])
+    data["modules"] = list(task.groups)
     splits = list(dict.fromkeys(splits or task.splits))
-    given = {str(path): _given_answers(path, task) for path in answers}
     samples = _samples(task, splits, examples)
     # Before an hour of predictions.
     for path in model_dirs:
         model_path(path, best)
         if read_training(path).get("dataset") == task.name:
             warn_of_changed_data(path, task.fingerprints)
-    names = short_names([*model_dirs, *given])
+    names = short_names(model_dirs)
     folder = page.with_name(f"{page.stem}_predictions")
     predictions, models = {}, []
     with folder_lock(folder, "writes predictions", wait=True):
@@ -95,10 +84,6 @@ def write_report(
             found = _predict(names[path], generator, samples, task, folder)
             predictions[names[path]] = found
             models.append(_describe(path, model, best))
-    for path, of_problems in given.items():
-        found = _given_predictions(of_problems, samples, task)
-        predictions[names[path]] = found
-        models.append({"path": path, **_UNKNOWN})
     for row in models:
         row["name"] = names[row["path"]]
         row["splits"] = split_accuracies(predictions[row["name"]])
@@ -178,30 +163,6 @@ def _predict(name, generator, samples, task, folder):
             100 * module_accuracy(found)["accuracy"],
             len(found),
         )
-    return predictions
-
-
-def _given_answers(path, task):
-    """Reads a dict from `Problem`s to a model's answers."""
-    if not isinstance(task, ProblemFileTask):
-        raise UsageError(
-            "Files of `answers` belong to a file of problems: set `dataset` to "
-            f"{ProblemFileTask.name}.",
-            field="dataset",
-        )
-    return read_answers(path, task.problems)
-
-
-def _given_predictions(answers, samples, task):
-    predictions = {}
-    for (split, module), problems in samples.items():
-        found = predictions[split, module] = []
-        for question, target in problems:
-            answer = answers[Problem(question, target, module, split)]
-            is_right = task.is_right(answer, target)
-            found.append(
-                Prediction(question, target, answer, is_right=is_right)
-            )
     return predictions
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from tpt_keras.data_generators.mathematics.stream import MathematicsStreamTask
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.mathematics.task import StockMathematicsTask
-from tpt_keras.data_generators.problem_file import ProblemFileTask
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.text_pairs import TextPairsTask
 from tpt_keras.errors import UsageError
@@ -18,7 +17,6 @@ __all__ = [
     "TASKS",
     "MathematicsStreamTask",
     "MathematicsTask",
-    "ProblemFileTask",
     "StockMathematicsTask",
     "Task",
     "TextPairsTask",
@@ -34,7 +32,6 @@ TASKS = {
         MathematicsTask,
         MathematicsStreamTask,
         StockMathematicsTask,
-        ProblemFileTask,
         TextPairsTask,
     )
 }
@@ -69,7 +66,7 @@ def open_task(
         print(group, len(examples))
     ```
     """
-    groups = select_groups(name, data_dir, groups)
+    check_choice("dataset", name, TASKS)
     return TASKS[name](data_dir, groups, **_parsed(TASKS[name], options))
 
 

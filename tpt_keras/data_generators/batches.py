@@ -199,11 +199,11 @@ class ProblemBatches(NumberedBatches):
         read_window = functools.lru_cache(maxsize=2)(self._window)
 
         def part(number):
-            step, place = divmod(number, len(shards))
+            step, index = divmod(number, len(shards))
             epoch, step = divmod(step, self.steps_per_epoch)
             row = step % WINDOW_BATCHES
             batches, encode = read_window(epoch, step - row)
-            return encode(batches[row][shards[place] :: num_shards])
+            return encode(batches[row][shards[index] :: num_shards])
 
         return part
 
@@ -257,8 +257,8 @@ class ProblemBatches(NumberedBatches):
 
         def encode(rows):
             source, target = (
-                self.tokenizer.frame(of_rows.tokens, of_rows.lengths)
-                for of_rows in (sources[rows], targets[rows])
+                self.tokenizer.frame(part.tokens, part.lengths)
+                for part in (sources[rows], targets[rows])
             )
             return (
                 {

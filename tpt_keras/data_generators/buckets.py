@@ -12,15 +12,15 @@ import numpy as np
 LENGTH_NOISE = 0.2
 
 MAX_PAIRS = 6
-# As many buckets are chosen as it takes to have no larger shares of padding
-# among the tokens of sources and of targets.
+# The largest shares of padding in sources and targets. More buckets are added
+# until the shares are below, or there are `MAX_PAIRS`.
 MAX_PADDING = (0.22, 0.37)
 # A target token costs as much as so many source tokens. Measured, it keeps the
 # padding of all modules low.
 _TOKEN_COSTS = (1.0, 3.0)
-# Lengths of sources and of targets are multiples of these, or of more where
-# there would be more lengths to choose from. Both lengths of the longest pair
-# are rounded up further, to fit examples that were not sampled.
+# Lengths of sources and targets are multiples of these numbers, or of larger
+# ones where there would be more than `_MAX_LENGTHS`. Those of the longest pair
+# are multiples of the last numbers, because other examples have to fit it.
 _STEPS = (4, 1)
 _MAX_LENGTHS = 48
 _STEPS_OF_LONGEST = (8, 4)
@@ -46,12 +46,12 @@ def similar_length_batches(
     order = np.argsort(lengths[:, 0] * noise, kind="stable")
     waiting = fitting_pair(lengths, pairs)
     batches = []
-    for place in range(len(pairs)):
-        rows = order[waiting[order] == place]
-        if place < len(pairs) - 1:
+    for index in range(len(pairs)):
+        rows = order[waiting[order] == index]
+        if index < len(pairs) - 1:
             left = rows[len(rows) - len(rows) % batch_size :]
             waiting[left] = (
-                place + 1 + fitting_pair(lengths[left], pairs[place + 1 :])
+                index + 1 + fitting_pair(lengths[left], pairs[index + 1 :])
             )
             rows = rows[: len(rows) - len(left)]
         batches += _batches_of_bucket(rows, lengths[:, 1], batch_size)
@@ -97,7 +97,7 @@ def choose_length_pairs(lengths: np.ndarray) -> np.ndarray:
 
 
 def fitting_pair(lengths: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Places of the smallest buckets that examples fit, or of the last one."""
+    """Indices of the smallest buckets that examples fit, or of the last one."""
     fits = np.all(lengths[:, None] <= pairs, axis=-1)
     fits[:, -1] = True
     return fits.argmax(axis=1)
@@ -126,8 +126,8 @@ def _chosen_pairs(lengths, counts, longest, others):
         chosen.append(best(chosen))
     while chosen != before:
         before = list(chosen)
-        for place in range(others):
-            chosen[place] = best(chosen[:place] + chosen[place + 1 :])
+        for index in range(others):
+            chosen[index] = best(chosen[:index] + chosen[index + 1 :])
     pairs = np.unique([*candidates[chosen], longest], axis=0)
     return pairs[np.argsort(pairs.sum(axis=1), kind="stable")]
 

@@ -44,11 +44,11 @@ def gather(
     """Copies parts of a flat array into new `Sequences`."""
     parts = [np.zeros(0, tokens.dtype)]
     for first in range(0, len(starts), _CHUNK):
-        of_chunk = lengths[first : first + _CHUNK]
-        ends = np.cumsum(of_chunk)
-        shifts = starts[first : first + _CHUNK] - (ends - of_chunk)
-        places = np.repeat(shifts, of_chunk) + np.arange(ends[-1])
-        parts.append(tokens[places])
+        chunk_lengths = lengths[first : first + _CHUNK]
+        ends = np.cumsum(chunk_lengths)
+        shifts = starts[first : first + _CHUNK] - (ends - chunk_lengths)
+        indices = np.repeat(shifts, chunk_lengths) + np.arange(ends[-1])
+        parts.append(tokens[indices])
     return Sequences(np.concatenate(parts), lengths)
 
 
@@ -129,9 +129,9 @@ class ArrayExamples(Examples):
         while chunk := list(itertools.islice(texts, _CHUNK)):
             part = tokenizer.encode_flat(chunk)
             tokens.append(part.astype(tokens[0].dtype))
-            of_chunk = [*map(len, chunk)]
-            smallest = np.min_scalar_type(max(of_chunk))
-            lengths.append(np.array(of_chunk, smallest))
+            chunk_lengths = [*map(len, chunk)]
+            smallest = np.min_scalar_type(max(chunk_lengths))
+            lengths.append(np.array(chunk_lengths, smallest))
         return cls(
             np.concatenate(tokens),
             np.concatenate(lengths).reshape(-1, 2),
@@ -168,17 +168,17 @@ class ArrayExamples(Examples):
 
 
 class ExampleView(Examples):
-    """Some examples of others; `places` maps indices to places in those."""
+    """Some examples of others; `to_others` maps indices to indices of those."""
 
     def __init__(
         self,
         examples: Examples,
         count: int,
-        places: Callable[[np.ndarray], np.ndarray],
+        to_others: Callable[[np.ndarray], np.ndarray],
     ) -> None:
         self._examples = examples
         self._count = count
-        self._places = places
+        self._to_others = to_others
         self.vocabulary = examples.vocabulary
 
     def __len__(self):
@@ -187,10 +187,10 @@ class ExampleView(Examples):
     def read(
         self, indices: Sequence[int] | np.ndarray
     ) -> tuple[Sequences, Sequences]:
-        return self._examples.read(self._places(np.asarray(indices)))
+        return self._examples.read(self._to_others(np.asarray(indices)))
 
     def lengths(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
-        return self._examples.lengths(self._places(np.asarray(indices)))
+        return self._examples.lengths(self._to_others(np.asarray(indices)))
 
 
 def random_part(
@@ -198,16 +198,16 @@ def random_part(
 ) -> Examples:
     """A random part of examples, such as those set apart for validation.
 
-    `start` and `stop` are places in an order that depends on the seed. Parts of
-    one seed whose ranges do not overlap have no example in common.
+    `start` and `stop` are positions in an order that depends on the seed. Parts
+    of one seed whose ranges do not overlap have no example in common.
     """
     part = range(len(examples))[start:stop]
 
-    def places(indices):
+    def to_all(indices):
         # The second seed keeps this order apart from those of the epochs.
         return permute(indices + part.start, len(examples), (seed, -1))
 
-    return ExampleView(examples, len(part), places)
+    return ExampleView(examples, len(part), to_all)
 
 
 def readable_examples(examples: Examples, model_config: Any) -> Examples:
@@ -296,7 +296,7 @@ class ExampleMixture(Examples):
 def permute(
     positions: np.ndarray, count: int, seed: tuple[int, ...]
 ) -> np.ndarray:
-    """Places of positions in a pseudorandom permutation of `range(count)`.
+    """Permutes positions by a pseudorandom permutation of `range(count)`.
 
     A Feistel network: positions are laid out in a nearly square grid, and in
     turns every row is rotated by a hash of its number and every column by a
@@ -311,8 +311,8 @@ def permute(
     height = np.uint64(-(-count // int(width)))
     digest = hashlib.blake2b(repr(tuple(map(int, seed))).encode()).digest()
     keys = np.frombuffer(digest, "<u8").reshape(_ROUNDS, 2)
-    places = np.array(positions, dtype="uint64", order="C")
-    flat = places.reshape(-1)  # a view
+    permuted = np.array(positions, dtype="uint64", order="C")
+    flat = permuted.reshape(-1)  # a view
     walking = np.arange(flat.size)
     while walking.size:
         rows, columns = np.divmod(flat[walking], width)
@@ -321,7 +321,7 @@ def permute(
             rows = (rows + _hash(columns ^ column_key)) % height
         flat[walking] = rows * width + columns
         walking = walking[flat[walking] >= count]
-    return places.astype("int64")
+    return permuted.astype("int64")
 
 
 def _hash(values):

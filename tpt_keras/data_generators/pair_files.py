@@ -4,16 +4,24 @@ import codecs
 import contextlib
 import csv
 import io
+import json
 import logging
 import pathlib
 import re
 import reprlib
+import typing
+from collections.abc import Iterable
+from typing import Any
 
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.files import parse_json
 from tpt_keras.files import reading
+from tpt_keras.files import write_text
+from tpt_keras.typing import StrPath
 
 COLUMNS = ["question", "answer"]
+# Further keys of JSON lines: in all lines of a file, or in none.
+LABELS = ["module", "split"]
 # The delimiter of each kind of file; JSON lines have keys.
 DELIMITERS = {".tsv": "\t", ".csv": ",", ".jsonl": ""}
 
@@ -32,7 +40,43 @@ _NAME = re.compile(r"[^\W\d_][\w -]*")
 _log = logging.getLogger(__name__)
 
 
-def read_pairs(path: pathlib.Path) -> list[tuple[str, str]]:
+class Pair(typing.NamedTuple):
+    """A question, its answer, and where it belongs, if the file says it."""
+
+    question: str
+    answer: str
+    module: str = ""
+    split: str = ""
+
+
+def write_pairs(path: StrPath, pairs: Iterable[Pair], **fields: Any) -> None:
+    """Writes a JSON-lines file of pairs with their modules and splits.
+
+    Args:
+        path: The file.
+        pairs: `Pair`s.
+        **fields: Further fields of every line.
+    """
+    lines = (
+        json.dumps({**pair._asdict(), **fields}, ensure_ascii=False) + "\n"
+        for pair in pairs
+    )
+    write_text(path, "".join(lines))
+
+
+def module_names(path: pathlib.Path) -> list[str]:
+    """Reads the names of the modules that a file's lines have, if any."""
+    if DELIMITERS[path.suffix.lower()]:
+        return []
+    with reading(path, _ADVICE):
+        (_, columns), *rows = _objects(_decoded(path.read_bytes()))
+        if "module" not in columns:
+            return []
+        index = columns.index("module")
+        return list(dict.fromkeys(row[index] for _, row in rows))
+
+
+def read_pairs(path: pathlib.Path) -> list[Pair]:
     """Reads the pairs of one file, whose suffix is a key of `DELIMITERS`.
 
     It logs the columns, the number of pairs and the first one.
@@ -53,18 +97,16 @@ def read_pairs(path: pathlib.Path) -> list[tuple[str, str]]:
             f"Its first rows: {shown or 'none'}. {_ADVICE}",
             path=path,
         )
-    columns, has_header = COLUMNS, _is_header(rows[0][1])
-    if has_header:
-        columns = _names(rows.pop(0)[1])
-    question, answer = map(columns.index, COLUMNS)
-    pairs = [(row[question], row[answer]) for _, row in rows]
+    has_header = not delimiter or _is_header(rows[0][1])
+    columns = _names(rows.pop(0)[1]) if has_header else COLUMNS
+    pairs = [Pair(**dict(zip(columns, row))) for _, row in rows]
     _log.info(
         "%s: %d pairs of the columns %s (%s). The first: %s",
         path,
         len(pairs),
         ", ".join(columns),
         "named" if has_header else "no header",
-        " -> ".join(map(reprlib.repr, pairs[0])),
+        " -> ".join(map(reprlib.repr, pairs[0][:2])),
     )
     return pairs
 
@@ -86,34 +128,41 @@ def _table(text, delimiter, **options):
 
 
 def _objects(text):
-    """Generates the rows of JSON lines, after a header."""
-    yield 0, COLUMNS
+    """Returns the line numbers and the rows of JSON lines, after a header."""
+    pairs = []
     for number, line in enumerate(io.StringIO(text), 1):
         if line.strip():
             try:
-                pair = parse_json(line)
+                pairs.append((number, parse_json(line)))
             except ValueError as error:
                 raise ValueError(f"line {number}: {error}") from error
-            if not isinstance(pair, dict) or not pair.keys() >= set(COLUMNS):
-                shown = reprlib.repr(pair)
-                raise ValueError(f"line {number} lacks these keys: {shown}")
-            yield number, [pair[name] for name in COLUMNS]
+    keys = [pair.keys() for _, pair in pairs if isinstance(pair, dict)]
+    columns = COLUMNS + [name for name in LABELS if name in set().union(*keys)]
+    for number, pair in pairs:
+        if not isinstance(pair, dict) or not pair.keys() >= set(columns):
+            shown = reprlib.repr(pair)
+            raise ValueError(
+                f"line {number} lacks a key of {', '.join(columns)}: {shown}"
+            )
+    rows = [(number, [pair[c] for c in columns]) for number, pair in pairs]
+    return [(0, columns), *rows]
 
 
 def _fault(rows, text, delimiter):
     """Returns the reason why rows are not certain to be pairs, or `None`."""
+    width = 2 if delimiter else len(rows[0][1])
     for number, row in rows:
-        if len(row) != 2 or not all(
+        if len(row) != width or not all(
             isinstance(cell, str) and cell for cell in row
         ):
             form = delimiter and _other_form(rows, text, delimiter)
             shown = reprlib.repr(row)
             fault = f"line {number} is not a pair of texts: {shown}"
             return f"{fault} ({form})" if form else fault
+    if not delimiter:
+        return None if rows[1:] else "it holds no pairs"
     if not rows or (len(rows) == 1 and _is_header(rows[0][1])):
         return "it holds no pairs"
-    if not delimiter:
-        return None
     for number, row in rows[1:]:
         if _is_header(row):
             return f"line {number} is a header"

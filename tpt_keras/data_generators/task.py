@@ -126,11 +126,14 @@ class Task:
     def samples(
         self, splits: Sequence[str], count: int
     ) -> dict[tuple[str, str], list[tuple[str, str]]]:
-        """A fixed sample of every split and group, by pairs of their names.
+        """Reads a fixed sample of each split and group.
 
-        A sample holds the first examples of a random order, which are those of
-        an `evaluate` of so many. Of the training examples it holds the last,
-        because a training of seed 0 sets the first apart for validation.
+        The examples are the first ones in a random order, as in `evaluate`. Of
+        the training examples they are the last ones, because a training with
+        seed 0 takes the first ones for validation.
+
+        Returns:
+            Dict from pairs of a split and a group to lists of pairs of texts.
         """
         samples = {}
         for split in splits:

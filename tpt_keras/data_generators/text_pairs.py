@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.examples import Examples
 from tpt_keras.data_generators.pair_files import DELIMITERS
+from tpt_keras.data_generators.pair_files import module_names
 from tpt_keras.data_generators.pair_files import read_pairs
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
@@ -42,6 +43,10 @@ class TextPairsTask(Task):
     and the seed decide, so that a question stays on its side when pairs or
     files are added.
 
+    The lines of a JSON-lines file may also have the keys `module`, which is
+    then their group, and `split`: `train`, or the name of a split for
+    evaluation.
+
     Args:
         data_dir: A file, or a folder of files.
         groups: Names of groups, or patterns. Defaults to all.
@@ -68,7 +73,7 @@ class TextPairsTask(Task):
     """
 
     name = "text_pairs"
-    splits = (TEST,)
+    splits: tuple[str, ...] = (TEST,)
 
     def __init__(
         self,
@@ -83,24 +88,35 @@ class TextPairsTask(Task):
                 f"`test_share` must be in [0, 1). Received: {test_share}.",
                 field="test_share",
             )
-        self.groups = self.select_groups(data_dir, groups)
-        files = _files(data_dir)
-        pairs = {group: read_pairs(files.pop(group)) for group in self.groups}
-        if files:
-            _log.info("Not read, because not chosen: %s", ", ".join(files))
+        files = _files_of_groups(data_dir)
+        self.groups = matching_groups(groups or ["all"], files)
+        chosen = set().union(*(files[group] for group in self.groups))
+        pairs = {group: [] for group in self.groups}
+        for path in _files(data_dir).values():
+            if path not in chosen:
+                _log.info("Not read, because not chosen: %s", path)
+                continue
+            for pair in read_pairs(path):
+                pairs.get(pair.module or path.stem, []).append(pair)
         self.vocabulary = _vocabulary(vocabulary, pairs)
-        self._examples = {TRAIN: {}, TEST: {}}
+        splits = dict.fromkeys(
+            pair.split or TEST for part in pairs.values() for pair in part
+        )
+        splits.pop(TRAIN, None)
+        self.splits = tuple(splits) or (TEST,)
+        self._examples = {split: {} for split in (TRAIN, *self.splits)}
         # Of all pairs, because a single one may have been edited.
         self.fingerprints = {}
-        for group, of_group in pairs.items():
-            parts = {TRAIN: [], TEST: []}
-            for pair in of_group:
-                is_test = _is_held_out(pair[0], test_share, split_seed)
-                parts[TEST if is_test else TRAIN].append(pair)
+        for group, group_pairs in pairs.items():
+            parts = {split: [] for split in self._examples}
+            for question, answer, _, split in group_pairs:
+                is_test = _is_held_out(question, test_share, split_seed)
+                side = split or (TEST if is_test else TRAIN)
+                parts[side].append((question, answer))
             digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
             self.fingerprints[group] = (
-                f"{len(parts[TRAIN])} training and {len(parts[TEST])} test "
-                f"pairs, {digest}"
+                f"{len(parts[TRAIN])} training and "
+                f"{len(group_pairs) - len(parts[TRAIN])} test pairs, {digest}"
             )
             for split, part in parts.items():
                 if part:
@@ -112,7 +128,7 @@ class TextPairsTask(Task):
     def select_groups(
         data_dir: StrPath, patterns: Sequence[str]
     ) -> tuple[str, ...]:
-        return matching_groups(patterns or ["all"], _files(data_dir))
+        return matching_groups(patterns or ["all"], _files_of_groups(data_dir))
 
     def examples(self, split: str) -> dict[str, Examples]:
         check_choice("split", split, self._examples)
@@ -131,8 +147,17 @@ class TextPairsTask(Task):
         return model_config.replace(vocabulary=self.vocabulary)
 
 
+def _files_of_groups(data_dir):
+    """Lists of the files of each group, which is a file if it names none."""
+    files = {}
+    for name, path in _files(data_dir).items():
+        for group in module_names(path) or [name]:
+            files.setdefault(group, []).append(path)
+    return files
+
+
 def _files(data_dir):
-    """The files of a task by the names of their groups."""
+    """The files of a task by their names without suffixes."""
     path = pathlib.Path(data_dir)
     paths = sorted(path.iterdir()) if path.is_dir() else [path]
     paths = [each for each in paths if each.suffix.lower() in DELIMITERS]
@@ -170,5 +195,5 @@ def _vocabulary(vocabulary, pairs):
             text = pathlib.Path(vocabulary).read_text("utf-8-sig")
         return vocabulary_of(text.replace("\n", ""))
     return vocabulary_of(
-        text for part in pairs.values() for pair in part for text in pair
+        text for part in pairs.values() for pair in part for text in pair[:2]
     )

@@ -120,8 +120,8 @@ def _write(folder, key, splits, origin):
     counts = dict.fromkeys(splits, 0)
 
     def pairs():
-        for split, of_split in splits.items():
-            for pair in of_split:
+        for split, split_pairs in splits.items():
+            for pair in split_pairs:
                 counts[split] += 1
                 yield pair
 

@@ -19,7 +19,7 @@ from tpt_keras.analysis.attention import encode_questions
 from tpt_keras.analysis.representations import cluster
 from tpt_keras.analysis.representations import describe_clusters
 from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.shards import draw_shard
+from tpt_keras.data_generators.mathematics.shards import generate_shard
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
@@ -43,7 +43,7 @@ def load(model_dir, num_answers):
 
 @st.cache_data(max_entries=_CACHED, show_spinner="Drawing problems")
 def examples(module, number):
-    return draw_shard(module, "interpolate", number, 0, _EXAMPLES).problems
+    return generate_shard(module, "interpolate", number, 0, _EXAMPLES).problems
 
 
 @st.cache_data(

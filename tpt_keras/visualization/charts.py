@@ -265,7 +265,7 @@ def _row(row, splits):
     step = row["step"]
     cells = [
         name,
-        "-" if row["weights"] is None else _millions(row["weights"]),
+        _millions(row["weights"]),
         "-" if step is None else f"{step:,}",
     ]
     for split in splits:

@@ -23,11 +23,11 @@ from tpt_keras.data_generators.mathematics.archive import report_path
 from tpt_keras.data_generators.mathematics.datasets import MathematicsDataset
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
 from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
+from tpt_keras.data_generators.mathematics.modules import DATASETS
 from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.modules import MODULES as ALL
 from tpt_keras.data_generators.mathematics.modules import SPLITS
 from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
-from tpt_keras.data_generators.mathematics.task import DATASETS
 from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
@@ -234,7 +234,11 @@ def test_one_process_prepares_a_dataset(text_dir, tmp_path):
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_half_written_dataset_is_made_again(text_dir, tmp_path, dataset):
     builder = prepare_dataset(MODULE, tmp_path, text_dir, dataset)
+    assert len(texts(tmp_path, MODULE, "train", dataset)) == 600
     (builder.data_path / "dataset_info.json").unlink()
+    with pytest.raises(UnreadableFileError) as error:
+        texts(tmp_path, MODULE, "train", dataset)
+    assert error.value.path == str(builder.data_path)
     (builder.data_path / "left.over").write_text("")
     prepare_dataset(MODULE, tmp_path, text_dir, dataset)
     assert len(texts(tmp_path, MODULE, "train", dataset)) == 600

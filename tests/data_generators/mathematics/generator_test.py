@@ -23,7 +23,8 @@ from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
 from tpt_keras.data_generators.mathematics.archive import report_path
-from tpt_keras.data_generators.mathematics.generator import MAX_DRAWS
+from tpt_keras.data_generators.mathematics.generator import COSTS
+from tpt_keras.data_generators.mathematics.generator import MAX_TIMES
 from tpt_keras.data_generators.mathematics.generator import Assembly
 from tpt_keras.data_generators.mathematics.generator import generate_modules
 from tpt_keras.data_generators.mathematics.generator import shard_dir
@@ -67,22 +68,22 @@ DIGESTS = {
 
 @pytest.fixture
 def here(monkeypatch):
-    """Draws in this process, for what a test replaces in it."""
+    """Generates in this process, for what a test replaces in it."""
 
-    def draw(drawings):
-        for drawing in drawings:
-            write_shard(*drawing)
+    def generate(shards):
+        for described in shards:
+            write_shard(*described)
 
     monkeypatch.setattr(
         generator,
-        "drawing_processes",
-        lambda num_workers: contextlib.nullcontext(draw),
+        "generator_processes",
+        lambda num_workers: contextlib.nullcontext(generate),
     )
 
 
-def draw_from(monkeypatch, draw):
+def generate_by(monkeypatch, function):
     monkeypatch.setattr(
-        shards, "problem_functions", lambda split: {SMALL: draw}
+        shards, "problem_functions", lambda split: {SMALL: function}
     )
 
 
@@ -92,6 +93,19 @@ def test_split_counts():
     assert tuple(counts.values()) == (334, 333, 333, 70, 70)
     del counts["extrapolate"]
     assert split_counts("numbers__gcd", 1000, 70) == counts
+
+
+def test_slow_modules_have_fewer_training_problems():
+    for module, cost in COSTS.items():
+        counts = split_counts(module, 90_000, 70, max_cost=2)
+        training = sum(counts[split] for split in TRAIN_SPLITS)
+        assert training * cost == pytest.approx(90_000 * 2, rel=1e-3)
+        assert counts["interpolate"] == 70
+    uniform = split_counts("numbers__gcd", 1000, 70)
+    assert split_counts("numbers__gcd", 1000, 70, max_cost=2) == uniform
+    slowest = max(COSTS, key=COSTS.get)
+    uniform = split_counts(slowest, 1000, 70)
+    assert split_counts(slowest, 1000, 70, max_cost=100) == uniform
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -156,16 +170,16 @@ def test_resumes_from_whole_and_damaged_shards(
     left = tmp_path / "train-easy" / f"{PARTIAL}01234567-{SMALL}.txt"
     left.parent.mkdir()
     left.write_text("half")
-    drawn = []
-    draw_shard = shards.draw_shard
+    made = []
+    generate_shard = shards.generate_shard
     monkeypatch.setattr(
         shards,
-        "draw_shard",
-        lambda *which: drawn.append(which[1:3]) or draw_shard(*which),
+        "generate_shard",
+        lambda *which: made.append(which[1:3]) or generate_shard(*which),
     )
     generate_modules([SMALL], tmp_path, 600, 100, seed=3)
-    assert ("interpolate", 0) not in drawn
-    assert ("train_easy", 0) in drawn
+    assert ("interpolate", 0) not in made
+    assert ("train_easy", 0) in made
     expected = tree(text_dir / archive.FOLDER)
     assert tree(tmp_path) == {
         path: content for path, content in expected.items() if SMALL in path
@@ -175,13 +189,13 @@ def test_resumes_from_whole_and_damaged_shards(
 def test_report_counts_errors(here, tmp_path, monkeypatch):
     calls = iter(range(10**6))
 
-    def draw():
+    def problem():
         # Shards take 400 problems: every tenth call raises an error.
         if (call := next(calls)) % 10 == 5:
             raise AssertionError
         return types.SimpleNamespace(question=f"Is {call} prime?", answer="1")
 
-    draw_from(monkeypatch, draw)
+    generate_by(monkeypatch, problem)
     generate_modules([SMALL], tmp_path, 300, 100)
     report = json.loads(report_path(tmp_path, SMALL).read_text())
     assert 44 <= report["raised"] <= 45
@@ -189,10 +203,10 @@ def test_report_counts_errors(here, tmp_path, monkeypatch):
 
 
 def test_module_that_only_raises_is_refused(here, tmp_path, monkeypatch):
-    def draw():
+    def problem():
         raise AssertionError("impossible")
 
-    draw_from(monkeypatch, draw)
+    generate_by(monkeypatch, problem)
     with pytest.raises(UsageError) as error:
         generate_modules([SMALL], tmp_path, 60, 10)
     assert f"module {SMALL} (" in str(error.value)
@@ -258,7 +272,7 @@ def test_killed_run_resumes(here, tmp_path):
     finally:
         kill_session(process.pid)
     assert not report_path(root, INTERRUPTED[1]).exists()
-    # The order of the modules does not matter, nor that of drawing.
+    # The order of the modules does not matter, nor that of generation.
     for folder in (whole, root):
         generate_modules(INTERRUPTED[::-1], folder, 300, 30)
     assert tree(root) == tree(whole)
@@ -282,17 +296,17 @@ def write(folder, split, shard, questions):
 
 
 def assemble(counts, folder, universe, keep=lambda missing: missing):
-    """Draws shards of few questions until a module is complete."""
+    """Makes shards of few questions until a module is complete."""
     folder = pathlib.Path(folder)
-    drawn = []
+    made = []
     while (assembly := Assembly(folder, counts)).missing:
-        assert not set(assembly.missing) & set(drawn)
+        assert not set(assembly.missing) & set(made)
         for split, shard in keep(assembly.missing):
             rng = random.Random(f"{split}/{shard}")
             questions = [rng.randrange(universe) for _ in range(SHARD_SIZE)]
             write(folder, split, shard, map(str, questions))
-            drawn.append((split, shard))
-    return assembly, drawn
+            made.append((split, shard))
+    return assembly, made
 
 
 def problems_of(assembly):
@@ -305,7 +319,7 @@ def problems_of(assembly):
 @given(COUNTS, st.integers(5, 80))
 def test_assembly_holds_unique_problems(counts, universe):
     with tempfile.TemporaryDirectory() as folder:
-        assembly, drawn = assemble(counts, folder, universe)
+        assembly, made = assemble(counts, folder, universe)
         questions = {
             split: [question for question, _ in problems]
             for split, problems in problems_of(assembly).items()
@@ -319,9 +333,9 @@ def test_assembly_holds_unique_problems(counts, universe):
     for split, wanted in counts.items():
         assert len(questions[split]) <= wanted
         if len(questions[split]) < wanted:
-            # Left short, but not before so many draws.
-            draws = sum(task[0] == split for task in drawn)
-            assert draws == MAX_DRAWS * -(-wanted // SHARD_SIZE)
+            # Left short, but not before so many problems.
+            made_of_split = sum(task[0] == split for task in made)
+            assert made_of_split == MAX_TIMES * -(-wanted // SHARD_SIZE)
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -346,19 +360,19 @@ def test_order_of_drawing_does_not_matter(counts, universe, rng):
 @given(COUNTS, st.integers(5, 80), st.data())
 def test_assembles_from_the_shards_that_are_there(counts, universe, data):
     with tempfile.TemporaryDirectory() as folder:
-        whole, drawn = assemble(counts, folder, universe)
+        whole, made = assemble(counts, folder, universe)
         expected = problems_of(whole)
-        tasks = st.sets(st.sampled_from(drawn)) if drawn else st.just(set())
+        tasks = st.sets(st.sampled_from(made)) if made else st.just(set())
         lost, cut = data.draw(tasks), data.draw(tasks)
         for split, shard in lost | cut:
             path = shard_path(pathlib.Path(folder), split, shard)
             path.write_bytes(path.read_bytes()[: data.draw(st.integers(0, 9))])
             if (split, shard) in lost:
                 path.unlink()
-        again, drawn_again = assemble(counts, folder, universe)
+        again, made_again = assemble(counts, folder, universe)
         assert problems_of(again) == expected
-    # Only what is lost or damaged is drawn again, and only if it is needed.
-    assert set(drawn_again) <= lost | cut
+    # Only what is lost or damaged is made again, and only if it is needed.
+    assert set(made_again) <= lost | cut
     assert (again.dropped, again.raised) == (whole.dropped, whole.raised)
 
 
@@ -381,8 +395,8 @@ def test_what_was_dropped_is_counted(tmp_path):
 @pytest.mark.usefixtures("small_shards")
 def test_module_of_few_questions_stops(tmp_path):
     counts = {"interpolate": 4, "train_easy": 8}
-    assembly, drawn = assemble(counts, tmp_path, universe=5)
-    assert sum(split == "train_easy" for split, _ in drawn) == 2 * MAX_DRAWS
+    assembly, made = assemble(counts, tmp_path, universe=5)
+    assert sum(split == "train_easy" for split, _ in made) == 2 * MAX_TIMES
     # Every question was met: what interpolate has not is left for training.
     assert assembly.examples == {"interpolate": 4, "train_easy": 1}
 

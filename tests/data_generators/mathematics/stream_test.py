@@ -29,7 +29,7 @@ MODULES = (MODULE, "numbers__round_number", "numbers__gcd")
 
 
 class PoolOfThisProcess(concurrent.futures.Executor):
-    """Draws at once and here, because a process starts for seconds."""
+    """Works at once and here, because a process starts for seconds."""
 
     def __init__(self, processes, mp_context, initializer, initargs):
         (stream._excluded,) = initargs or ((),)
@@ -104,11 +104,11 @@ def test_seeds_and_windows_differ():
 
 @pytest.mark.usefixtures("in_this_process")
 def test_excluded_problems_never_appear():
-    drawn = questions_of(read(make_batches(), 6))
-    excluded = {question_key(question) for question in drawn}
+    found = questions_of(read(make_batches(), 6))
+    excluded = {question_key(question) for question in found}
     others = questions_of(read(make_batches(excluded=excluded), 6))
-    assert len(others) == len(drawn)
-    assert not set(others) & set(drawn)
+    assert len(others) == len(found)
+    assert not set(others) & set(found)
 
 
 @pytest.mark.parametrize("batch_size", [2, 7, 500])
@@ -116,7 +116,7 @@ def test_problems_follow_the_weights(batch_size):
     batches = make_batches(weights=(1, 2, 5), batch_size=batch_size)
     shards, problems = [], Counter()
     for window in range(20):
-        of_window = batches.drawings(window)
+        of_window = batches.window_shards(window)
         assert sum(each[-1] for each in of_window) == 3 * batch_size
         for module, split, shard, _, count in of_window:
             shards.append((module, split, shard))
@@ -133,18 +133,18 @@ def test_few_windows_are_kept():
     batches = make_batches()
     with batches.opened():
         for _ in itertools.islice(batches.iterate(), 30):
-            assert len(batches._drawn) == 1 + stream._WINDOWS_AHEAD
-    assert not batches._drawn
+            assert len(batches._futures) == 1 + stream._WINDOWS_AHEAD
+    assert not batches._futures
     assert batches.seconds_waited > 0.0
 
 
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("feed", ["iterate", "dataset"])
 def test_error_of_the_drawing_is_raised(monkeypatch, feed):
-    def fail(*drawing, excluded):
+    def fail(*described, excluded):
         raise UsageError("No.", field="modules")
 
-    monkeypatch.setattr(stream, "draw_shard", fail)
+    monkeypatch.setattr(stream, "generate_shard", fail)
     batches = make_batches()
     with pytest.raises(UsageError) as error, batches.opened():
         next(iter(getattr(batches, feed)()))
@@ -159,7 +159,7 @@ def test_a_process_for_each_core_but_one(monkeypatch):
     assert make_batches(num_processes=7)._num_processes == 7
 
 
-def test_nothing_is_drawn_outside():
+def test_nothing_is_generated_outside():
     with pytest.raises(RuntimeError):
         next(make_batches().iterate())
 
@@ -186,7 +186,7 @@ def test_death_of_a_process_is_an_error(feed):
 
     with pytest.raises(UsageError) as error:
         read_and_kill()
-    assert error.value.field == "drawing_processes"
+    assert error.value.field == "generator_processes"
 
 
 @pytest.mark.slow
@@ -220,7 +220,7 @@ def test_held_out_problems_are_apart(tmp_path):
         module_weights=(3.0, 1.0),
         batch_size=64,
         validation_examples=20,
-        drawing_processes=2,
+        generator_processes=2,
     )
     training, validation = split_batches(
         task, PRESETS["tp_transformer_tiny"], config
@@ -228,10 +228,10 @@ def test_held_out_problems_are_apart(tmp_path):
     assert len(validation) == 20
     every = {q for pairs in held_out.values() for q, _ in pairs}
     assert set(questions_of(validation.iterate(num_epochs=1))) < every
-    drawn = questions_of(read(training, 12))
-    assert len(drawn) == 12 * 64
-    assert not every & set(drawn)
-    share = np.mean(["round" in question.lower() for question in drawn])
+    found = questions_of(read(training, 12))
+    assert len(found) == 12 * 64
+    assert not every & set(found)
+    share = np.mean(["round" in question.lower() for question in found])
     assert 0.2 < share < 0.3
 
 

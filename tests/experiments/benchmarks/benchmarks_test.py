@@ -14,7 +14,7 @@ ANSWERS = ["2", "2", "-7"]
 
 
 def few_problems(count):
-    """Problems without drawing those of all modules, which takes a minute."""
+    """Problems without those of all modules, which take a minute."""
     return (QUESTIONS * count)[:count], (ANSWERS * count)[:count]
 
 

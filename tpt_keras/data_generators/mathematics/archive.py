@@ -236,7 +236,7 @@ def _copy_members(archive, wanted, folder):
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 with (folder / path).open("wb") as file:
                     shutil.copyfileobj(tar.extractfile(member), file)
-        # tarfile takes damage for the end. The checksum lies behind it.
+        # tarfile takes damage for the end. The checksum comes after it.
         while tar.fileobj.read(1 << 20):
             pass
     if wanted:

@@ -10,19 +10,26 @@ import shutil
 import tensorflow_datasets as tfds
 
 from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.data_generators.mathematics.modules import DATASET_VERSION
+from tpt_keras.data_generators.mathematics.modules import DATASETS
 from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.task import CITATION
-from tpt_keras.data_generators.mathematics.task import DATASET_VERSION
-from tpt_keras.data_generators.mathematics.task import DATASETS
-from tpt_keras.data_generators.mathematics.task import joined_splits
-from tpt_keras.data_generators.mathematics.task import making
-from tpt_keras.data_generators.mathematics.task import open_module
+from tpt_keras.data_generators.mathematics.modules import joined_splits
+from tpt_keras.data_generators.mathematics.modules import making
 from tpt_keras.errors import check_choice
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
 from tpt_keras.files import refuse_pattern
 
 _READ_AT_ONCE = 8192
+_CITATION = """
+@inproceedings{saxton2019analysing,
+  title={Analysing Mathematical Reasoning Abilities of Neural Models},
+  author={Saxton, David and Grefenstette, Edward and Hill, Felix and
+          Kohli, Pushmeet},
+  booktitle={International Conference on Learning Representations},
+  year={2019}
+}
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +68,7 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
             ),
             supervised_keys=("question", "answer"),
             homepage="https://github.com/google-deepmind/mathematics_dataset",
-            citation=CITATION,
+            citation=_CITATION,
             metadata=tfds.core.MetadataDict(),
             # The input pipeline shuffles over the whole dataset.
             disable_shuffling=True,
@@ -112,6 +119,9 @@ def read_prepared(module, data_dir, dataset):
     """Reads a prepared dataset, as `open_cache` needs it."""
     builder = dataset_builder(module, data_dir, dataset)
     remedy = making([module], data_dir, dataset)
+    with _reading_dataset(builder.data_path, remedy):
+        if not builder.is_prepared():
+            raise ValueError("it is not complete")
     splits = {
         name: _read_split(builder, name, remedy) for name in builder.info.splits
     }
@@ -151,8 +161,6 @@ def prepare_dataset(module, data_dir, text_dir, dataset="mathematics_dataset"):
         builder = dataset_builder(module, data_dir, dataset)
         if not builder.is_prepared():
             _prepare(builder, text_dir)
-    # Makes the token cache now rather than when training starts.
-    open_module(module, data_dir, dataset)
     return builder
 
 

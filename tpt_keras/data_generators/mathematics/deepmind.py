@@ -18,7 +18,7 @@ from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 
 @functools.cache
 def problem_functions(split):
-    """Functions that draw one random problem of a split, by their modules."""
+    """Functions that make one random problem of a split, by their modules."""
     modules = load_modules()
     if split == "interpolate":
         areas = modules.test()
@@ -150,7 +150,7 @@ def _polynomial(coefficients, variables):
     """A polynomial with the method `sympy`, made of its nonzero terms."""
     import sympy
 
-    # The generator shuffles all terms, which draws random numbers.
+    # The generator shuffles all terms, which takes random numbers.
     random.shuffle([None] * coefficients.size)
     terms = []
     for powers in np.argwhere(coefficients).tolist():

@@ -1,7 +1,7 @@
 """Generates whole modules, in parallel, into files of the official layout.
 
-The shards that were drawn are files, and nothing else is kept between rounds
-of drawing, so that an interrupted run resumes.
+Finished shards are files, and nothing else is kept between rounds
+of generation, so that an interrupted run resumes.
 """
 
 import contextlib
@@ -17,19 +17,33 @@ from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.modules import SPLITS
 from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
-from tpt_keras.data_generators.mathematics.shards import drawing_processes
+from tpt_keras.data_generators.mathematics.shards import generator_processes
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.shards import read_shard
-from tpt_keras.data_generators.problem_file import Problem
+from tpt_keras.data_generators.pair_files import Pair
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
 from tpt_keras.files import write_text
 
-# A split stays short after so many times the wanted number of draws: some
+# A split stays short after so many times the wanted number of problems: some
 # modules have only a few thousand different questions.
-MAX_DRAWS = 10
+MAX_TIMES = 10
 # Evaluation first: it decides which questions are left for training.
 SPLIT_ORDER = EVALUATION_SPLITS + TRAIN_SPLITS
+
+# The time of a training problem of the slow modules, in multiples of the median
+# module's (docs/lab.md). All others are below 2.
+COSTS = {
+    "algebra__polynomial_roots": 3.5,
+    "algebra__polynomial_roots_composed": 5.1,
+    "arithmetic__simplify_surd": 7.7,
+    "calculus__differentiate": 6.8,
+    "calculus__differentiate_composed": 4.2,
+    "polynomials__add": 4.4,
+    "polynomials__compose": 3.4,
+    "polynomials__evaluate_composed": 2.7,
+    "polynomials__expand": 2.9,
+}
 
 logger = logging.getLogger(__name__)
 
@@ -42,32 +56,36 @@ def generate_modules(
     seed=0,
     num_workers=1,
     together=False,
+    max_cost=None,
 ):
     """Generates modules into `root`, in the official layout.
 
     Finished shards are kept in `root` until their module is complete, so that
     an interrupted run resumes. A finished module leaves `<module>.json` with
     its settings and the numbers of dropped problems and of errors. Few problems
-    of many modules are drawn faster `together`.
+    of many modules are generated faster `together`. For `max_cost` see
+    `split_counts`.
     """
     counts = {
-        module: split_counts(module, train_examples, evaluation_examples)
+        module: split_counts(
+            module, train_examples, evaluation_examples, max_cost
+        )
         for module in modules
     }
-    with drawing_processes(num_workers) as draw:
+    with generator_processes(num_workers) as generate:
         if together:
-            _generate_together(counts, root, seed, draw)
+            _generate_together(counts, root, seed, generate)
             return
         for module in counts:
             # One at a time, because its shards take as much room as its texts.
-            _generate_together({module: counts[module]}, root, seed, draw)
+            _generate_together({module: counts[module]}, root, seed, generate)
 
 
-def _generate_together(counts, root, seed, draw):
-    """Generates modules whose shards are drawn together, in rounds.
+def _generate_together(counts, root, seed, generate):
+    """Generates modules whose shards are made together, in rounds.
 
-    A round draws the shards that are known to be missing, and the next one
-    replaces what was dropped. `draw` takes arguments of `write_shard`.
+    A round generates the shards that are known to be missing, and the next one
+    replaces what was dropped. `generate` takes arguments of `write_shard`.
     """
     with contextlib.ExitStack() as stack:
         for module in counts:
@@ -77,19 +95,19 @@ def _generate_together(counts, root, seed, draw):
         # Another process may have finished one meanwhile.
         unfinished = [m for m in counts if not report_path(root, m).exists()]
         while unfinished:
-            drawings = []
+            shards = []
             for module in list(unfinished):
                 folder = shard_dir(root, module)
                 assembly = Assembly(folder, counts[module])
                 for split, shard in assembly.missing:
                     path = shard_path(folder, split, shard)
                     name = archive.split_module(split, module)
-                    drawings.append((path, name, split, shard, seed))
+                    shards.append((path, name, split, shard, seed))
                 if not assembly.missing:
                     _write_module(root, module, assembly, seed)
                     unfinished.remove(module)
-            if drawings:
-                draw(drawings)
+            if shards:
+                generate(shards)
 
 
 def evaluation_problems(root, modules):
@@ -99,7 +117,7 @@ def evaluation_problems(root, modules):
             path = archive.text_path(root, split, module)
             if path:
                 for question, answer in archive.read_problems(path):
-                    yield Problem(question, answer, module, split)
+                    yield Pair(question, answer, module, split)
 
 
 def problem_source(seed):
@@ -111,8 +129,19 @@ def problem_source(seed):
     return f"{packages} seed {seed}"
 
 
-def split_counts(module, train_examples, evaluation_examples):
-    """The number of problems of each split that a module has, as a dict."""
+def split_counts(module, train_examples, evaluation_examples, max_cost=None):
+    """The number of problems of each split that a module has, as a dict.
+
+    Args:
+        module: Name of a module.
+        train_examples: Number of training problems.
+        evaluation_examples: Number of problems of each split for evaluation.
+        max_cost: The most time that the training problems may take, in
+            multiples of the median module's; at least 2. A slower module has
+            fewer of them. Defaults to no limit.
+    """
+    if max_cost and COSTS.get(module, 1) > max_cost:
+        train_examples = max(int(train_examples * max_cost / COSTS[module]), 1)
     easier, rest = divmod(train_examples, len(TRAIN_SPLITS))
     counts = {
         split: easier + (index < rest)
@@ -168,14 +197,14 @@ class QuestionFilter:
 
 
 class Assembly:
-    """The problems of a module, as far as its shards were drawn.
+    """The problems of a module, as far as its shards are there.
 
     Evaluation splits come first, and a training question is taken only if it
     is new, so that no evaluation question is among them. Splits and shards are
     taken in order, so that the result depends on the seed alone.
 
     The problems stay in the shards' files, and a hash of each in memory.
-    `missing` lists the splits and shards that have to be drawn.
+    `missing` lists the splits and shards that have to be generated.
 
     Args:
         folder: Folder of the module's shards.
@@ -188,7 +217,7 @@ class Assembly:
         self.examples = dict.fromkeys(counts, 0)
         self.raised = 0
         self._folder = folder
-        # The places of the taken problems in each shard.
+        # The indices of the taken problems in each shard.
         self._taken = {split: [] for split in counts}
         self._filter = QuestionFilter()
         self.dropped = self._filter.dropped
@@ -208,8 +237,8 @@ class Assembly:
         """Takes a split's problems; notes the shards that it misses."""
         taken = self._taken[split]
         while needed := self._needed(split):
-            drawn = read_shard(shard_path(self._folder, split, needed[0]))
-            if drawn is None:
+            found = read_shard(shard_path(self._folder, split, needed[0]))
+            if found is None:
                 self.missing += [
                     (split, shard)
                     for shard in needed
@@ -217,11 +246,11 @@ class Assembly:
                     or not shard_path(self._folder, split, shard).exists()
                 ]
                 return
-            self.raised += drawn.raised
+            self.raised += found.raised
             taken.append(
                 bytes(
                     index
-                    for index, (question, _) in enumerate(drawn.problems)
+                    for index, (question, _) in enumerate(found.problems)
                     if self._take(split, question)
                 )
             )
@@ -230,7 +259,7 @@ class Assembly:
         """The shards that complete a split if no problem is dropped."""
         first, count = len(self._taken[split]), self.counts[split]
         missing = (count - self.examples[split]) / PROBLEMS_PER_SHARD
-        most = MAX_DRAWS * math.ceil(count / PROBLEMS_PER_SHARD)
+        most = MAX_TIMES * math.ceil(count / PROBLEMS_PER_SHARD)
         return range(first, min(first + math.ceil(missing), most))
 
     def _take(self, split, question):

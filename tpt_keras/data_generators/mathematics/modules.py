@@ -1,4 +1,11 @@
-"""Names of the Mathematics Dataset's modules and splits."""
+"""The modules and splits of the Mathematics Dataset and of its versions."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from tpt_keras.data_generators.task import TRAIN
+from tpt_keras.typing import StrPath
 
 # Difficulties are thirds of a module's range of entropy.
 TRAIN_SPLITS = ("train_easy", "train_medium", "train_hard")
@@ -84,3 +91,35 @@ EXTRAPOLATION_MODULES = {
     ),
     "probability__swr_p_sequence_more_samples": "probability__swr_p_sequence",
 }
+
+# The splits of each dataset that make up a split of the task. The stock one
+# joins the difficulties and lacks extrapolation.
+DATASETS = {
+    "mathematics_dataset": {
+        TRAIN: TRAIN_SPLITS,
+        "interpolate": ("interpolate",),
+        "extrapolate": ("extrapolate",),
+    },
+    "math_dataset": {TRAIN: ("train",), "interpolate": ("test",)},
+}
+
+# Of the prepared datasets.
+DATASET_VERSION = "1.0.0"
+
+
+def joined_splits(splits, dataset):
+    """The task's splits, of those of a dataset: dicts of iterables."""
+    return {
+        split: itertools.chain.from_iterable(
+            splits[name] for name in names if name in splits
+        )
+        for split, names in DATASETS[dataset].items()
+    }
+
+
+def making(
+    modules: Sequence[str], data_dir: StrPath, dataset: str
+) -> tuple[str, dict[str, Any]]:
+    """The remedy for missing datasets, as `UsageError` takes it."""
+    options = {"modules": modules, "data_dir": data_dir, "dataset": dataset}
+    return "prepare_data", options

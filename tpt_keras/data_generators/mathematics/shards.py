@@ -1,7 +1,7 @@
-"""Problems drawn from DeepMind's generator, one shard at a time.
+"""Problems of DeepMind's generator, one shard at a time.
 
 A shard's problems depend on the seed, the module, the split and the shard's
-number alone, not on the process or on what it drew before.
+number alone, not on the process or on what it generated before.
 """
 
 import concurrent.futures
@@ -9,26 +9,25 @@ import contextlib
 import hashlib
 import json
 import logging
-import multiprocessing
-import os
 import random
-import signal
-import threading
 import time
 import typing
-from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 
 from tpt_keras.data_generators.mathematics.deepmind import problem_functions
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
+from tpt_keras.processes import end_with_parent
+from tpt_keras.processes import named_when_killed
+from tpt_keras.processes import sigint_blocked
+from tpt_keras.processes import spawned_pool
 from tpt_keras.tokenizers.character_tokenizer import MAX_ANSWER_LENGTH
 from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 
-# Small, because the slowest modules draw a few problems a second.
+# Small, because the slowest modules generate a few problems a second.
 PROBLEMS_PER_SHARD = 100
-# A module that raises so often without a problem between draws none at all.
+# A module that raises so often without a problem between generates none at all.
 _MOST_RAISED_IN_A_ROW = 100
 _MOST_EXCLUDED_IN_A_ROW = 10_000
 _SECONDS_PER_LINE = 10
@@ -37,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Shard(typing.NamedTuple):
-    """Pairs of question and answer that were drawn together.
+    """Pairs of question and answer that were generated together.
 
     `raised` counts the errors that the generator raised instead of problems.
     """
@@ -46,15 +45,15 @@ class Shard(typing.NamedTuple):
     raised: int = 0
 
 
-def draw_shard(
+def generate_shard(
     module, split, shard, seed, count=PROBLEMS_PER_SHARD, excluded=frozenset()
 ):
-    """Draws one shard of problems.
+    """Generates one shard of problems.
 
-    A problem longer than the dataset allows is drawn again, as in DeepMind's
-    own script. So is a problem for which the generator raises an error, which
-    most modules do about once in some million problems, and one that is
-    excluded.
+    A problem longer than the dataset allows is replaced by the next one, as in
+    DeepMind's own script. So is a problem for which the generator raises an
+    error, which most modules do about once in some million problems, and one
+    that is excluded.
 
     Args:
         module: Name of a module of the split, such as
@@ -69,16 +68,16 @@ def draw_shard(
         A `Shard`.
 
     Raises:
-        UsageError: If the module draws nothing but errors, or nothing but
+        UsageError: If the module generates nothing but errors, or nothing but
             excluded problems.
     """
-    draw = problem_functions(split)[module]
+    make_problem = problem_functions(split)[module]
     _seed_everything(f"{seed}/{module}/{split}/{shard}")
     problems = []
     raised = in_a_row = excluded_in_a_row = 0
     while len(problems) < count:
         try:
-            problem = draw()
+            problem = make_problem()
             question, answer = str(problem.question), str(problem.answer)
         except MemoryError:
             raise  # other errors depend on the seed alone
@@ -103,7 +102,7 @@ def draw_shard(
             excluded_in_a_row += 1
             if excluded_in_a_row == _MOST_EXCLUDED_IN_A_ROW:
                 raise UsageError(
-                    f"The generator of module {module} ({split}) drew "
+                    f"The generator of module {module} ({split}) made "
                     f"{excluded_in_a_row} problems in a row that are held out "
                     "for evaluation. Leave the module out, or hold out fewer."
                 )
@@ -119,7 +118,7 @@ def question_key(question):
 
 
 def _seed_everything(text):
-    """Seeds the three generators that modules draw from."""
+    """Seeds the three generators that modules use."""
     from sympy.core import random as sympy_random
 
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
@@ -128,13 +127,13 @@ def _seed_everything(text):
     sympy_random.seed(seed)
 
 
-def write_shard(path, *drawing):
-    """Draws a shard, with the arguments of `draw_shard`, into a file."""
+def write_shard(path, *described):
+    """Generates a shard, with the arguments of `generate_shard`, as a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawn = draw_shard(*drawing)
-    # Thousands of them: waiting for the disk would take longer than drawing.
+    shard = generate_shard(*described)
+    # Thousands of them: waiting for the disk would take longer than all else.
     with whole_file(path, sync=False) as partial:
-        partial.write_text(json.dumps(drawn._asdict()))
+        partial.write_text(json.dumps(shard._asdict()))
 
 
 def read_shard(path):
@@ -146,86 +145,28 @@ def read_shard(path):
 
 
 @contextlib.contextmanager
-def drawing_processes(num_workers):
-    """Starts processes and yields a function that draws shards with them."""
+def generator_processes(num_workers):
+    """Starts processes and yields a function that makes shards with them."""
     pool = spawned_pool(num_workers, end_with_parent)
 
-    def draw(drawings):
+    def generate(shards):
         logged = time.monotonic()
         with sigint_blocked():
-            futures = [pool.submit(write_shard, *each) for each in drawings]
+            futures = [pool.submit(write_shard, *each) for each in shards]
         finished = concurrent.futures.as_completed(futures)
         for count, future in enumerate(finished, 1):
             future.result()
             if time.monotonic() >= logged + _SECONDS_PER_LINE:
                 logged = time.monotonic()
-                modules = sorted({path.parent.name for path, *_ in drawings})
+                modules = sorted({path.parent.name for path, *_ in shards})
                 logger.info(
-                    "%s: %s of %s problems drawn.",
+                    "%s: %s of %s problems generated.",
                     ", ".join(modules[:1] + ["..."] * (len(modules) > 1)),
                     f"{count * PROBLEMS_PER_SHARD:,}",
-                    f"{len(drawings) * PROBLEMS_PER_SHARD:,}",
+                    f"{len(shards) * PROBLEMS_PER_SHARD:,}",
                 )
 
     with pool, contextlib.ExitStack() as stack:
         stack.callback(pool.shutdown, cancel_futures=True)
         with named_when_killed("num_workers"):
-            yield draw
-
-
-@contextlib.contextmanager
-def named_when_killed(field):
-    """Turns the death of a process of a pool into a `UsageError`.
-
-    Args:
-        field: Name of the flag for the number of processes.
-    """
-    try:
-        yield
-    except BrokenProcessPool as error:
-        raise UsageError(
-            "A process that draws problems ended, perhaps killed for lack of "
-            f"memory. Start again with a smaller `{field}`. A script of your "
-            'own has to start them below `if __name__ == "__main__":`.',
-            field=field,
-        ) from error
-
-
-def available_cores():
-    """Returns the number of cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):  # on Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def spawned_pool(num_processes, initializer, *args):
-    """Makes a pool of processes; TensorFlow does not survive a fork."""
-    return concurrent.futures.ProcessPoolExecutor(
-        num_processes,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=initializer,
-        initargs=args,
-    )
-
-
-@contextlib.contextmanager
-def sigint_blocked():
-    """Lets processes that start inherit a blocked SIGINT.
-
-    A terminal sends it to all of them, and each would print a traceback.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def end_with_parent():
-    """Ends this process when its parent is killed."""
-
-    def watch():
-        multiprocessing.parent_process().join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+            yield generate

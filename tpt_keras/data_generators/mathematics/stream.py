@@ -1,4 +1,4 @@
-"""An endless stream of problems, drawn while a model learns from them."""
+"""An endless stream of problems, generated while a model learns from them."""
 
 import contextlib
 import itertools
@@ -19,32 +19,32 @@ from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
-from tpt_keras.data_generators.mathematics.shards import available_cores
-from tpt_keras.data_generators.mathematics.shards import draw_shard
-from tpt_keras.data_generators.mathematics.shards import end_with_parent
-from tpt_keras.data_generators.mathematics.shards import named_when_killed
+from tpt_keras.data_generators.mathematics.shards import generate_shard
 from tpt_keras.data_generators.mathematics.shards import question_key
-from tpt_keras.data_generators.mathematics.shards import sigint_blocked
-from tpt_keras.data_generators.mathematics.shards import spawned_pool
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import folder_lock
+from tpt_keras.processes import available_cores
+from tpt_keras.processes import end_with_parent
+from tpt_keras.processes import named_when_killed
+from tpt_keras.processes import sigint_blocked
+from tpt_keras.processes import spawned_pool
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.typing import StrPath
 
-# Windows of batches that are drawn ahead, which bounds the memory.
+# Windows of batches that are generated ahead, which bounds the memory.
 _WINDOWS_AHEAD = 2
-# Of the drawing processes: the training's own has its core when it needs it.
+# Of the generator processes: the training's own has its core when it needs it.
 _NICENESS = 5
 
 
 class MathematicsStreamTask(MathematicsTask):
     """DeepMind's Mathematics Dataset without end; its groups are modules.
 
-    The training's problems are drawn when they are needed; see
-    `StreamBatches`. The problems of evaluation and validation are drawn once
-    into `data_dir`, and the training never has them.
+    The training's problems are generated when they are needed; see
+    `StreamBatches`. Those of evaluation and validation are generated once, into
+    `data_dir`, and the training never has them.
 
     Args:
         data_dir: Folder for the held-out problems.
@@ -92,7 +92,7 @@ class MathematicsStreamTask(MathematicsTask):
             self.groups,
             weights,
             self._held_out_keys(),
-            config.data.drawing_processes,
+            config.data.generator_processes,
         )
 
     def _held_out_keys(self):
@@ -105,13 +105,13 @@ class MathematicsStreamTask(MathematicsTask):
 
 
 def _held_out(folder, modules, train_examples, evaluation_examples, seed):
-    """Reads the held-out problems of modules, which are drawn at first use."""
+    """Reads the held-out problems of modules, generated at first."""
     root = folder / (
         f"seed{seed}-train{train_examples}-evaluation{evaluation_examples}"
     )
     if not all(archive.report_path(root, m).exists() for m in modules):
         # Several processes of one training may start at the same time.
-        with folder_lock(root, "draws the held-out problems", wait=True):
+        with folder_lock(root, "generates the held-out problems", wait=True):
             generator.generate_modules(
                 modules,
                 root,
@@ -145,15 +145,15 @@ def _held_out(folder, modules, train_examples, evaluation_examples, seed):
 
 
 class StreamBatches(batches.ProblemBatches):
-    """Token batches of problems that processes draw, without end.
+    """Token batches of problems that processes generate, without end.
 
     The batch of a step depends on the seed, the batch size, the modules, their
     weights and the problems that are held out. The number of processes and the
     step that a training starts at have no influence on it.
 
-    A window of `WINDOW_BATCHES` batches is drawn in shards of a module and a
-    difficulty each, whose numbers follow from the window's. The next windows
-    are drawn while one is read.
+    A window of `WINDOW_BATCHES` batches is generated in shards of a module and
+    a difficulty each, whose numbers follow from the window's. The next windows
+    are generated while one is read.
 
     The processes run, and batches can be read, within `opened`.
 
@@ -162,7 +162,7 @@ class StreamBatches(batches.ProblemBatches):
             stream. Their lengths choose the buckets.
         modules: Names of modules.
         weights: Their shares in the stream, positive numbers.
-        excluded: Set of the `question_key`s of problems that are never drawn.
+        excluded: Set of the `question_key`s of problems that are left out.
         num_processes: Number of processes. `0`: one a core, less one.
     """
 
@@ -186,7 +186,7 @@ class StreamBatches(batches.ProblemBatches):
         self._num_processes = num_processes or max(available_cores() - 1, 1)
         self._pool = None
         # The futures of the shards of each window.
-        self._drawn = {}
+        self._futures = {}
 
     def __len__(self):
         return self.steps_per_epoch * self.batch_size
@@ -200,10 +200,10 @@ class StreamBatches(batches.ProblemBatches):
         finally:
             pool, self._pool = self._pool, None
             pool.shutdown(cancel_futures=True)
-            self._drawn.clear()
+            self._futures.clear()
 
-    def drawings(self, window):
-        """The arguments of `draw_shard` for each shard of a window."""
+    def window_shards(self, window):
+        """The arguments of `generate_shard` for each shard of a window."""
         count = batches.WINDOW_BATCHES * self.batch_size
         # Systematic sampling: a kind's number is its share, rounded up or down
         # at random.
@@ -218,15 +218,15 @@ class StreamBatches(batches.ProblemBatches):
                 first_shard + start // PROBLEMS_PER_SHARD,
                 # Other problems than those of a dataset of the same seed.
                 f"stream{self.seed}",
-                min(PROBLEMS_PER_SHARD, of_kind - start),
+                min(PROBLEMS_PER_SHARD, number - start),
             )
-            for kind, of_kind in enumerate(np.bincount(kinds).tolist())
-            for start in range(0, of_kind, PROBLEMS_PER_SHARD)
+            for kind, number in enumerate(np.bincount(kinds).tolist())
+            for start in range(0, number, PROBLEMS_PER_SHARD)
         ]
 
     def _examples_of_window(self, epoch, first):
         start = time.perf_counter()
-        with named_when_killed("drawing_processes"):
+        with named_when_killed("generator_processes"):
             problems = self._problems(first // batches.WINDOW_BATCHES)
         self.seconds_waited += time.perf_counter() - start
         examples = ArrayExamples.from_texts(problems, MATHEMATICS_VOCABULARY)
@@ -234,22 +234,22 @@ class StreamBatches(batches.ProblemBatches):
 
     def _problems(self, window):
         """A window's problems; those of the next windows are ordered."""
-        pool, drawn = self._pool, self._drawn
+        pool, futures = self._pool, self._futures
         if pool is None:
             raise RuntimeError("A stream is read within `opened`.")
         wanted = range(window, window + 1 + _WINDOWS_AHEAD)
         with sigint_blocked():
             for number in wanted:
-                if number not in drawn:
-                    drawn[number] = [
-                        pool.submit(_draw, *drawing)
-                        for drawing in self.drawings(number)
+                if number not in futures:
+                    futures[number] = [
+                        pool.submit(_generate, *described)
+                        for described in self.window_shards(number)
                     ]
         problems = []
-        for future in drawn[window]:
+        for future in futures[window]:
             problems += future.result().problems
-        for number in drawn.keys() - wanted:
-            for future in drawn.pop(number):
+        for number in futures.keys() - wanted:
+            for future in futures.pop(number):
                 future.cancel()
         return problems
 
@@ -258,12 +258,12 @@ _excluded: frozenset = frozenset()
 
 
 def _start(excluded):
-    """Prepares a drawing process."""
+    """Prepares a generator process."""
     global _excluded
     _excluded = excluded
     os.nice(_NICENESS)
     end_with_parent()
 
 
-def _draw(*drawing):
-    return draw_shard(*drawing, excluded=_excluded)
+def _generate(*described):
+    return generate_shard(*described, excluded=_excluded)

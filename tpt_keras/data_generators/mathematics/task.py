@@ -1,16 +1,17 @@
 """The Mathematics Dataset as a task: its modules, splits and examples."""
 
 import functools
-import itertools
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 from tpt_keras.data_generators.examples import Examples
 from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.data_generators.mathematics.modules import DATASET_VERSION
 from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
+from tpt_keras.data_generators.mathematics.modules import joined_splits
+from tpt_keras.data_generators.mathematics.modules import making
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
@@ -21,30 +22,6 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.typing import StrPath
-
-# The splits of each dataset that make up a split of the task. The stock one
-# joins the difficulties and lacks extrapolation.
-DATASETS = {
-    "mathematics_dataset": {
-        TRAIN: TRAIN_SPLITS,
-        "interpolate": ("interpolate",),
-        "extrapolate": ("extrapolate",),
-    },
-    "math_dataset": {TRAIN: ("train",), "interpolate": ("test",)},
-}
-
-# Of the prepared datasets.
-DATASET_VERSION = "1.0.0"
-
-CITATION = """
-@inproceedings{saxton2019analysing,
-  title={Analysing Mathematical Reasoning Abilities of Neural Models},
-  author={Saxton, David and Grefenstette, Edward and Hill, Felix and
-          Kohli, Pushmeet},
-  booktitle={International Conference on Learning Representations},
-  year={2019}
-}
-"""
 
 
 class MathematicsTask(Task):
@@ -167,16 +144,6 @@ def prepare_tokens(
     )
 
 
-def joined_splits(splits, dataset):
-    """The task's splits, of those of a dataset: dicts of iterables."""
-    return {
-        split: itertools.chain.from_iterable(
-            splits[name] for name in names if name in splits
-        )
-        for split, names in DATASETS[dataset].items()
-    }
-
-
 def prepared_folder(
     module: str, data_dir: StrPath, dataset: str
 ) -> pathlib.Path | None:
@@ -188,11 +155,3 @@ def prepared_folder(
     )
     versions = {file.relative_to(folder).parts[0] for file in files}
     return folder / max(versions) if versions else None
-
-
-def making(
-    modules: Sequence[str], data_dir: StrPath, dataset: str
-) -> tuple[str, dict[str, Any]]:
-    """The remedy for missing datasets, as `UsageError` takes it."""
-    options = {"modules": modules, "data_dir": data_dir, "dataset": dataset}
-    return "prepare_data", options

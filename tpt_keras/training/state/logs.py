@@ -32,7 +32,7 @@ class MetricsLog:
     `tokens_per_second` (of questions and answers, without padding), and
     `minutes`, the duration of the training so far with its earlier evaluations.
     A training on a stream has `waiting_for_data`, the share of the time that
-    reading waited for problems to be drawn.
+    reading waited for problems to be generated.
     After an evaluation it has `val_loss`, `val_sequence_accuracy`,
     `val_token_accuracy` and the sequence accuracies `interpolate/<module>` and
     `extrapolate/<module>`. A language model has `bits_per_character`, its loss
