@@ -21,8 +21,8 @@ class Parrot(AnsweringModel):
     def _answer_batch(self, questions):
         return [
             Answer("", status=UNKNOWN_CHARACTER)
-            if b"%" in question
-            else Answer(question.decode(errors="replace"))
+            if "%" in question
+            else Answer(question)
             for question in questions
         ]
 

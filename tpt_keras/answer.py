@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_positive_integer
 
 OK = "OK"
 EMPTY = "EMPTY"
@@ -63,16 +64,6 @@ def list_of_texts(
         UsageError: If they are anything else, such as a table, whose items
             would be the names of its columns.
     """
-    return [
-        # Invalid UTF-8 becomes lone surrogates, which tokenizers report.
-        text.decode("utf-8", "surrogateescape")
-        if isinstance(text, bytes)
-        else text
-        for text in _checked(texts, field)
-    ]
-
-
-def _checked(texts, field="questions"):
     is_list = isinstance(texts, Iterable) and not isinstance(
         texts, (str, bytes, Mapping)
     )
@@ -82,7 +73,13 @@ def _checked(texts, field="questions"):
     for text in texts:
         if not isinstance(text, (str, bytes)):
             raise _no_texts(field, text)
-    return texts
+    return [
+        # Invalid UTF-8 becomes lone surrogates, which tokenizers report.
+        text.decode("utf-8", "surrogateescape")
+        if isinstance(text, bytes)
+        else text
+        for text in texts
+    ]
 
 
 def _no_texts(field, value):
@@ -144,26 +141,28 @@ def unanswered(
 
 
 class AnsweringModel:
-    """Base class of exported models and of clients, which answer questions.
+    """Base class of generators, exported models and clients.
 
-    A subclass defines `_answer_batch`, from a list of bytes to `Answer`s.
+    A subclass defines `_answer_batch`, from a list of strings to `Answer`s.
+    One that knows the model's tokenizer defines `_status`, too.
     """
 
-    max_batch_size = 64
+    batch_size = 64
     # The model's hyperparameters; empty if they are unknown.
     config: dict[str, Any] = {}
 
-    def solve(self, questions: Sequence[str]) -> list[str]:
+    def solve(
+        self, questions: Sequence[str | bytes], batch_size: int | None = None
+    ) -> list[str]:
         """Answers questions with a list of strings.
 
-        As the Keras model's `solve`: a question without an answer gets an empty
-        string, and one warning names all such questions. For the arguments and
-        the errors see `answer`.
+        A question without an answer gets an empty string, and one warning names
+        all such questions. For the arguments and the errors see `answer`.
         """
-        questions = _checked(questions)
-        answers = self.answer(questions)
+        texts = list_of_texts(questions)
+        answers = self.answer(texts, batch_size)
         faults = unanswered(
-            list_of_texts(questions),
+            texts,
             answers,
             self.config.get("vocabulary", ()),
             self.config.get("max_question_length"),
@@ -172,35 +171,49 @@ class AnsweringModel:
             warnings.warn(faults, stacklevel=2)
         return [answer.text for answer in answers]
 
-    def answer(self, questions: Sequence[str | bytes]) -> list[Answer]:
+    def answer(
+        self, questions: Sequence[str | bytes], batch_size: int | None = None
+    ) -> list[Answer]:
         """Answers questions, in batches of similar lengths.
 
+        A question that cannot be answered gets a status that tells why, and
+        does not affect the others.
+
         Args:
-            questions: List of strings or of bytes. Bytes may be invalid UTF-8.
+            questions: List of strings, or of bytes in UTF-8.
+            batch_size: Number of questions answered together. Defaults to the
+                model's `batch_size`.
 
         Returns:
-            List of `Answer`s. A question that has none has a status that says
-            why.
+            List of as many `Answer`s.
 
         Raises:
-            UsageError: If `questions` are no list of strings, or if the model,
-                or the server, gives no answers.
+            UsageError: If `questions` are no list of strings, if `batch_size`
+                is not a positive integer, or if the model, or the server, gives
+                no answers.
         """
-        encoded = [
-            # Lone surrogates become invalid UTF-8, which an export reports.
-            question.encode("utf-8", "surrogatepass")
-            if isinstance(question, str)
-            else question
-            for question in _checked(questions)
-        ]
-        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
-        answers: list[Any] = [None] * len(encoded)
-        for start in range(0, len(order), self.max_batch_size):
-            indices = order[start : start + self.max_batch_size]
-            batch = self._answer_batch([encoded[i] for i in indices])
+        batch_size = self.batch_size if batch_size is None else batch_size
+        check_positive_integer("batch_size", batch_size)
+        texts = list_of_texts(questions)
+        answers = [Answer("", None, self._status(text)) for text in texts]
+        # Batches of similar lengths have little padding.
+        order = [i for i, answer in enumerate(answers) if answer.status == OK]
+        order.sort(key=lambda i: len(texts[i]))
+        for start in range(0, len(order), batch_size):
+            indices = order[start : start + batch_size]
+            batch = self._answer_batch([texts[i] for i in indices])
             for index, answer in zip(indices, batch, strict=True):
                 answers[index] = answer
         return answers
 
+    def _status(self, question):
+        """Returns why a question has no answer, if it is known before."""
+        return OK
+
     def _answer_batch(self, questions):
         raise NotImplementedError
+
+
+def to_bytes(texts: Iterable[str]) -> list[bytes]:
+    """Encodes strings; lone surrogates become invalid UTF-8."""
+    return [text.encode("utf-8", "surrogatepass") for text in texts]

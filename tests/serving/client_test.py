@@ -13,6 +13,8 @@ from tests.serving.tf_serving import free_port
 from tests.serving.tf_serving import http_server
 from tpt_keras import serving
 from tpt_keras.answer import Answer
+from tpt_keras.answer import list_of_texts
+from tpt_keras.answer import to_bytes
 from tpt_keras.errors import UsageError
 from tpt_keras.serving import GrpcClient
 from tpt_keras.serving import RestClient
@@ -48,13 +50,10 @@ def test_questions_are_answered_in_their_order(protocol):
         *(b"\xff", "\udcff"),  # invalid UTF-8
     ]
     server = TFServing()
-    answers = ask(protocol, server, questions, max_batch_size=5)
+    answers = ask(protocol, server, questions, batch_size=5)
     assert server.batch_sizes == [5, 3]
-    texts = [
-        q.encode(errors="surrogatepass") if isinstance(q, str) else q
-        for q in questions
-    ]
-    texts = [text.decode(errors="replace") for text in texts]
+    sent = to_bytes(list_of_texts(questions))
+    texts = [text.decode(errors="replace") for text in sent]
     assert answers == [Answer(text, -0.5, "OK") for text in texts]
 
 
@@ -192,7 +191,7 @@ def test_another_programs_response_is_an_error(status, body):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("timeout", 0), ("timeout", math.nan), ("max_batch_size", 0)],
+    [("timeout", 0), ("timeout", math.nan), ("batch_size", 0)],
 )
 def test_invalid_arguments_are_refused(protocol, name, value):
     with pytest.raises(UsageError) as caught:

@@ -1,6 +1,5 @@
 import threading
 from collections.abc import Callable
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -8,9 +7,8 @@ import numpy as np
 from keras import ops
 from keras import tree
 
-from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
-from tpt_keras.answer import list_of_texts
+from tpt_keras.answer import AnsweringModel
 from tpt_keras.compilation import compiled
 from tpt_keras.decoding.samplers import IMPOSSIBLE
 from tpt_keras.decoding.samplers import Sampler
@@ -29,7 +27,7 @@ FIRST_CACHE_LENGTH = 8
 UNFINISHED_SHARE = 0.75
 
 
-class Generator:
+class Generator(AnsweringModel):
     """Answers questions with a model and a sampler.
 
     It is compiled at the first answer, except on PyTorch, and threads may share
@@ -78,6 +76,8 @@ class Generator:
         if early_exit is None:
             early_exit = not self._has_fixed_shapes
         self.model = model
+        names = ("vocabulary", "max_question_length")
+        self.config = {name: getattr(model.config, name) for name in names}
         self.sampler = get_sampler(sampler)
         self.max_length = max_length
         self.batch_size = batch_size
@@ -86,43 +86,9 @@ class Generator:
         # The variables that the program was compiled for, and the program.
         self._compiled = None, None
 
-    def answer(
-        self, questions: Sequence[str | bytes], batch_size: int | None = None
-    ) -> list[Answer]:
-        """Answers questions.
-
-        A question that cannot be answered gets a status that tells why, and
-        does not affect the others.
-
-        Args:
-            questions: List of strings, or of bytes in UTF-8.
-            batch_size: In place of the generator's own.
-
-        Returns:
-            List of as many `Answer`s.
-
-        Raises:
-            UsageError: If `questions` are no list of strings, or `batch_size`
-                is not a positive integer.
-        """
-        batch_size = self.batch_size if batch_size is None else batch_size
-        check_positive_integer("batch_size", batch_size)
-        texts = list_of_texts(questions)
+    def _status(self, question):
         longest = self.model.config.max_question_length
-        statuses = [
-            self.model.tokenizer.question_status(text, longest)
-            for text in texts
-        ]
-        answers = [Answer("", None, status) for status in statuses]
-        # Batches of similar lengths have little padding.
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        order = [i for i in order if statuses[i] == OK]
-        for start in range(0, len(order), batch_size):
-            indices = order[start : start + batch_size]
-            batch = self._answer_batch([texts[i] for i in indices])
-            for index, answer in zip(indices, batch, strict=True):
-                answers[index] = answer
-        return answers
+        return self.model.tokenizer.question_status(question, longest)
 
     def _answer_batch(self, texts):
         tokenizer = self.model.tokenizer

@@ -3,7 +3,6 @@
 import concurrent.futures
 import dataclasses
 import random
-import warnings
 from collections.abc import Sequence
 from typing import Any
 from typing import Self
@@ -11,8 +10,6 @@ from typing import Self
 import keras
 from keras import ops
 
-from tpt_keras.answer import list_of_texts
-from tpt_keras.answer import unanswered
 from tpt_keras.decoding import Generator
 from tpt_keras.decoding.generator import check_token_ids
 from tpt_keras.errors import UsageError
@@ -292,15 +289,7 @@ class SequenceToSequence(StringsModel):
         Returns:
             List of as many strings.
         """
-        questions = list_of_texts(questions)
-        answers = self._generator.answer(questions, batch_size=batch_size)
-        config = self.config
-        faults = unanswered(
-            questions, answers, config.vocabulary, config.max_question_length
-        )
-        if faults:
-            warnings.warn(faults, stacklevel=2)
-        return [answer.text for answer in answers]
+        return self._generator.solve(questions, batch_size)
 
     def export(
         self,

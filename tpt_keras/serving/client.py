@@ -8,6 +8,7 @@ from typing import Self
 
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
+from tpt_keras.answer import to_bytes
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
@@ -47,18 +48,18 @@ class _Client(AnsweringModel):
         server: str,
         model_name: str = "solver",
         timeout: float = 60.0,
-        max_batch_size: int = 64,
+        batch_size: int = 64,
     ) -> None:
         if not timeout > 0:
             raise UsageError(
                 f"`timeout` must be positive. Received: {timeout}",
                 field="timeout",
             )
-        check_positive_integer("max_batch_size", max_batch_size)
+        check_positive_integer("batch_size", batch_size)
         self.server = server
         self.model_name = model_name
         self.timeout = timeout
-        self.max_batch_size = max_batch_size
+        self.batch_size = batch_size
         self._connection = self._connect()
 
     def _connect(self):
@@ -78,7 +79,7 @@ class _Client(AnsweringModel):
         self._connection.close()
 
     def _answer_batch(self, questions):
-        outputs = self._predict(questions)
+        outputs = self._predict(to_bytes(questions))
         try:
             return answers_of(outputs, len(questions))
         # The response of another program may be anything.
@@ -164,7 +165,7 @@ class RestClient(_Client):
         server: Host and port, or a URL, `"https://example.com/solver"`.
         model_name: Name of the model on the server.
         timeout: Seconds that each attempt may take; for gRPC, all together.
-        max_batch_size: Most questions of a request, at most the server's own
+        batch_size: Most questions of a request, at most the server's own
             limit. More questions are sent in several requests.
 
     Raises:

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 
-from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
 from tpt_keras.errors import require
@@ -70,19 +69,13 @@ class OnnxModel(AnsweringModel):
                 "ONNX export", self.path, "cannot be loaded", error
             ) from error
 
-    def _answer_batch(self, questions):
-        texts = [text.decode("utf-8", "surrogateescape") for text in questions]
+    def _status(self, question):
         longest = self.config["max_question_length"]
-        statuses = [
-            self._tokenizer.question_status(text, longest) for text in texts
-        ]
-        texts = [text for text, status in zip(texts, statuses) if status == OK]
+        return self._tokenizer.question_status(question, longest)
+
+    def _answer_batch(self, questions):
         try:
-            answers = self._generate(texts) if texts else iter(())
-            return [
-                next(answers) if status == OK else Answer("", None, status)
-                for status in statuses
-            ]
+            return list(self._generate(questions))
         # The graphs of another program may return anything.
         except Exception as error:
             raise damaged(

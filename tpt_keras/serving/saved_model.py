@@ -5,6 +5,7 @@ import json
 import tensorflow as tf
 
 from tpt_keras.answer import AnsweringModel
+from tpt_keras.answer import to_bytes
 from tpt_keras.files import refuse_pattern
 from tpt_keras.serving.client import answers_of
 from tpt_keras.serving.versions import damaged
@@ -55,7 +56,8 @@ class SavedModel(AnsweringModel):
 
     def _answer_batch(self, questions):
         try:
-            found = self._signature(questions=tf.constant(questions, tf.string))
+            encoded = tf.constant(to_bytes(questions), tf.string)
+            found = self._signature(questions=encoded)
             outputs = {name: v.numpy().tolist() for name, v in found.items()}
             return answers_of(outputs, len(questions))
         # The model of another program may return anything.
