@@ -139,7 +139,7 @@ def test_other_data_than_the_trainings_is_named(
         "quiz": [f"--model_dir={model_dir}", "--count=1"],
         "report": [
             f"--model_dirs={model_dir}",
-            f"--output={tmp_path / 'report.html'}",
+            f"--output={tmp_path / 'report.md'}",
             "--examples=1",
         ],
     }

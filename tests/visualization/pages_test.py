@@ -8,16 +8,9 @@ from tests.browser import MARKS
 from tests.browser import find
 from tests.browser import find_all
 from tests.browser import open_browser
-from tests.browser import wait_until
-from tests.visualization.charts_test import REPORT
-from tests.visualization.charts_test import RESULT
-from tpt_keras.analysis.accuracies import Prediction
 from tpt_keras.files import write_text
 from tpt_keras.visualization.attention import ATTENTIONS
 from tpt_keras.visualization.attention import attention_page
-from tpt_keras.visualization.charts import MAX_WRONG
-from tpt_keras.visualization.charts import draw_accuracy_bars
-from tpt_keras.visualization.charts import write_accuracy_page
 from tpt_keras.visualization.roles import role_page
 
 pytestmark = MARKS
@@ -166,62 +159,4 @@ def test_roles_fade_all_clusters_but_the_hovered_one(browser, tmp_path):
     assert colors[0] == colors[2] != colors[1]
     with on_a_phone(browser):
         assert squares[4].is_displayed()
-    assert_alone(browser)
-
-
-def test_accuracy_lists_wrong_answers(browser, tmp_path):
-    from selenium.webdriver.support.ui import Select
-
-    modules = ["numbers__gcd", "numbers__lcm"]
-    row = {"accuracy": 0.5, "low": 0.4, "high": 0.7, "right": 5, "examples": 10}
-    split = {**RESULT, "of_modules": dict.fromkeys(modules, row)}
-    model = {
-        **REPORT["models"][0],
-        "splits": {"train": split, "extrapolate": split},
-    }
-    right = Prediction("d", "1", "1", -0.1, is_right=True)
-    wrong = [
-        Prediction("b", "1", "2", -0.5),
-        Prediction("a</script>", "3", "4", -0.125),
-        Prediction("c", "5", unread="too long"),
-    ]
-    predictions = {
-        "mine": {
-            ("train", modules[0]): [right, *wrong],
-            ("extrapolate", modules[0]): wrong[:1],
-            ("extrapolate", modules[1]): wrong[:1] * (MAX_WRONG + 1),
-        }
-    }
-    path = tmp_path / "report.html"
-    figures = dict.fromkeys(REPORT["problems"]["splits"], tmp_path / "bars.png")
-    draw_accuracy_bars(
-        {"mine": split["of_modules"]}, "title", tmp_path / "bars.png"
-    )
-    reached = [{"name": "mine", "level": 0.4, "row": None}]
-    report = {**REPORT, "models": [model], "reached": reached}
-    write_accuracy_page(
-        report, predictions, figures, path, tmp_path / "bars.png"
-    )
-    browser.get(path.as_uri())
-
-    def texts(selector):
-        return [each.text for each in find_all(browser, selector)]
-
-    published = "#table .published td:first-child"
-    wait_until(browser, lambda: texts(published))
-    assert texts(published) == ["theirs (published: a paper)"]
-    assert find(browser, "#bars").get_property("naturalWidth") > 500
-    assert texts("#reached td") == ["mine", "not reached"]
-    assert find(browser, "#curves").get_property("naturalWidth") > 500
-    summaries = "#wrong summary"
-    assert texts(summaries) == ["numbers__gcd: 3 of 4 wrong"]
-    find(browser, summaries).click()
-    questions = "#wrong td:first-child"
-    wait_until(browser, lambda: texts(questions) == ["b", "a</script>", "c"])
-    assert texts("#wrong td:nth-child(3)") == ["2", "4", "too long"]
-    assert texts("#wrong td:nth-child(4)") == ["-0.50", "-0.13", ""]
-    Select(find(browser, "#split")).select_by_visible_text("extrapolate")
-    first, second = texts(summaries)
-    assert first == "numbers__gcd: 1 of 1 wrong"
-    assert second.startswith("numbers__lcm: 201 of 201 wrong; the first 200")
     assert_alone(browser)
