@@ -23,7 +23,6 @@ ORDER = (
     {"data_generators"},
     {"training"},
     {"analysis", "checkpoints", "language_model", "serving", "tuning"},
-    {"playground"},
 )
 RANKS = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 # The only third-party packages of some parts.
@@ -44,7 +43,7 @@ IMPORTERS = {
     "keras_tuner": {"tuning"},
     "matplotlib": {"visualization"},
     "onnxruntime": {"serving"},
-    "streamlit": {"playground"},
+    "streamlit": set(),
     "tensorflow": {
         "compilation",
         "data_generators",

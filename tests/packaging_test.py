@@ -18,12 +18,12 @@ ROOT = pathlib.Path(tpt_keras.__file__).parents[1]
 OURS = {"experiments", "tests", "tpt_keras"}
 # The places that may import the packages of an extra.
 PLACES = {
-    "analysis": ("analysis/", "visualization/", "playground/"),
+    "analysis": ("analysis/", "visualization/", "experiments/playground.py"),
     "benchmarks": ("experiments/benchmarks/", "checkpoints/"),
     "hub": ("pretrained.py",),
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
     "onnx": ("serving/",),
-    "playground": ("playground/", "visualization/"),
+    "playground": ("experiments/playground.py", "visualization/"),
     "serving": ("serving/", "experiments/benchmarks/"),
     "torch": (
         "checkpoints/",

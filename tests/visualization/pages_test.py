@@ -1,6 +1,4 @@
-"""The pages in a browser without a network."""
-
-import contextlib
+"""The pages of attention and roles in a browser without a network."""
 
 import pytest
 
@@ -35,19 +33,6 @@ def assert_alone(browser):
     loaded = "return performance.getEntriesByType('resource').length"
     assert browser.execute_script(loaded) == 0
     assert browser.get_log("browser") == []
-
-
-@contextlib.contextmanager
-def on_a_phone(browser):
-    """Gives the page a phone's width for a while, in which it must fit."""
-    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1}
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {**metrics, "mobile": True}
-    )
-    width = "return document.documentElement.scrollWidth"
-    assert browser.execute_script(width) <= metrics["width"]
-    yield
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def weights(num_targets, num_sources, layer, head):
@@ -106,21 +91,7 @@ def test_attention_shows_the_hovered_weight(browser, tmp_path):
     Select(find(browser, "#attention")).select_by_index(2)
     assert "0.875" in find(browser, "#text").text
     assert_hovered(3, 2, "8 (4) attends to / (3): 0.032")
-    with on_a_phone(browser):
-        assert_hovered(3, 1, "8 (4) attends to 7 (2): 0.031")
     assert_alone(browser)
-    # One head, as in the playground.
-    part = {"cross": [problems[1]["weights"]["cross"][0][:1]]}
-    shown = {"attention": "cross", "layer": 0, "head": 0}
-    problem = {**problems[1], "weights": part}
-    write_text(path, attention_page([problem], shown, "dark"))
-    browser.get(path.as_uri())
-    choices = find_all(browser, "select")
-    assert not any(choice.is_displayed() for choice in choices)
-    assert_hovered(3, 2, "8 (4) attends to / (3): 0.032")
-    body = find(browser, "body")
-    background = body.value_of_css_property("background-color")
-    assert background == "rgba(14, 17, 23, 1)"
 
 
 def test_roles_fade_all_clusters_but_the_hovered_one(browser, tmp_path):
@@ -157,6 +128,4 @@ def test_roles_fade_all_clusters_but_the_hovered_one(browser, tmp_path):
         square.value_of_css_property("background-color") for square in squares
     ]
     assert colors[0] == colors[2] != colors[1]
-    with on_a_phone(browser):
-        assert squares[4].is_displayed()
     assert_alone(browser)
