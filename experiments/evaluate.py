@@ -44,11 +44,11 @@ def check():
 
 
 def main():
-    from tpt_keras.pretrained import find_model
+    from tpt_keras.models.stored import resolve
     from tpt_keras.training.state.model_folder import read_training
     from tpt_keras.training.state.model_folder import saved_step
 
-    folder = find_model(FLAGS.model_dir)
+    folder = resolve(FLAGS.model_dir)
     training = read_training(folder)
     if training.get("text_file"):
         rows = evaluate_text(training)
@@ -97,7 +97,7 @@ def evaluate_modules():
     """Answers the problems of modules."""
     from tpt_keras.analysis.accuracies import module_accuracy
     from tpt_keras.analysis.accuracies import split_accuracies
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
     from tpt_keras.training.questions import evaluate
     from tpt_keras.training.trainer import Trainer
 

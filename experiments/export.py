@@ -72,7 +72,7 @@ def check():
 
 
 def main():
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
 
     model = load_model(FLAGS.model_dir, FLAGS.best)
     export = _export_onnx if FLAGS.format == "onnx" else _export_saved_model

@@ -48,7 +48,7 @@ def check():
 
 
 def main():
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
 
     # Refuses a folder without a model before the page is served.
     load_model(FLAGS.model_dir)
@@ -124,7 +124,7 @@ def cached(function, message):
 def load(model_dir, num_answers):
     from tpt_keras.decoding import BeamSampler
     from tpt_keras.decoding import Generator
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
 
     return Generator(load_model(model_dir), BeamSampler(num_answers))
 

@@ -47,7 +47,7 @@ def main():
     from tpt_keras.language_model import XL_PRESETS
     from tpt_keras.language_model import TextLearner
     from tpt_keras.models import PRESETS
-    from tpt_keras.pretrained import TRAINED_PRESETS
+    from tpt_keras.models import TRAINED_PRESETS
     from tpt_keras.training.backends import CurrentBackend
     from tpt_keras.training.questions import QuestionLearner
     from tpt_keras.training.train import train

@@ -18,7 +18,7 @@ ORDER = (
     {"typing"},
     {"errors"},
     {"answer", "compilation", "files", "processes", "settings"},
-    {"decoding", "layers", "pretrained", "tokenizers", "visualization"},
+    {"decoding", "layers", "tokenizers", "visualization"},
     {"models"},
     {"data_generators"},
     {"training"},
@@ -31,15 +31,14 @@ THIRD_PARTY = {
     "errors": set(),
     "files": {"filelock"},
     "layers": {"keras", "numpy"},
-    "models": {"keras", "numpy", "safetensors"},
+    "models": {"huggingface_hub", "keras", "numpy", "safetensors"},
     "settings": set(),
     "tokenizers": {"keras", "numpy", "tensorflow"},
-    "pretrained": {"huggingface_hub", "keras"},
     "typing": set(),
 }
 # The only parts that import some third-party packages.
 IMPORTERS = {
-    "huggingface_hub": {"pretrained"},
+    "huggingface_hub": {"models"},
     "keras_tuner": {"tuning"},
     "matplotlib": {"visualization"},
     "onnxruntime": {"serving"},
@@ -207,7 +206,7 @@ def test_loading_and_training_import_only_what_they_need():
         run_python(
             "import sys, keras\n"
             "before = set(sys.modules)\n"
-            "import tpt_keras.models.load_model, tpt_keras.training.train\n"
+            "import tpt_keras.models.stored, tpt_keras.training.train\n"
             f"print([m for m in {HEAVY} if m in set(sys.modules) - before])"
         )
         == "[]"

@@ -20,7 +20,7 @@ OURS = {"experiments", "tests", "tpt_keras"}
 PLACES = {
     "analysis": ("analysis/", "visualization/", "experiments/playground.py"),
     "benchmarks": ("experiments/benchmarks/", "checkpoints/"),
-    "hub": ("pretrained.py",),
+    "hub": ("models/stored.py",),
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
     "onnx": ("serving/",),
     "playground": ("experiments/playground.py", "visualization/"),

@@ -16,7 +16,6 @@ from packaging.requirements import Requirement
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
-from tpt_keras.pretrained import URL_VARIABLE
 
 pytestmark = pytest.mark.slow
 TRAINED = "tp_transformer_mathematics"
@@ -47,17 +46,12 @@ def installed(tmp_path_factory):
 def run_installed(installed, tmp_path):
     """Runs the installed command, in a folder where nothing else is."""
 
-    def run_installed(*arguments, cwd=tmp_path, url=""):
-        environment = {
-            "KERAS_HOME": str(tmp_path / "keras"),
-            "PYTHONPATH": str(installed),
-            URL_VARIABLE: url,
-        }
+    def run_installed(*arguments, cwd=tmp_path):
         return run_python(
             installed / "bin" / "tpt_keras",
             *arguments,
             cwd=cwd,
-            env={**os.environ, **environment},
+            env={**os.environ, "PYTHONPATH": str(installed)},
         )
 
     return run_installed
@@ -127,19 +121,13 @@ def test_installed_command_generates_with_workers(run_installed, tmp_path):
     assert not list(tmp_path.rglob("*.py"))
 
 
-def test_installed_command_has_no_weights(run_installed):
-    result = run_installed("solve", f"--preset={TRAINED}", "--question=1")
-    assert_refused(result, f"saved_models/{TRAINED}", URL_VARIABLE)
-
-
 @pytest.mark.parametrize(
     ("preset", "places"),
     [
         (TRAINED, {"cwd": ROOT}),  # as README's first lines
-        (TRAINED, {"url": (ROOT / "saved_models").as_uri()}),
         (ROOT / "saved_models" / TRAINED, {}),
     ],
-    ids=["clone", "address", "folder"],
+    ids=["clone", "folder"],
 )
 def test_installed_command_finds_the_trained_solver(
     run_installed, preset, places

@@ -108,7 +108,7 @@ def time_ways(precision, questions):
 
 
 def load(model_dir, precision):
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
     from tpt_keras.models.weights import copy_model
 
     dtype = "float32" if precision == "int8" else precision

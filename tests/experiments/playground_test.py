@@ -9,7 +9,7 @@ from experiments import _cli
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
 from tpt_keras.models import SequenceToSequence
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 
 PAGE = _cli.CONFIGS.with_name("playground.py")
 TINY = {

@@ -17,9 +17,10 @@ from tpt_keras.data_generators import select_groups
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
 from tpt_keras.files import write_text
-from tpt_keras.models.load_model import load_model
-from tpt_keras.models.load_model import model_path
-from tpt_keras.pretrained import is_name
+from tpt_keras.models import TRAINED_PRESETS
+from tpt_keras.models.stored import HUB
+from tpt_keras.models.stored import load_model
+from tpt_keras.models.stored import model_file
 from tpt_keras.training.questions import evaluate
 from tpt_keras.training.state.logs import METRICS_FILE
 from tpt_keras.training.state.logs import read_metrics
@@ -70,7 +71,7 @@ def write_report(
     _check_splits(task, splits)
     # Before an hour of evaluations.
     for folder in model_dirs:
-        model_path(folder, best)
+        model_file(folder, best)
         if read_training(folder).get("dataset") == task.name:
             warn_of_changed_data(folder, task.fingerprints)
     names = short_names(model_dirs)
@@ -190,7 +191,7 @@ def short_names(paths: Iterable[StrPath]) -> dict[str, str]:
     places = {
         path: pathlib.Path(os.path.abspath(path))
         for path in names
-        if not is_name(path)
+        if not path.startswith(HUB) and path not in TRAINED_PRESETS
     }
     if places:
         common = os.path.commonpath([each.parent for each in places.values()])
