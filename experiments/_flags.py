@@ -145,17 +145,9 @@ class Problems:
         """The `Task` of the problems."""
         from tpt_keras.data_generators import open_task
 
-        try:
-            return open_task(
-                self.dataset, self.data_dir, self.modules, self.dataset_options
-            )
-        except UsageError as error:
-            if error.remedy:
-                # Nothing is trained on them.
-                error.remedy[1].update(
-                    train_examples=3, evaluation_examples=500
-                )
-            raise
+        return open_task(
+            self.dataset, self.data_dir, self.modules, self.dataset_options
+        )
 
     @classmethod
     def of(cls, model_dir):

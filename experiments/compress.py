@@ -2,7 +2,7 @@ r"""Compresses a trained model to a quarter.
 
 Its weights become int8 with a scale for each output column.
 
-    python -m experiments.compress --model_dir=models/all_modules \
+    tpt_keras compress --model_dir=models/all_modules \
         --compressed_dir=saved_models/tp_transformer_mathematics
 
 Every command with --model_dir takes the new folder.

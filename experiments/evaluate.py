@@ -1,6 +1,6 @@
 r"""Evaluates a model on what it was not trained on.
 
-    python -m experiments.evaluate --model_dir=models/demo \
+    tpt_keras evaluate --model_dir=models/demo \
         --splits=interpolate,extrapolate
 
 An accuracy has its 95% confidence interval beside it.

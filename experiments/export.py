@@ -1,8 +1,8 @@
 r"""Exports a model as a SavedModel, or as ONNX graphs.
 
-    python -m experiments.export --model_dir=models/demo \
+    tpt_keras export --model_dir=models/demo \
         --export_dir=saved_models/demo
-    KERAS_BACKEND=torch python -m experiments.export --model_dir=models/demo \
+    KERAS_BACKEND=torch tpt_keras export --model_dir=models/demo \
         --export_dir=onnx/demo --format=onnx
 """
 

@@ -1,6 +1,6 @@
 r"""Serves a page that asks a trained model.
 
-    python -m experiments.playground \
+    tpt_keras playground \
         --model_dir=saved_models/tp_transformer_mathematics
 
 Open the printed address in a browser on this machine. The page shows the best

@@ -1,11 +1,11 @@
 r"""Trains the paper's models or others, scaled down.
 
-    python -m experiments.replicate --flagfile=replicate.cfg \
+    tpt_keras replicate --flagfile=replicate.cfg \
         --modules=numbers__place_value,numbers__round_number \
         --replication_dir=models/replication
 
 Writes a model's folder for each model and seed. After every seed it writes the
-report of `experiments.report` (report.md), with the mean of each model's seeds,
+report of `tpt_keras report` (report.md), with the mean of each model's seeds,
 and curves.png. The same command resumes. Several processes may share the
 folder, each with its own --variants; the command with all of them then writes
 the report of all.

@@ -1,6 +1,6 @@
 r"""Reports models' accuracies beside the paper's.
 
-    python -m experiments.report --model_dirs=models/demo,models/other \
+    tpt_keras report --model_dirs=models/demo,models/other \
         --splits=train,interpolate,extrapolate --output=report.md
 
 Writes the paper's Table 1 with a row for each model and the time to 40, 60 and

@@ -77,11 +77,10 @@ def tree_of(path):
 
 
 @functools.cache
-def imported_by(path, at_once=False):
-    """The modules that a file imports: all, or when it is imported itself."""
-    tree = tree_of(path)
+def imported_by(path):
+    """The modules that a file imports, also those in its functions."""
     found = set()
-    for node in tree.body if at_once else ast.walk(tree):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -111,7 +110,7 @@ def test_imports_run_one_way():
 
 def test_files_import_each_other_without_circles():
     graph = {
-        name: imported_by(path, at_once=True) & FILES.keys() - {name}
+        name: imported_by(path) & FILES.keys() - {name}
         for name, path in FILES.items()
         if path.name != "__init__.py"
     }

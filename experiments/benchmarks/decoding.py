@@ -1,7 +1,7 @@
 r"""Times answers beside PyTorch's.
 
     pip install tpt_keras[onnx,torch]
-    python -m experiments.benchmarks.decoding
+    tpt_keras benchmarks.decoding
 
 Answers to the same questions of all modules, sorted by length, in float32 and
 bfloat16, of

@@ -187,17 +187,11 @@ def test_missing_data_is_refused(data_dir, changes, field):
     with pytest.raises(UsageError) as error:
         open_task(**arguments)
     assert error.value.field == field
-    if field == "data_dir":
-        command, options = error.value.remedy
-        assert command == "prepare_data"
-        assert options["modules"] == arguments["groups"]
-        assert options["data_dir"] == arguments["data_dir"]
 
 
-def test_all_modules_are_missing_by_one_word(data_dir):
+def test_many_missing_modules_are_one_short_line(data_dir):
     with pytest.raises(UsageError) as error:
         open_task("mathematics_dataset", data_dir, ["all"])
-    assert error.value.remedy[1]["modules"] == ["all"]
     assert len(str(error.value)) < 300
 
 

@@ -88,7 +88,7 @@ def test_the_report_has_the_evaluations_accuracies(
     ],
 )
 def test_refused(run, tmp_path, arguments, parts):
-    result = run("report", f"--model_dirs={tmp_path / 'model'}", *arguments)
+    result = run("report", f"--model_dirs={tmp_path}", *arguments)
     assert_refused(result, *parts)
 
 
@@ -129,13 +129,14 @@ def test_trainings_of_different_modules_need_a_flag(run, tmp_path):
 
 def test_a_missing_split_or_model_is_refused(run, tmp_path, place_value_data):
     arguments = (
-        f"--model_dirs={tmp_path / 'nothing'}",
         "--dataset=mathematics_dataset",
         f"--modules={MODULE}",
         f"--data_dir={place_value_data}",
         f"--output={tmp_path / 'written' / 'report.md'}",
     )
-    result = run("report", *arguments, "--splits=train,tests")
+    arguments = ("report", *arguments)
+    result = run(*arguments, f"--model_dirs={tmp_path}", "--splits=train,tests")
     assert_refused(result, "split", "'tests'", "interpolate")
-    assert_refused(run("report", *arguments), tmp_path / "nothing")
+    result = run(*arguments, f"--model_dirs={tmp_path / 'nothing'}")
+    assert_refused(result, tmp_path / "nothing")
     assert not (tmp_path / "written").exists()

@@ -1,8 +1,10 @@
-"""The pages of attention and roles in a browser without a network."""
+"""The pages of attention and roles, one of them in a real browser."""
+
+import json
 
 import pytest
 
-from tests.browser import MARKS
+from tests.browser import NEEDS_BROWSER
 from tests.browser import find
 from tests.browser import find_all
 from tests.browser import open_browser
@@ -11,10 +13,8 @@ from tpt_keras.visualization.attention import ATTENTIONS
 from tpt_keras.visualization.attention import attention_page
 from tpt_keras.visualization.roles import role_page
 
-pytestmark = MARKS
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def browser():
     with open_browser() as browser:
         yield browser
@@ -46,6 +46,8 @@ def weights(num_targets, num_sources, layer, head):
     ]
 
 
+@pytest.mark.slow
+@NEEDS_BROWSER
 def test_attention_shows_the_hovered_weight(browser, tmp_path):
     from selenium.webdriver.support.ui import Select
 
@@ -94,7 +96,13 @@ def test_attention_shows_the_hovered_weight(browser, tmp_path):
     assert_alone(browser)
 
 
-def test_roles_fade_all_clusters_but_the_hovered_one(browser, tmp_path):
+def data_in(page):
+    """The JSON in a page's script."""
+    [line] = [line for line in page.splitlines() if "const data = " in line]
+    return json.loads(line.partition("const data = ")[2].rstrip(";"))
+
+
+def test_a_page_of_roles_holds_its_texts_and_clusters():
     clusters = [
         {
             "cluster": number,
@@ -102,30 +110,13 @@ def test_roles_fade_all_clusters_but_the_hovered_one(browser, tmp_path):
             "characters": [[character, size]],
             "contexts": [[f"[{character}]", 1]],
         }
-        for number, size, character in ((0, 3, "<"), (1, 2, "b"))
+        for number, size, character in ((0, 3, "</script>"), (1, 2, "b"))
     ]
-    path = tmp_path / "roles.html"
     texts, labels = ["<b<", "b<"], [[0, 1, 0], [1, 0]]
-    write_text(path, role_page(texts, labels, clusters, "A title", "A summary"))
-    browser.get(path.as_uri())
-    assert browser.title == "A title"
-    squares = find_all(browser, "#problems .square")
-    assert [square.text for square in squares] == list("<b<b<")
-    hover(browser, squares[3])
-    told = "Character 1 of problem 2, b: cluster 1, 2 characters: b 2"
-    assert find(browser, "#hovered").text == told
-
-    def faded():
-        return [
-            square.value_of_css_property("opacity") != "1" for square in squares
-        ]
-
-    assert faded() == [True, False, True, False, True]
-    hover(browser, find(browser, 'tr[data-cluster="0"]'))
-    assert find(browser, "#hovered").text == "cluster 0, 3 characters: < 3"
-    assert faded() == [False, True, False, True, False]
-    colors = [
-        square.value_of_css_property("background-color") for square in squares
-    ]
-    assert colors[0] == colors[2] != colors[1]
-    assert_alone(browser)
+    page = role_page(texts, labels, clusters, "A title", "A summary")
+    assert page.count("</script>") == 1
+    data = data_in(page)
+    assert (data["texts"], data["labels"]) == (texts, labels)
+    assert data["clusters"] == clusters
+    assert (data["title"], data["summary"]) == ("A title", "A summary")
+    assert data["colors"][0] != data["colors"][1]

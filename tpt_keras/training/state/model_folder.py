@@ -72,7 +72,6 @@ def read_config(model_dir):
             f"The folder {str(model_dir)!r} is no model folder: it has no "
             f"{CONFIG_FILE}. Train a model into it.",
             path=model_dir,
-            remedy=("train", {}),
         )
     with reading(path, "Restore it, or train into another folder."):
         config = json.loads(path.read_text())
