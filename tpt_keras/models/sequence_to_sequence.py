@@ -337,6 +337,7 @@ def count_weights(config: SequenceToSequenceConfig) -> int:
 
     Example:
 
+    >>> from tpt_keras.models import PRESETS
     >>> count_weights(PRESETS["transformer"].replace(vocabulary_size=73))
     44188160
     """

@@ -69,11 +69,14 @@ def resolve(name: StrPath) -> pathlib.Path:
     elif text in PRESETS:
         problem = "this preset has no trained weights. Name another"
     else:
-        problem = "no such folder, file or preset. Name a"
+        problem = (
+            "no such folder or file, and no preset "
+            f"({', '.join(PRESETS)}). Name a"
+        )
     raise UsageError(
         f"There is no trained model {text!r}: {problem} folder or file, a "
         "model on the Hugging Face Hub (hf://user/name), or a trained preset "
-        f"({', '.join(TRAINED_PRESETS)}). New models: {', '.join(PRESETS)}.",
+        f"({', '.join(TRAINED_PRESETS)}).",
         field="preset",
         path=name,
     )
