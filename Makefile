@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python -m
+TPT_KERAS := $(VENV)/bin/tpt_keras
 DEMO_MODULE := numbers__place_value
 DEMO_MODEL := models/demo
 DEMO_EXPORT := saved_models/demo
@@ -36,21 +37,21 @@ $(VENV)/.installed: setup.py constraints.txt
 
 # Finished steps are kept: run again, it resumes.
 demo: setup
-	$(RUN) experiments.prepare_data --modules=$(DEMO_MODULE) --data_dir=data \
+	$(TPT_KERAS) prepare_data --modules=$(DEMO_MODULE) --data_dir=data \
 		--train_examples=200000 --evaluation_examples=2500
-	$(RUN) experiments.train --flagfile=experiments/configs/demo.cfg \
+	$(TPT_KERAS) train --flagfile=experiments/configs/demo.cfg \
 		--data_dir=data --model_dir=$(DEMO_MODEL)
-	$(RUN) experiments.evaluate --model_dir=$(DEMO_MODEL) \
+	$(TPT_KERAS) evaluate --model_dir=$(DEMO_MODEL) \
 		--splits=interpolate,extrapolate
 	test -d $(DEMO_EXPORT) -a $(EXPORTED) -nt $(DEMO_MODEL)/model.keras || \
-		$(RUN) experiments.export --model_dir=$(DEMO_MODEL) \
+		$(TPT_KERAS) export --model_dir=$(DEMO_MODEL) \
 		--export_dir=$(DEMO_EXPORT)
 	touch $(EXPORTED)
-	$(RUN) experiments.quiz --saved_model=$(DEMO_EXPORT) \
+	$(TPT_KERAS) quiz --saved_model=$(DEMO_EXPORT) \
 		--modules=$(DEMO_MODULE) --data_dir=data
-	$(RUN) experiments.prepare_data --modules=$(SOLVER_MODULES) \
+	$(TPT_KERAS) prepare_data --modules=$(SOLVER_MODULES) \
 		--data_dir=data/solver --train_examples=3 --evaluation_examples=20
-	$(RUN) experiments.quiz --model_dir=$(SOLVER) \
+	$(TPT_KERAS) quiz --model_dir=$(SOLVER) \
 		--modules=$(SOLVER_MODULES) --data_dir=data/solver --count=3
 	@echo "Learning curves: $(DEMO_MODEL)/learning_curves.png"
 	@echo "The commands are in $(VENV)/bin: $(VENV)/bin/tpt_keras lists them."

@@ -72,8 +72,6 @@ TEST = [
     "setuptools",
 ]
 
-COMMANDS = setuptools.find_packages(include=["experiments", "experiments.*"])
-
 setuptools.setup(
     name="tpt_keras",
     version=VERSION,
@@ -93,7 +91,8 @@ setuptools.setup(
     ],
     packages=[
         *setuptools.find_packages(include=["tpt_keras", "tpt_keras.*"]),
-        *(f"tpt_keras.{name}" for name in COMMANDS),
+        # Without its benchmarks, which a clone runs.
+        "tpt_keras.experiments",
     ],
     # A package named `experiments` would collide with others.
     package_dir={"tpt_keras.experiments": "experiments"},

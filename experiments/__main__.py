@@ -1,9 +1,9 @@
 """Lists the commands, or runs one of them.
 
-    python -m experiments
-    python -m experiments train --flagfile=demo.cfg
+    tpt_keras
+    tpt_keras train --flagfile=demo.cfg
 
-Where the package is installed, this is the command `tpt_keras`.
+In a clone, `make setup` installs it as .venv/bin/tpt_keras.
 """
 
 import ast
@@ -31,7 +31,6 @@ def main():
             return
         check_choice("command", arguments[0], _commands())
     del sys.argv[0]
-    # As `python -m` would, so that it makes no difference to the command.
     runpy.run_module(
         f"{__package__}.{arguments[0]}", run_name="__main__", alter_sys=True
     )
@@ -61,7 +60,7 @@ def _list():
         textwrap.fill(" ".join(_cli.flagfiles()), 78), "  "
     )
     return (
-        f"Commands ({_cli.command('NAME')} --help tells more):\n\n"
+        "Commands (tpt_keras NAME --help tells more):\n\n"
         + "\n".join(lines)
         + f"\n\nFlagfiles that come along:\n{flagfiles}"
     )

@@ -102,34 +102,12 @@ def line_of(error):
     if isinstance(error, (UsageError, flags.Error)):
         line = " ".join(str(error).split())
         line = re.sub("^flag --(.*)=None: .*", r"--\1 is needed.", line)
-        remedy = getattr(error, "remedy", None)
-        return with_flags(f"{line} ({_remedy(*remedy)})" if remedy else line)
+        return with_flags(line)
     fault = disk_fault(error)
     advice = "Make room or change the rights there, or name another place."
     if isinstance(error, FileNotFoundError):
         advice = "Name one that is there."
     return fault and f"{fault}. {advice}"
-
-
-def command(name):
-    """Returns the command line that starts a command, for messages.
-
-    It is `python -m experiments.train` if the commands were started this way,
-    in a checkout, and otherwise `tpt_keras train`.
-    """
-    started = getattr(sys.modules["__main__"], "__spec__", None)
-    if started and started.name.startswith("experiments."):
-        return f"python -m experiments.{name}"
-    return f"tpt_keras {name}"
-
-
-def _remedy(name, options):
-    words = [command(name)]
-    for flag, value in options.items():
-        if isinstance(value, (list, tuple)):
-            value = ",".join(map(str, value))
-        words.append(f"--{flag}={value}")
-    return " ".join(words)
 
 
 def with_flags(text):
@@ -171,16 +149,6 @@ def _interruptible(line):
             signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    def raise_again(unraisable):
-        # Python drops an exception of a destructor or of a callback of the
-        # garbage collector (JAX has one).
-        if isinstance(unraisable.exc_value, KeyboardInterrupt) and received:
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-        else:
-            dropped(unraisable)
-
-    dropped, sys.unraisablehook = sys.unraisablehook, raise_again
-    alarm = signal.signal(signal.SIGALRM, interrupt)
     try:
         with _handling(interrupt):
             yield
@@ -188,10 +156,6 @@ def _interruptible(line):
         # TensorFlow may have turned it into an exception of its own.
         if not received:
             raise
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, alarm)
-        sys.unraisablehook = dropped
     if received:
         print(line, file=sys.stderr)
         sys.exit(128 + received[0])
@@ -250,14 +214,9 @@ def import_tensorflow():
 
 def _print_help(name):
     """Prints a command's docstring and its flags."""
-    docstring = re.sub(
-        r"python -m experiments\.([\w.]+)",
-        lambda match: command(match[1]),
-        sys.modules[name].__doc__,
-    )
+    print(f"{sys.modules[name].__doc__}\nFlags:")
     # absl's name of the module that was started.
     name = sys.argv[0] if name == "__main__" else name
-    print(f"{docstring}\nFlags:")
     print(flags.FLAGS.module_help(name).partition(":\n")[2])
 
 

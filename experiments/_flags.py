@@ -12,19 +12,12 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
-from tpt_keras.pretrained import TRAINED_PRESETS
-from tpt_keras.pretrained import is_name
 
 from . import _cli
 
 # The flags count as those of the module that calls `define`.
 flags.disclaim_key_flags()
 
-_NO_MODEL = (
-    "no such folder or file; train a model into it, or name a model on the "
-    "Hugging Face Hub (hf://user/name) or a trained preset: "
-    f"{', '.join(TRAINED_PRESETS)}"
-)
 _KINDS = {
     bool: flags.DEFINE_bool,
     float: flags.DEFINE_float,
@@ -97,16 +90,6 @@ def define_model_dir():
         "A model's folder or file, a trained preset's name, or hf://user/name.",
         required=True,
     )
-    flags.register_validator(
-        "model_dir",
-        lambda name: not name or _has_model(name),
-        f"there is {_NO_MODEL}",
-    )
-
-
-def _has_model(name):
-    """Returns `True` for a folder or file, and for a model elsewhere."""
-    return os.path.exists(name) or is_name(name)
 
 
 def define_devices(distribution_help):
@@ -162,17 +145,9 @@ class Problems:
         """The `Task` of the problems."""
         from tpt_keras.data_generators import open_task
 
-        try:
-            return open_task(
-                self.dataset, self.data_dir, self.modules, self.dataset_options
-            )
-        except UsageError as error:
-            if error.remedy:
-                # Nothing is trained on them.
-                error.remedy[1].update(
-                    train_examples=3, evaluation_examples=500
-                )
-            raise
+        return open_task(
+            self.dataset, self.data_dir, self.modules, self.dataset_options
+        )
 
     @classmethod
     def of(cls, model_dir):
@@ -250,14 +225,6 @@ class ModelFlags:
             )
         if self.onnx_model:
             require("onnxruntime", "onnx")
-        for field in ("model_dir", "preset"):
-            name = getattr(self, field)
-            if name and not _has_model(name):
-                raise UsageError(
-                    f"`{field}` {name!r}: there is {_NO_MODEL}.",
-                    field=field,
-                    path=name,
-                )
         if self.server:
             is_url = "://" in self.server
             require("requests" if is_url else "tensorflow_serving", "serving")
@@ -290,7 +257,7 @@ class ModelFlags:
             return onnx_model, onnx_model.config
         _cli.import_backend()
         from tpt_keras.decoding import Generator
-        from tpt_keras.models.load_model import load_model
+        from tpt_keras.models.stored import load_model
 
         model = load_model(self.model_dir or self.preset)
         return Generator(model), dataclasses.asdict(model.config)

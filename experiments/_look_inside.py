@@ -53,8 +53,8 @@ def layer_and_head(model):
 
 def load_transformer():
     """Loads the model of --model_dir, which must be a Transformer."""
-    from tpt_keras.models.load_model import load_model
-    from tpt_keras.models.transformer import Transformer
+    from tpt_keras.models import Transformer
+    from tpt_keras.models.stored import load_model
 
     return load_model(flags.FLAGS.model_dir, classes=(Transformer,))
 

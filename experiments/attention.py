@@ -1,6 +1,6 @@
 r"""Draws attention weights.
 
-    python -m experiments.attention --output_dir=attention \
+    tpt_keras attention --output_dir=attention \
         --model_dir=saved_models/tp_transformer_mathematics \
         --question="What is (-16856)/1806*(-45)/21?"
 

@@ -1,6 +1,6 @@
 r"""Draws a metric of several trainings.
 
-    python -m experiments.compare --output=curves.png \
+    tpt_keras compare --output=curves.png \
         --model_dirs=models/paper-0,models/small-0 --over=examples,minutes
 
 Trainings that differ in their seed alone are averaged.

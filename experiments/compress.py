@@ -2,7 +2,7 @@ r"""Compresses a trained model to a quarter.
 
 Its weights become int8 with a scale for each output column.
 
-    python -m experiments.compress --model_dir=models/all_modules \
+    tpt_keras compress --model_dir=models/all_modules \
         --compressed_dir=saved_models/tp_transformer_mathematics
 
 Every command with --model_dir takes the new folder.
@@ -25,11 +25,11 @@ flags.DEFINE_string("compressed_dir", None, "Folder to write.", required=True)
 
 
 def main():
-    from tpt_keras.models.load_model import MODEL_FILE
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import MODEL_FILE
+    from tpt_keras.models.stored import load_model
+    from tpt_keras.models.stored import resolve
     from tpt_keras.models.weights import COMPRESSED_FILE
     from tpt_keras.models.weights import CompressedModel
-    from tpt_keras.pretrained import find_model
     from tpt_keras.training.state.model_folder import CONFIG_FILE
     from tpt_keras.training.state.model_folder import read_config
     from tpt_keras.training.state.model_folder import saved_step
@@ -45,7 +45,7 @@ def main():
     model = load_model(FLAGS.model_dir, FLAGS.best)
     compressed = CompressedModel.of(model)
     folder.mkdir(parents=True, exist_ok=True)
-    if (find_model(FLAGS.model_dir) / CONFIG_FILE).is_file():
+    if (resolve(FLAGS.model_dir) / CONFIG_FILE).is_file():
         step = saved_step(FLAGS.model_dir, FLAGS.best)
         config = {**read_config(FLAGS.model_dir), "step": step}
         write_config(folder, config)

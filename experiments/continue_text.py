@@ -1,6 +1,6 @@
 r"""Continues a text with a language model.
 
-    python -m experiments.continue_text --model_dir=models/text \
+    tpt_keras continue_text --model_dir=models/text \
         --prompt="What is the tens digit of 31859?"
 
 Prints the prompt and its continuation.

@@ -1,6 +1,6 @@
 r"""Converts a checkpoint of the authors' code.
 
-    python -m experiments.convert_checkpoint --checkpoint=best_eval_model.pt \
+    tpt_keras convert_checkpoint --checkpoint=best_eval_model.pt \
         --vocabulary=vocabulary.txt --model_dir=models/released
 
 Needs PyTorch (pip install 'tpt_keras[torch]').

@@ -1,6 +1,6 @@
 r"""Evaluates a model on what it was not trained on.
 
-    python -m experiments.evaluate --model_dir=models/demo \
+    tpt_keras evaluate --model_dir=models/demo \
         --splits=interpolate,extrapolate
 
 An accuracy has its 95% confidence interval beside it.
@@ -44,11 +44,11 @@ def check():
 
 
 def main():
-    from tpt_keras.pretrained import find_model
+    from tpt_keras.models.stored import resolve
     from tpt_keras.training.state.model_folder import read_training
     from tpt_keras.training.state.model_folder import saved_step
 
-    folder = find_model(FLAGS.model_dir)
+    folder = resolve(FLAGS.model_dir)
     training = read_training(folder)
     if training.get("text_file"):
         rows = evaluate_text(training)
@@ -95,9 +95,9 @@ def evaluate_text(training):
 
 def evaluate_modules():
     """Answers the problems of modules."""
-    from tpt_keras.analysis.accuracies import counted_accuracy
-    from tpt_keras.analysis.accuracies import mean_accuracy
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.analysis.accuracies import module_accuracy
+    from tpt_keras.analysis.accuracies import split_accuracies
+    from tpt_keras.models.stored import load_model
     from tpt_keras.training.questions import evaluate
     from tpt_keras.training.trainer import Trainer
 
@@ -114,12 +114,8 @@ def evaluate_modules():
             f"`splits`: {', '.join(splits)}.",
             field="splits",
         )
-    accuracies = {}
     for result in results:
-        count = result["examples"]
-        right = round(result["sequence_accuracy"] * count)
-        row = counted_accuracy(right, count, result["unread"])
-        accuracies.setdefault(result["split"], {})[result["module"]] = row
+        row = module_accuracy(result)
         result |= {"low": row["low"], "high": row["high"]}
         notes = [interval(row)]
         if result["loss"] is not None:
@@ -129,13 +125,13 @@ def evaluate_modules():
         print(
             f"{result['module']:40} {result['split']:12} "
             f"{result['sequence_accuracy']:8.2%} of "
-            f"{count} answers right ({', '.join(notes)})"
+            f"{result['examples']} answers right ({', '.join(notes)})"
         )
-    for split, rows in accuracies.items():
-        if len(rows) > 1:
-            mean = mean_accuracy(rows)
+    for split, mean in split_accuracies(results).items():
+        count = mean["modules"]
+        if count > 1:
             print(
-                f"{f'mean of {len(rows)} modules':40} {split:12} "
+                f"{f'mean of {count} modules':40} {split:12} "
                 f"{mean['accuracy']:8.2%} ({interval(mean)})"
             )
     return [{"dataset": problems.dataset, **result} for result in results]

@@ -1,8 +1,8 @@
 r"""Exports a model as a SavedModel, or as ONNX graphs.
 
-    python -m experiments.export --model_dir=models/demo \
+    tpt_keras export --model_dir=models/demo \
         --export_dir=saved_models/demo
-    KERAS_BACKEND=torch python -m experiments.export --model_dir=models/demo \
+    KERAS_BACKEND=torch tpt_keras export --model_dir=models/demo \
         --export_dir=onnx/demo --format=onnx
 """
 
@@ -72,7 +72,7 @@ def check():
 
 
 def main():
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
 
     model = load_model(FLAGS.model_dir, FLAGS.best)
     export = _export_onnx if FLAGS.format == "onnx" else _export_saved_model

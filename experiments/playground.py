@@ -1,52 +1,45 @@
 r"""Serves a page that asks a trained model.
 
-    python -m experiments.playground \
+    tpt_keras playground \
         --model_dir=saved_models/tp_transformer_mathematics
 
 Open the printed address in a browser on this machine. The page shows the best
-answers to a question with their probabilities, the attention and the roles of
-the question, and examples from the modules of the training. It needs no
-network. Needs pip install 'tpt_keras[playground]'.
+answers to a question with their probabilities, and the attention and the roles
+of the question. It needs no network. Needs pip install 'tpt_keras[playground]'.
 """
 
-import importlib.util
+import contextlib
+import math
 import os
+import re
 import sys
 
 from absl import flags
 
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
-
-from . import _cli
-from . import _flags
 
 FLAGS = flags.FLAGS
 
-_flags.define_model_dir()
-flags.DEFINE_integer(
-    "port", 8502, "Port of this machine.", lower_bound=1, upper_bound=65535
-)
-flags.DEFINE_integer(
-    "answers", 5, "Number of answers to show.", lower_bound=1, upper_bound=20
-)
+if __package__:
+    from . import _cli
+    from . import _flags
 
-SETTINGS = {
-    "server.address": "localhost",
-    "server.headless": "true",
-    "server.fileWatcherType": "none",
-    "browser.gatherUsageStats": "false",
-    "client.toolbarMode": "minimal",
-    # As in the pages inside, `visualization/pages/style.css`.
-    "theme.font": "system-ui, sans-serif",
-    "theme.light.primaryColor": "#0072b2",
-    "theme.light.textColor": "#31333f",
-    "theme.light.backgroundColor": "#ffffff",
-    "theme.light.secondaryBackgroundColor": "#f0f2f6",
-    "theme.dark.primaryColor": "#56b4e9",
-    "theme.dark.textColor": "#fafafa",
-    "theme.dark.backgroundColor": "#0e1117",
-    "theme.dark.secondaryBackgroundColor": "#262730",
-}
+    _flags.define_model_dir()
+    flags.DEFINE_integer(
+        "port", 8502, "Port of this machine.", lower_bound=1, upper_bound=65535
+    )
+    flags.DEFINE_integer(
+        "answers",
+        5,
+        "Number of answers to show.",
+        lower_bound=1,
+        upper_bound=20,
+    )
+else:  # Streamlit runs this file alone, again for every click
+    import streamlit as st
+
+_MAX_CLUSTERS = 6
 
 
 def check():
@@ -55,17 +48,136 @@ def check():
 
 
 def main():
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
 
     # Refuses a folder without a model before the page is served.
     load_model(FLAGS.model_dir)
-    page = importlib.util.find_spec("tpt_keras.playground").origin
-    settings = {**SETTINGS, "server.port": FLAGS.port}
-    arguments = [f"--{name}={value}" for name, value in settings.items()]
+    settings = {
+        "server.address": "localhost",
+        "server.port": FLAGS.port,
+        "server.headless": "true",
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+    }
+    options = [f"--{name}={value}" for name, value in settings.items()]
+    command = [sys.executable, "-m", "streamlit", "run", *options, __file__]
     model = ["--", FLAGS.model_dir, str(FLAGS.answers)]
-    command = [sys.executable, "-m", "streamlit", "run", page]
-    os.execv(sys.executable, [*command, *arguments, *model])
+    os.execv(sys.executable, [*command, *model])
 
 
-if __name__ == "__main__":
+def show_page(model_dir, num_answers):
+    st.set_page_config(page_title="Playground", layout="wide")
+    st.title("Ask the model")
+    st.caption(plain(model_dir))
+    question = st.text_input("Question", placeholder="Sort 3, -2, 15, 0.")
+    with errors_in(st.error):
+        generator = cached(load, "Loading the model")(model_dir, num_answers)
+        if question.strip():
+            show_answers(generator, question.strip())
+
+
+def show_answers(generator, question):
+    message = "Answering; the first answer takes longer"
+    answers = cached(best_answers, message)(generator, question)
+    for answer, probability in answers:
+        # Rounding can give a probability above 1.
+        st.progress(
+            min(probability, 1.0),
+            f"{plain(answer) or '(nothing)'} ({probability * 100:.3g}%)",
+        )
+    attention_tab, roles_tab = st.tabs(["Attention", "Roles"])
+    with attention_tab, errors_in(st.info):
+        page = cached(attention, "Computing the attention")
+        st.iframe(page(generator, question, answers[0][0]))
+    with roles_tab, errors_in(st.info):
+        show_roles(*cached(roles, "Computing the roles")(generator, question))
+
+
+def show_roles(texts, layers):
+    import numpy as np
+
+    from tpt_keras.analysis.representations import cluster
+    from tpt_keras.analysis.representations import describe_clusters
+    from tpt_keras.visualization.roles import role_page
+
+    num_heads = layers[0].shape[1]
+    layer = st.selectbox("Layer", range(1, len(layers) + 1), len(layers) - 1)
+    head = st.selectbox("Head", range(1, num_heads + 1))
+    vectors = layers[layer - 1][:, head - 1]
+    count = min(_MAX_CLUSTERS, len(np.unique(vectors, axis=0)))
+    labels = cluster(vectors, count)
+    page = role_page(
+        texts,
+        [labels.tolist()],
+        describe_clusters(labels, texts),
+        f"Roles in the question: layer {layer}, head {head}",
+        "Characters of one colour have similar roles.",
+    )
+    st.iframe(page)
+
+
+def cached(function, message):
+    """Keeps the last results of a function; those of a question are large."""
+    return st.cache_resource(max_entries=4, show_spinner=message)(function)
+
+
+def load(model_dir, num_answers):
+    from tpt_keras.decoding import BeamSampler
+    from tpt_keras.decoding import Generator
+    from tpt_keras.models.stored import load_model
+
+    return Generator(load_model(model_dir), BeamSampler(num_answers))
+
+
+# Streamlit leaves arguments with an underscore out of the keys of its caches.
+def best_answers(_generator, question):
+    """Returns pairs of an answer and its probability, the best first."""
+    from tpt_keras.analysis.attention import encode_questions
+
+    encode_questions(_generator.model, [question])  # or it is refused
+    [best] = _generator.answer([question])
+    return [
+        (answer.text, math.exp(answer.log_prob))
+        for answer in (best, *best.alternatives)
+    ]
+
+
+def attention(_generator, question, answer):
+    """Returns the page of the attention weights."""
+    from tpt_keras.analysis.attention import attention_weights
+    from tpt_keras.visualization.attention import attention_page
+
+    problem = attention_weights(_generator.model, question, answer)
+    last_layer = len(problem["weights"]["encoder"]) - 1
+    shown = {"attention": "encoder", "layer": last_layer, "head": 0}
+    return attention_page([problem], shown)
+
+
+def roles(_generator, question):
+    """Returns the texts of the characters, and their roles by layer."""
+    from tpt_keras.analysis.attention import collect_vectors
+
+    texts, vectors = collect_vectors(
+        _generator.model, "encoder", ["roles"], [question]
+    )
+    return texts, vectors["roles"]
+
+
+@contextlib.contextmanager
+def errors_in(show):
+    """Shows a `UsageError` with `st.error` or `st.info`."""
+    try:
+        yield
+    except UsageError as error:
+        show(plain(str(error)))
+
+
+def plain(text):
+    """Escapes a text for Markdown."""
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
+
+
+if not __package__:
+    show_page(sys.argv[1], int(sys.argv[2]))
+elif __name__ == "__main__":
     _cli.run(main, check)

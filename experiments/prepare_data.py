@@ -3,21 +3,21 @@ r"""Fills a data folder with problems.
 They become datasets of TensorFlow Datasets, with the token caches that a
 training reads. Generates the problems:
 
-    python -m experiments.prepare_data --modules=all --data_dir=data
+    tpt_keras prepare_data --modules=all --data_dir=data
 
 or takes the released archive, downloaded or already there:
 
-    python -m experiments.prepare_data --source=official --data_dir=data \
+    tpt_keras prepare_data --source=official --data_dir=data \
         --modules=all --archive=mathematics_dataset-v1.0.tar.gz
 
 or writes the token caches alone, which are small and need no TensorFlow:
 
-    python -m experiments.prepare_data --modules=all --data_dir=data \
+    tpt_keras prepare_data --modules=all --data_dir=data \
         --format=tokens
 
 or writes evaluation problems alone to one file, for models of any kind:
 
-    python -m experiments.prepare_data --modules=all --problems=problems.jsonl \
+    tpt_keras prepare_data --modules=all --problems=problems.jsonl \
         --evaluation_examples=100
 """
 

@@ -1,6 +1,6 @@
 r"""Lets a model answer unseen problems.
 
-    python -m experiments.quiz --saved_model=saved_models/demo \
+    tpt_keras quiz --saved_model=saved_models/demo \
         --modules=numbers__place_value --data_dir=data
 
 The model may be any that `solve` takes, such as the trained solver

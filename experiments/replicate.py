@@ -1,14 +1,14 @@
 r"""Trains the paper's models or others, scaled down.
 
-    python -m experiments.replicate --flagfile=replicate.cfg \
+    tpt_keras replicate --flagfile=replicate.cfg \
         --modules=numbers__place_value,numbers__round_number \
         --replication_dir=models/replication
 
 Writes a model's folder for each model and seed. After every seed it writes the
-report of `experiments.report` (report.html, report.md), with the mean of each
-model's seeds, and curves.png. The same command resumes. Several
-processes may share the folder, each with its own --variants; the command with
-all of them then writes the report of all.
+report of `tpt_keras report` (report.md), with the mean of each model's seeds,
+and curves.png. The same command resumes. Several processes may share the
+folder, each with its own --variants; the command with all of them then writes
+the report of all.
 """
 
 import pathlib
@@ -164,8 +164,7 @@ def write_results(folder, model_dirs):
     from tpt_keras.files import whole_file
     from tpt_keras.visualization.charts import draw_comparison
 
-    page = folder / "report.html"
-    write_report(page, model_dirs, examples=FLAGS.examples)
+    write_report(folder / "report.md", model_dirs, examples=FLAGS.examples)
     with whole_file(folder / "curves.png") as partial:
         curves = training_curves(model_dirs, METRIC)
         draw_comparison(curves, partial, METRIC)

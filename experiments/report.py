@@ -1,15 +1,12 @@
 r"""Reports models' accuracies beside the paper's.
 
-    python -m experiments.report --model_dirs=models/demo,models/other \
-        --splits=train,interpolate,extrapolate --output=report.html
+    tpt_keras report --model_dirs=models/demo,models/other \
+        --splits=train,interpolate,extrapolate --output=report.md
 
-Writes the paper's Table 1 with a row for each model as report.md, all numbers
-as report.json, a figure for every split (report_interpolate.png), the accuracy
-over the examples and the minutes of the trainings, with the time to 40, 60 and
-76% (report_trainings.png), and report.html, a page with all of it and the wrong
-answers.
-report_predictions/ keeps every question, target, answer and log-probability as
-JSON lines; they are not computed again.
+Writes the paper's Table 1 with a row for each model and the time to 40, 60 and
+76% (report.md), all numbers (report.json), the bars of every split
+(report_interpolate.png), and the accuracy over the examples and the minutes of
+the trainings (report_trainings.png).
 """
 
 import pathlib
@@ -22,7 +19,8 @@ from . import _cli
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_list("model_dirs", None, "Folders of the models.", required=True)
+flags.DEFINE_list("model_dirs", [], "Folders of the models.")
+flags.register_validator("model_dirs", bool, "name one model or more")
 flags.DEFINE_list(
     "splits",
     [],
@@ -45,14 +43,12 @@ flags.DEFINE_integer(
     lower_bound=1,
 )
 flags.DEFINE_bool("best", False, "Use the best models in place of the last.")
-flags.DEFINE_integer(
-    "batch_size", 64, "Questions decoded together.", lower_bound=1
-)
-flags.DEFINE_string("output", "report.html", "Page to write; see above.")
+flags.DEFINE_integer("batch_size", 256, "Problems in a batch.", lower_bound=1)
+flags.DEFINE_string("output", "report.md", "Tables to write; see above.")
 flags.register_validator(
     "output",
-    lambda path: pathlib.Path(path).suffix == ".html",
-    "the page's name must end in .html; the other files share it",
+    lambda path: pathlib.Path(path).suffix == ".md",
+    "the name must end in .md; the other files share it",
 )
 
 
@@ -79,4 +75,4 @@ def main():
 
 
 if __name__ == "__main__":
-    _cli.run(main, check, resumes=True)
+    _cli.run(main, check)

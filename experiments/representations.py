@@ -1,6 +1,6 @@
 r"""Measures what the vectors of one head hold.
 
-    python -m experiments.representations --measure=kept_variance \
+    tpt_keras representations --measure=kept_variance \
         --modules=arithmetic__mixed --data_dir=data \
         --model_dir=saved_models/tp_transformer_mathematics
 

@@ -1,6 +1,6 @@
 r"""Clusters the roles of one head.
 
-    python -m experiments.roles --modules=arithmetic__mixed --data_dir=data \
+    tpt_keras roles --modules=arithmetic__mixed --data_dir=data \
         --model_dir=saved_models/tp_transformer_mathematics \
         --output_dir=roles
 

@@ -1,6 +1,6 @@
 r"""Answers questions with a model.
 
-    python -m experiments.solve --preset=tp_transformer_mathematics \
+    tpt_keras solve --preset=tp_transformer_mathematics \
         --question="Sort 3, -2, 15, 0." --question="Divide 90 by 6."
 
 The model may also be a folder or a file (--model_dir=models/demo), a SavedModel
@@ -8,7 +8,7 @@ The model may also be a folder or a file (--model_dir=models/demo), a SavedModel
 TF Serving (--server=localhost:8500). Without --question it reads a question
 from each line of --questions_file, or of standard input:
 
-    python -m experiments.solve --model_dir=models/demo < questions.txt
+    tpt_keras solve --model_dir=models/demo < questions.txt
 
 Prints a line for every question, unless none has an answer. The line of a
 question without an answer is empty, and standard error says why at the end.

@@ -1,10 +1,10 @@
 r"""Trains a model, or goes on with a training.
 
-    python -m experiments.train --flagfile=demo.cfg --model_dir=models/demo
+    tpt_keras train --flagfile=demo.cfg --model_dir=models/demo
 
 A flag after a flagfile overrides it. A language model learns a text:
 
-    python -m experiments.train --preset=transformer_xl_base \
+    tpt_keras train --preset=transformer_xl_base \
         --text_file=text.txt --batch_size=22 --model_dir=models/text
 """
 
@@ -47,7 +47,7 @@ def main():
     from tpt_keras.language_model import XL_PRESETS
     from tpt_keras.language_model import TextLearner
     from tpt_keras.models import PRESETS
-    from tpt_keras.pretrained import TRAINED_PRESETS
+    from tpt_keras.models import TRAINED_PRESETS
     from tpt_keras.training.backends import CurrentBackend
     from tpt_keras.training.questions import QuestionLearner
     from tpt_keras.training.train import train

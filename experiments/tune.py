@@ -1,6 +1,6 @@
 r"""Searches for the best variant and recipe.
 
-    python -m experiments.tune --flagfile=tune.cfg \
+    tpt_keras tune --flagfile=tune.cfg \
         --modules=numbers__place_value --tuning_dir=searches/place_value
 
 A flag after a flagfile overrides it. The same command resumes a search.

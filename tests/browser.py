@@ -10,8 +10,6 @@ NEEDS_BROWSER = pytest.mark.skipif(
     not (_BROWSER and _DRIVER),
     reason="needs Debian's packages chromium and chromium-driver",
 )
-# Marks of a module of browser tests.
-MARKS = [pytest.mark.slow, NEEDS_BROWSER]
 
 
 @contextlib.contextmanager

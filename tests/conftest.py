@@ -192,7 +192,7 @@ def trained_model_dir(made_once, tiny_config, tiny_training):
 @pytest.fixture
 def trained_model(trained_model_dir):
     """The model of `trained_model_dir`, loaded afresh."""
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
 
     return load_model(trained_model_dir)
 
@@ -200,7 +200,7 @@ def trained_model(trained_model_dir):
 @pytest.fixture(scope="session")
 def saved_model(trained_model_dir, made_once):
     """The folder of an export of `trained_model_dir`, with one version."""
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
     from tpt_keras.serving.export import export
 
     def make(folder):

@@ -28,7 +28,7 @@ class Config:
 @pytest.mark.parametrize(
     "error",
     [
-        errors.UsageError("a", "field", "path", ("train", {"seed": 1})),
+        errors.UsageError("a", "field", "path"),
         errors.UnreadableFileError("a", path="path"),
     ],
 )
@@ -114,8 +114,7 @@ def test_unreadable_file_keeps_its_own_name(tmp_path):
     with (
         pytest.raises(errors.UnreadableFileError) as caught,
         reading(tmp_path),
-        reading(tmp_path / "inner", "Make it again.", ("train", {})),
+        reading(tmp_path / "inner", "Make it again."),
     ):
         raise EOFError
     assert caught.value.path == str(tmp_path / "inner")
-    assert caught.value.remedy == ("train", {})

@@ -18,12 +18,11 @@ ORDER = (
     {"typing"},
     {"errors"},
     {"answer", "compilation", "files", "processes", "settings"},
-    {"decoding", "layers", "pretrained", "tokenizers", "visualization"},
+    {"decoding", "layers", "tokenizers", "visualization"},
     {"models"},
     {"data_generators"},
     {"training"},
     {"analysis", "checkpoints", "language_model", "serving", "tuning"},
-    {"playground"},
 )
 RANKS = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 # The only third-party packages of some parts.
@@ -32,19 +31,18 @@ THIRD_PARTY = {
     "errors": set(),
     "files": {"filelock"},
     "layers": {"keras", "numpy"},
-    "models": {"keras", "numpy", "safetensors"},
+    "models": {"huggingface_hub", "keras", "numpy", "safetensors"},
     "settings": set(),
     "tokenizers": {"keras", "numpy", "tensorflow"},
-    "pretrained": {"huggingface_hub", "keras"},
     "typing": set(),
 }
 # The only parts that import some third-party packages.
 IMPORTERS = {
-    "huggingface_hub": {"pretrained"},
+    "huggingface_hub": {"models"},
     "keras_tuner": {"tuning"},
     "matplotlib": {"visualization"},
     "onnxruntime": {"serving"},
-    "streamlit": {"playground"},
+    "streamlit": set(),
     "tensorflow": {
         "compilation",
         "data_generators",
@@ -79,11 +77,10 @@ def tree_of(path):
 
 
 @functools.cache
-def imported_by(path, at_once=False):
-    """The modules that a file imports: all, or when it is imported itself."""
-    tree = tree_of(path)
+def imported_by(path):
+    """The modules that a file imports, also those in its functions."""
     found = set()
-    for node in tree.body if at_once else ast.walk(tree):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -113,7 +110,7 @@ def test_imports_run_one_way():
 
 def test_files_import_each_other_without_circles():
     graph = {
-        name: imported_by(path, at_once=True) & FILES.keys() - {name}
+        name: imported_by(path) & FILES.keys() - {name}
         for name, path in FILES.items()
         if path.name != "__init__.py"
     }
@@ -208,7 +205,7 @@ def test_loading_and_training_import_only_what_they_need():
         run_python(
             "import sys, keras\n"
             "before = set(sys.modules)\n"
-            "import tpt_keras.models.load_model, tpt_keras.training.train\n"
+            "import tpt_keras.models.stored, tpt_keras.training.train\n"
             f"print([m for m in {HEAVY} if m in set(sys.modules) - before])"
         )
         == "[]"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tpt_keras.models import SequenceToSequence as SequenceToSequence
     from tpt_keras.models import Transformer as Transformer
     from tpt_keras.models import TransformerConfig as TransformerConfig
-    from tpt_keras.models.load_model import load_model as load_model
+    from tpt_keras.models.stored import load_model as load_model
     from tpt_keras.tokenizers import CharacterTokenizer as CharacterTokenizer
 
 __version__ = "0.13.0"
@@ -32,7 +32,7 @@ _MODULES = {
     "Transformer": "tpt_keras.models",
     "TransformerConfig": "tpt_keras.models",
     "UsageError": "tpt_keras.errors",
-    "load_model": "tpt_keras.models.load_model",
+    "load_model": "tpt_keras.models.stored",
 }
 _SUBPACKAGES = ("checkpoints", "decoding", "layers", "models", "tokenizers")
 __all__ = [*_MODULES, *_SUBPACKAGES]

@@ -39,8 +39,6 @@ class UsageError(ValueError):
         message: The message.
         field: Name of the field or argument at fault, or `None`.
         path: The file or folder at fault, or `None`.
-        remedy: The step that helps, or `None`: a pair of its name (`"train"`)
-            and a dict of its options. The commands show it as a command line.
     """
 
     def __init__(
@@ -48,12 +46,10 @@ class UsageError(ValueError):
         message: str,
         field: str | None = None,
         path: StrPath | None = None,
-        remedy: tuple[str, dict[str, Any]] | None = None,
     ) -> None:
         super().__init__(message)
         self.field = field
         self.path = None if path is None else str(path)
-        self.remedy = remedy
 
 
 class UnreadableFileError(UsageError):

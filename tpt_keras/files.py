@@ -20,7 +20,7 @@ LOCK_FILE = ".lock"
 
 
 @contextlib.contextmanager
-def reading(path, advice="", remedy=None):
+def reading(path, advice=""):
     """Turns every exception about a file's content into one error.
 
     Libraries raise dozens of different exceptions for a damaged file. Keep
@@ -29,7 +29,6 @@ def reading(path, advice="", remedy=None):
     Args:
         path: The file.
         advice: What to do, as a sentence for the error's message.
-        remedy: The step that helps; see `UsageError`.
 
     Raises:
         UnreadableFileError: If the block raises an exception.
@@ -43,9 +42,7 @@ def reading(path, advice="", remedy=None):
             f"The file {str(path)!r} cannot be read ({one_line(error)}). "
             f"{advice}"
         )
-        raise UnreadableFileError(
-            message.strip(), path=path, remedy=remedy
-        ) from error
+        raise UnreadableFileError(message.strip(), path=path) from error
 
 
 def one_line(error):

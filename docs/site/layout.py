@@ -37,8 +37,6 @@ _FIRST = (
     "config",
     "tune",
 )
-# A page in Streamlit's own form, which nothing imports.
-_WITHOUT_API = ("playground",)
 
 
 class _Notebook(File):
@@ -100,10 +98,9 @@ def _api_pages():
     package = _ROOT / "tpt_keras"
     for path in sorted(package.glob("*/__init__.py")):
         room = path.parent
-        if room.name not in _WITHOUT_API:
-            modules = {each.parent.name for each in room.glob("*/__init__.py")}
-            modules |= {each.stem for each in room.glob("[a-z]*.py")}
-            yield _api_page(f"tpt_keras.{room.name}", room.name, modules)
+        modules = {each.parent.name for each in room.glob("*/__init__.py")}
+        modules |= {each.stem for each in room.glob("[a-z]*.py")}
+        yield _api_page(f"tpt_keras.{room.name}", room.name, modules)
     modules = {path.stem for path in package.glob("[a-z]*.py")}
     yield _api_page("tpt_keras", "tpt_keras", modules)
 

@@ -1,7 +1,7 @@
 r"""Times answers beside PyTorch's.
 
     pip install tpt_keras[onnx,torch]
-    python -m experiments.benchmarks.decoding
+    tpt_keras benchmarks.decoding
 
 Answers to the same questions of all modules, sorted by length, in float32 and
 bfloat16, of
@@ -108,7 +108,7 @@ def time_ways(precision, questions):
 
 
 def load(model_dir, precision):
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
     from tpt_keras.models.weights import copy_model
 
     dtype = "float32" if precision == "int8" else precision

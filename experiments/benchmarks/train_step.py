@@ -1,7 +1,7 @@
 """Times a training step beside PyTorch's.
 
     pip install tpt_keras[benchmarks,torch]
-    python -m experiments.benchmarks.train_step
+    tpt_keras benchmarks.train_step
 
 Passes over the same real batches of all modules, in float32 and
 mixed_bfloat16, of

@@ -1,7 +1,7 @@
 r"""Times every variant beside tp_transformer.
 
-    python -m experiments.benchmarks.variants --presets=transformer_gated
-    python -m experiments.benchmarks.variants --presets=tp_transformer \
+    tpt_keras benchmarks.variants --presets=transformer_gated
+    tpt_keras benchmarks.variants --presets=tp_transformer \
         --hparams=positions=rotary
 
 One optimizer step on one batch of real problems, and cached decoding of one

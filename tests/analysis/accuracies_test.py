@@ -3,34 +3,34 @@ import math
 import pytest
 
 from tpt_keras.analysis.accuracies import PUBLISHED
-from tpt_keras.analysis.accuracies import Prediction
 from tpt_keras.analysis.accuracies import mean_accuracy
 from tpt_keras.analysis.accuracies import mean_over_seeds
 from tpt_keras.analysis.accuracies import module_accuracy
 from tpt_keras.analysis.accuracies import split_accuracies
 
 
-def predictions(right, wrong, unread=0):
-    return [
-        *[Prediction("q", "1", "1", -0.1, is_right=True)] * right,
-        *[Prediction("q", "1", "2", -0.1)] * wrong,
-        *[Prediction("q", "1", unread="empty")] * unread,
-    ]
+def result(right, count, unread=0, split="test", module="a"):
+    return {
+        "split": split,
+        "module": module,
+        "examples": count,
+        "unread": unread,
+        "sequence_accuracy": right / count,
+    }
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "low", "high"),
+    ("right", "count", "low", "high"),
     # scipy.stats.binomtest(right, count).proportion_ci(method="wilson")
     [
-        (8, 2, 0.4901624715366418, 0.9433178485456248),
+        (8, 10, 0.4901624715366418, 0.9433178485456248),
         (0, 40, 0.0, 0.08762160119728664),
-        (40, 0, 0.9123783988027133, 1.0),
+        (40, 40, 0.9123783988027133, 1.0),
     ],
 )
-def test_the_interval_is_wilsons(right, wrong, low, high):
-    row = module_accuracy(predictions(right, wrong - wrong // 2, wrong // 2))
-    assert (row["right"], row["unread"]) == (right, wrong // 2)
-    assert row["examples"] == right + wrong
+def test_the_interval_is_wilsons(right, count, low, high):
+    row = module_accuracy(result(right, count))
+    assert (row["right"], row["examples"]) == (right, count)
     assert row["low"] == pytest.approx(low, abs=1e-12)
     assert row["high"] == pytest.approx(high, abs=1e-12)
     assert row["low"] <= row["accuracy"] <= row["high"]
@@ -38,38 +38,35 @@ def test_the_interval_is_wilsons(right, wrong, low, high):
 
 def test_every_module_has_the_same_weight():
     rows = split_accuracies(
-        {
-            ("train", "a"): predictions(1, 0),
-            ("train", "b"): predictions(0, 8, 1),
-            ("interpolate", "a"): predictions(95, 5),
-            ("interpolate", "b"): predictions(96, 4),
-        }
+        [
+            result(1, 1, split="train"),
+            result(0, 9, unread=1, split="train", module="b"),
+            result(95, 100),
+            result(96, 100, module="b"),
+        ]
     )
     assert rows["train"]["accuracy"] == 0.5
     assert (rows["train"]["examples"], rows["train"]["unread"]) == (10, 1)
-    assert rows["interpolate"]["accuracy"] == pytest.approx(0.955)
+    assert rows["test"]["accuracy"] == pytest.approx(0.955)
     # A module of exactly 95% is not solved.
-    assert rows["interpolate"]["solved"] == 1
-    assert rows["interpolate"]["of_modules"]["b"]["right"] == 96
+    assert rows["test"]["solved"] == 1
+    assert rows["test"]["of_modules"]["b"]["right"] == 96
 
 
 def test_the_means_interval_shrinks_with_the_number_of_modules():
-    row = module_accuracy(predictions(30, 10))
+    row = module_accuracy(result(30, 40))
     mean = mean_accuracy({str(number): row for number in range(25)})
     assert mean["accuracy"] == pytest.approx(0.75)
     for end in ("low", "high"):
         distance = (row[end] - 0.75) / math.sqrt(25)
         assert mean[end] - 0.75 == pytest.approx(distance)
-    none = module_accuracy(predictions(0, 40))
+    none = module_accuracy(result(0, 40))
     mean = mean_accuracy({"a": none, "b": none})
     assert 0.0 == mean["low"] < mean["high"]
 
 
 def test_seeds_have_a_mean_and_a_range():
-    seeds = [
-        split_accuracies({("test", "a"): predictions(right, 100 - right)})
-        for right in (96, 60)
-    ]
+    seeds = [split_accuracies([result(right, 100)]) for right in (96, 60)]
     mean = mean_over_seeds(seeds)["test"]
     assert mean["accuracy"] == pytest.approx(0.78)
     assert (mean["low"], mean["high"]) == (0.6, 0.96)

@@ -147,7 +147,7 @@ def test_variants_refuse_activations_that_they_lack():
     ids = encode_questions(plain, QUESTIONS)
     with pytest.raises(UsageError) as refusal:
         attention_activations(plain, "encoder", ids)[0].roles()
-    assert refusal.value.remedy == ("roles", {"of": "values"})
+    assert refusal.value.field == "of"
     assert "NoBinding" not in str(refusal.value)
     model = make_model("tp_transformer_multi_linear", binding="tensor")
     with pytest.raises(UsageError):

@@ -136,15 +136,17 @@ def test_fingerprint_never_changes():
 
 def test_samples_are_fixed_and_apart_from_validation():
     task = NumbersTask({"a": numbered_examples(90)})
-    samples = task.samples(["test", "train"], 20)
-    assert list(samples) == [("test", "a"), ("train", "a")]
-    assert samples == task.samples(["test", "train"], 20)
-    assert samples["test", "a"][:5] == task.samples(["test"], 5)["test", "a"]
+
+    def sample(split, count=None):
+        examples = task.sample(split, count)["a"]
+        return examples.texts(range(len(examples)))
+
+    assert sample("test", 20)[:5] == sample("test", 5)
     _, validation = split_batches(
         task, CONFIG, settings(validation_examples=60)
     )
-    assert not set(samples["train", "a"]) & set(texts(validation))
-    assert len(task.samples(["train"], 1000)["train", "a"]) == 90
+    assert not set(sample("train", 20)) & set(texts(validation))
+    assert len(sample("train", 1000)) == len(sample("train")) == 90
 
 
 def test_mathematics_task_has_its_splits(data_dir):
@@ -185,17 +187,11 @@ def test_missing_data_is_refused(data_dir, changes, field):
     with pytest.raises(UsageError) as error:
         open_task(**arguments)
     assert error.value.field == field
-    if field == "data_dir":
-        command, options = error.value.remedy
-        assert command == "prepare_data"
-        assert options["modules"] == arguments["groups"]
-        assert options["data_dir"] == arguments["data_dir"]
 
 
-def test_all_modules_are_missing_by_one_word(data_dir):
+def test_many_missing_modules_are_one_short_line(data_dir):
     with pytest.raises(UsageError) as error:
         open_task("mathematics_dataset", data_dir, ["all"])
-    assert error.value.remedy[1]["modules"] == ["all"]
     assert len(str(error.value)) < 300
 
 

@@ -29,7 +29,6 @@ SPLITS = {
     "test": [("", "1"), ("1", "")],
 }
 ORIGIN = {"generated": {"seed": 3}}
-REMEDY = ("prepare_data", {})
 
 
 class Dataset:
@@ -43,7 +42,7 @@ class Dataset:
         (folder / "dataset_info.json").write_text("{}")
 
     def open(self, vocabulary=MATHEMATICS_VOCABULARY):
-        splits, origin = open_cache(self.folder, vocabulary, self._read, REMEDY)
+        splits, origin = open_cache(self.folder, vocabulary, self._read)
         assert origin == ORIGIN
         return splits
 
@@ -145,7 +144,6 @@ def test_damage_of_a_cache_alone_is_refused(dataset, name):
         with pytest.raises(UnreadableFileError) as error:
             dataset.open()
         assert error.value.path == str(path.parent)
-        assert error.value.remedy == REMEDY
 
 
 def test_cache_of_an_earlier_version_is_made_again(dataset):

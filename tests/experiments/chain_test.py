@@ -8,7 +8,7 @@ from tests.conftest import MODULE
 from tests.experiments.command import run_alone
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.experiments.command import assert_refused
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 from tpt_keras.models.weights import COMPRESSED_FILE
 
 

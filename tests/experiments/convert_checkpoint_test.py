@@ -5,7 +5,7 @@ import pytest
 
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 
 # Their order in the released file is not published.
 CHARACTERS = (

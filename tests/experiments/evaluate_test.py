@@ -10,8 +10,8 @@ from tests.experiments.command import assert_refused
 from tpt_keras.data_generators.pair_files import Pair
 from tpt_keras.data_generators.pair_files import write_pairs
 from tpt_keras.files import folder_lock
-from tpt_keras.models.load_model import load_model
-from tpt_keras.pretrained import find_model
+from tpt_keras.models.stored import load_model
+from tpt_keras.models.stored import resolve
 from tpt_keras.training.state.logs import read_metrics
 
 
@@ -87,7 +87,7 @@ def test_a_trained_preset(run, place_value_data):
         "--splits=interpolate",
     )
     assert (result.status, result.stderr) == (0, "")
-    folder = find_model("tp_transformer_mathematics")
+    folder = resolve("tp_transformer_mathematics")
     assert not (folder / "evaluations.jsonl").exists()
     # The module is one of the easiest.
     assert float(re.search(r"([\d.]+)% of 60", result.stdout)[1]) > 90
@@ -139,7 +139,7 @@ def test_other_data_than_the_trainings_is_named(
         "quiz": [f"--model_dir={model_dir}", "--count=1"],
         "report": [
             f"--model_dirs={model_dir}",
-            f"--output={tmp_path / 'report.html'}",
+            f"--output={tmp_path / 'report.md'}",
             "--examples=1",
         ],
     }

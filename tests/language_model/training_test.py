@@ -19,7 +19,7 @@ from tpt_keras.language_model.training import evaluate_text
 from tpt_keras.language_model.training import language_model_trainer
 from tpt_keras.models import PRESETS
 from tpt_keras.models.configs import from_stored
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 from tpt_keras.training import train as training_module
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.state.checkpoints import TrainingState

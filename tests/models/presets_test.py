@@ -5,7 +5,6 @@ import huggingface_hub
 import keras
 import pytest
 
-from tpt_keras import pretrained
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.models import TRAINED_PRESETS
@@ -15,8 +14,9 @@ from tpt_keras.models import SimpleLSTM
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 from tpt_keras.models import count_weights
-from tpt_keras.models.load_model import MODEL_FILE
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models import stored
+from tpt_keras.models.stored import MODEL_FILE
+from tpt_keras.models.stored import load_model
 from tpt_keras.models.weights import COMPRESSED_FILE
 from tpt_keras.models.weights import CompressedModel
 
@@ -174,7 +174,7 @@ def small(tmp_path, monkeypatch):
     folder.mkdir()
     CompressedModel.of(model).write(folder / COMPRESSED_FILE)
     (folder / "config.json").write_text("{}")
-    monkeypatch.setattr(pretrained, "PLACES", (tmp_path,))
+    monkeypatch.setattr(stored, "PLACES", (tmp_path,))
     return load_model(folder)
 
 
@@ -232,10 +232,8 @@ def test_other_fields_of_a_trained_preset_may_not_change(small, field, value):
     assert len(str(error.value)) < 400
 
 
-def test_missing_weights(small, tmp_path, monkeypatch):
+def test_missing_weights(small, tmp_path):
     shutil.rmtree(tmp_path / TRAINED)
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    monkeypatch.delenv(pretrained.URL_VARIABLE, raising=False)
     for load in (Transformer.from_preset, load_model):
         with pytest.raises(UsageError) as error:
             load(TRAINED)

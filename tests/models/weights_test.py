@@ -14,7 +14,7 @@ from tpt_keras.models import PRESETS
 from tpt_keras.models import TRAINED_PRESETS
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import Transformer
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 from tpt_keras.models.weights import COMPRESSED_FILE
 from tpt_keras.models.weights import CompressedModel
 from tpt_keras.models.weights import copy_model
@@ -102,7 +102,7 @@ def file(compressed, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "preset", sorted(PRESETS.keys() - TRAINED_PRESETS.keys())
+    "preset", sorted(PRESETS.keys() - set(TRAINED_PRESETS))
 )
 def test_weights_are_kept_to_half_a_step(tmp_path, preset):
     sizes = {"hidden_dim": 4} if "lstm" in preset else {**TINY, "num_layers": 2}

@@ -50,13 +50,6 @@ def test_a_missing_saved_model_is_refused(tmp_path, made):
     assert caught.value.path == str(tmp_path / "folder")
 
 
-def test_a_trained_model_is_to_be_exported(tmp_path):
-    (tmp_path / "model.keras").touch()
-    with pytest.raises(UsageError) as caught:
-        newest_version(tmp_path, GRAPH_FILE, "SavedModel")
-    assert caught.value.remedy == ("export", {"model_dir": tmp_path})
-
-
 def test_answers_are_the_models(version, model):
     saved_model = SavedModel(version.parent)
     assert saved_model.path == version

@@ -7,8 +7,8 @@ import pytest
 from tests.training.trainings import newest_checkpoint
 from tests.training.trainings import timeless_metrics
 from tpt_keras.errors import UsageError
-from tpt_keras.models.load_model import load_model
 from tpt_keras.models.sequence_to_sequence import build_model
+from tpt_keras.models.stored import load_model
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import saved_step
 from tpt_keras.training.train import train

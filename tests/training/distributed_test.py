@@ -13,7 +13,7 @@ from tests.training.trainings import SIMPLE_MODEL
 from tests.training.trainings import checkpoints_of
 from tests.training.trainings import flags_of
 from tests.training.trainings import timeless_metrics
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.train import train
 

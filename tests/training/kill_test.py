@@ -21,7 +21,7 @@ from tests.training.trainings import checkpoints_of
 from tests.training.trainings import flags_of
 from tests.training.trainings import timeless_metrics
 from tpt_keras.data_generators import batches
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 from tpt_keras.training.state.logs import read_metrics
 
 pytestmark = [pytest.mark.slow, pytest.mark.jax, pytest.mark.torch]

@@ -7,7 +7,7 @@ from tests.conftest import MODULE
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.models import Transformer
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.state import model_folder
 

@@ -7,9 +7,8 @@ import pytest
 import tensorflow_datasets as tfds
 
 from tests.conftest import MODULE
-from tpt_keras.analysis.accuracies import predict
-from tpt_keras.analysis.accuracies import prediction_generator
 from tpt_keras.data_generators import open_task
+from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.training.questions import evaluate
 from tpt_keras.training.trainer import Trainer
@@ -96,17 +95,15 @@ def test_some_of_the_problems(trainer, place_value_data):
 def test_what_a_model_cannot_take_it_does_not_answer(
     trained_model, place_value_data, trainer
 ):
-    """As `solve` and a report have it."""
+    """As `solve` has it."""
     questions, answers = stored_problems(place_value_data, "interpolate")
     limit = int(np.median(list(map(len, questions))))
     trained_model.config = trained_model.config.replace(
         max_question_length=limit
     )
-    predictions = predict(
-        prediction_generator(trained_model), list(zip(questions, answers))
-    )
+    given = Generator(trained_model).answer(questions)
     too_long = sum(len(question) > limit for question in questions)
-    right = np.mean([prediction.is_right for prediction in predictions])
+    right = np.mean([g.text == a for g, a in zip(given, answers)])
     assert 0 < too_long < 60
     assert right > 0.0
     result = interpolation(trainer, place_value_data)

@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 from tpt_keras.training import intervals
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.train import train

@@ -13,7 +13,7 @@ from tests.conftest import MODULE
 from tpt_keras.data_generators import training_task
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 from tpt_keras.training import train as train_module
 from tpt_keras.training.train import train
 from tpt_keras.training.trainer import Trainer

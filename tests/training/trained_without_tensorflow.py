@@ -25,7 +25,7 @@ def main():
             raise
     from absl import flags
 
-    from tpt_keras.models.load_model import load_model
+    from tpt_keras.models.stored import load_model
 
     importlib.import_module("tpt_keras.data_generators.mathematics.generator")
     [answer] = load_model(flags.FLAGS.model_dir).solve([QUESTION])

@@ -16,7 +16,7 @@ from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.mathematics.task import prepare_tokens
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.models import Transformer
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models.stored import load_model
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.logs import read_metrics

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import MODULE
 from tests.training import processes
 from tests.training.processes import ForkedProcess
-from tpt_keras.models.load_model import MODEL_FILE
+from tpt_keras.models.stored import MODEL_FILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.jax]
 

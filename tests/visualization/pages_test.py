@@ -1,29 +1,20 @@
-"""The pages in a browser without a network."""
+"""The pages of attention and roles, one of them in a real browser."""
 
-import contextlib
+import json
 
 import pytest
 
-from tests.browser import MARKS
+from tests.browser import NEEDS_BROWSER
 from tests.browser import find
 from tests.browser import find_all
 from tests.browser import open_browser
-from tests.browser import wait_until
-from tests.visualization.charts_test import REPORT
-from tests.visualization.charts_test import RESULT
-from tpt_keras.analysis.accuracies import Prediction
 from tpt_keras.files import write_text
 from tpt_keras.visualization.attention import ATTENTIONS
 from tpt_keras.visualization.attention import attention_page
-from tpt_keras.visualization.charts import MAX_WRONG
-from tpt_keras.visualization.charts import draw_accuracy_bars
-from tpt_keras.visualization.charts import write_accuracy_page
 from tpt_keras.visualization.roles import role_page
 
-pytestmark = MARKS
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def browser():
     with open_browser() as browser:
         yield browser
@@ -44,19 +35,6 @@ def assert_alone(browser):
     assert browser.get_log("browser") == []
 
 
-@contextlib.contextmanager
-def on_a_phone(browser):
-    """Gives the page a phone's width for a while, in which it must fit."""
-    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1}
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {**metrics, "mobile": True}
-    )
-    width = "return document.documentElement.scrollWidth"
-    assert browser.execute_script(width) <= metrics["width"]
-    yield
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
 def weights(num_targets, num_sources, layer, head):
     """Returns weights that all differ."""
     return [
@@ -68,6 +46,8 @@ def weights(num_targets, num_sources, layer, head):
     ]
 
 
+@pytest.mark.slow
+@NEEDS_BROWSER
 def test_attention_shows_the_hovered_weight(browser, tmp_path):
     from selenium.webdriver.support.ui import Select
 
@@ -113,24 +93,16 @@ def test_attention_shows_the_hovered_weight(browser, tmp_path):
     Select(find(browser, "#attention")).select_by_index(2)
     assert "0.875" in find(browser, "#text").text
     assert_hovered(3, 2, "8 (4) attends to / (3): 0.032")
-    with on_a_phone(browser):
-        assert_hovered(3, 1, "8 (4) attends to 7 (2): 0.031")
     assert_alone(browser)
-    # One head, as in the playground.
-    part = {"cross": [problems[1]["weights"]["cross"][0][:1]]}
-    shown = {"attention": "cross", "layer": 0, "head": 0}
-    problem = {**problems[1], "weights": part}
-    write_text(path, attention_page([problem], shown, "dark"))
-    browser.get(path.as_uri())
-    choices = find_all(browser, "select")
-    assert not any(choice.is_displayed() for choice in choices)
-    assert_hovered(3, 2, "8 (4) attends to / (3): 0.032")
-    body = find(browser, "body")
-    background = body.value_of_css_property("background-color")
-    assert background == "rgba(14, 17, 23, 1)"
 
 
-def test_roles_fade_all_clusters_but_the_hovered_one(browser, tmp_path):
+def data_in(page):
+    """The JSON in a page's script."""
+    [line] = [line for line in page.splitlines() if "const data = " in line]
+    return json.loads(line.partition("const data = ")[2].rstrip(";"))
+
+
+def test_a_page_of_roles_holds_its_texts_and_clusters():
     clusters = [
         {
             "cluster": number,
@@ -138,90 +110,13 @@ def test_roles_fade_all_clusters_but_the_hovered_one(browser, tmp_path):
             "characters": [[character, size]],
             "contexts": [[f"[{character}]", 1]],
         }
-        for number, size, character in ((0, 3, "<"), (1, 2, "b"))
+        for number, size, character in ((0, 3, "</script>"), (1, 2, "b"))
     ]
-    path = tmp_path / "roles.html"
     texts, labels = ["<b<", "b<"], [[0, 1, 0], [1, 0]]
-    write_text(path, role_page(texts, labels, clusters, "A title", "A summary"))
-    browser.get(path.as_uri())
-    assert browser.title == "A title"
-    squares = find_all(browser, "#problems .square")
-    assert [square.text for square in squares] == list("<b<b<")
-    hover(browser, squares[3])
-    told = "Character 1 of problem 2, b: cluster 1, 2 characters: b 2"
-    assert find(browser, "#hovered").text == told
-
-    def faded():
-        return [
-            square.value_of_css_property("opacity") != "1" for square in squares
-        ]
-
-    assert faded() == [True, False, True, False, True]
-    hover(browser, find(browser, 'tr[data-cluster="0"]'))
-    assert find(browser, "#hovered").text == "cluster 0, 3 characters: < 3"
-    assert faded() == [False, True, False, True, False]
-    colors = [
-        square.value_of_css_property("background-color") for square in squares
-    ]
-    assert colors[0] == colors[2] != colors[1]
-    with on_a_phone(browser):
-        assert squares[4].is_displayed()
-    assert_alone(browser)
-
-
-def test_accuracy_lists_wrong_answers(browser, tmp_path):
-    from selenium.webdriver.support.ui import Select
-
-    modules = ["numbers__gcd", "numbers__lcm"]
-    row = {"accuracy": 0.5, "low": 0.4, "high": 0.7, "right": 5, "examples": 10}
-    split = {**RESULT, "of_modules": dict.fromkeys(modules, row)}
-    model = {
-        **REPORT["models"][0],
-        "splits": {"train": split, "extrapolate": split},
-    }
-    right = Prediction("d", "1", "1", -0.1, is_right=True)
-    wrong = [
-        Prediction("b", "1", "2", -0.5),
-        Prediction("a</script>", "3", "4", -0.125),
-        Prediction("c", "5", unread="too long"),
-    ]
-    predictions = {
-        "mine": {
-            ("train", modules[0]): [right, *wrong],
-            ("extrapolate", modules[0]): wrong[:1],
-            ("extrapolate", modules[1]): wrong[:1] * (MAX_WRONG + 1),
-        }
-    }
-    path = tmp_path / "report.html"
-    figures = dict.fromkeys(REPORT["problems"]["splits"], tmp_path / "bars.png")
-    draw_accuracy_bars(
-        {"mine": split["of_modules"]}, "title", tmp_path / "bars.png"
-    )
-    reached = [{"name": "mine", "level": 0.4, "row": None}]
-    report = {**REPORT, "models": [model], "reached": reached}
-    write_accuracy_page(
-        report, predictions, figures, path, tmp_path / "bars.png"
-    )
-    browser.get(path.as_uri())
-
-    def texts(selector):
-        return [each.text for each in find_all(browser, selector)]
-
-    published = "#table .published td:first-child"
-    wait_until(browser, lambda: texts(published))
-    assert texts(published) == ["theirs (published: a paper)"]
-    assert find(browser, "#bars").get_property("naturalWidth") > 500
-    assert texts("#reached td") == ["mine", "not reached"]
-    assert find(browser, "#curves").get_property("naturalWidth") > 500
-    summaries = "#wrong summary"
-    assert texts(summaries) == ["numbers__gcd: 3 of 4 wrong"]
-    find(browser, summaries).click()
-    questions = "#wrong td:first-child"
-    wait_until(browser, lambda: texts(questions) == ["b", "a</script>", "c"])
-    assert texts("#wrong td:nth-child(3)") == ["2", "4", "too long"]
-    assert texts("#wrong td:nth-child(4)") == ["-0.50", "-0.13", ""]
-    Select(find(browser, "#split")).select_by_visible_text("extrapolate")
-    first, second = texts(summaries)
-    assert first == "numbers__gcd: 1 of 1 wrong"
-    assert second.startswith("numbers__lcm: 201 of 201 wrong; the first 200")
-    assert_alone(browser)
+    page = role_page(texts, labels, clusters, "A title", "A summary")
+    assert page.count("</script>") == 1
+    data = data_in(page)
+    assert (data["texts"], data["labels"]) == (texts, labels)
+    assert data["clusters"] == clusters
+    assert (data["title"], data["summary"]) == ("A title", "A summary")
+    assert data["colors"][0] != data["colors"][1]

@@ -1,156 +1,31 @@
-"""Predictions, accuracies with intervals, and the paper's Table 1."""
+"""Accuracies with their intervals, and the paper's Table 1."""
 
-import dataclasses
-import hashlib
-import json
 import math
-import operator
-import pathlib
 import statistics
-from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
-
-import keras
-
-from tpt_keras.answer import OK
-from tpt_keras.answer import explain
-from tpt_keras.decoding import Generator
-from tpt_keras.errors import UnreadableFileError
-from tpt_keras.files import reading
-from tpt_keras.files import write_text
-from tpt_keras.models import SequenceToSequence
-from tpt_keras.models.configs import to_stored
 
 # A module above this accuracy counts as solved.
 SOLVED = 0.95
 CONFIDENCE = 0.95
 # Quantile of the normal distribution at both ends of the interval.
 _Z = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-_DECIMALS = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class Prediction:
-    """A problem and a model's greedy answer.
-
-    `unread` is the reason why the model cannot read the question, if it cannot.
-    """
-
-    question: str
-    target: str
-    answer: str | None = None
-    log_prob: float | None = None
-    unread: str | None = None
-    is_right: bool = False
-
-
-def prediction_generator(
-    model: SequenceToSequence, batch_size: int = 64
-) -> Generator:
-    """Makes the greedy `Generator` for `predict`."""
-    # As the targets of training, the longest answer has an end symbol.
-    max_length = model.config.max_answer_length + 1
-    return Generator(model, max_length=max_length, batch_size=batch_size)
-
-
-def predict(
-    generator: Generator,
-    problems: Sequence[tuple[str, str]],
-    is_right: Callable[[str, str], bool] = operator.eq,
-) -> list[Prediction]:
-    """Answers problems.
+def module_accuracy(result: dict[str, Any]) -> dict[str, float]:
+    """Computes a module's accuracy with Wilson's 95% confidence interval.
 
     Args:
-        generator: A `Generator`, see `prediction_generator`.
-        problems: List of pairs of a question and its right answer.
-        is_right: See `Task.is_right`.
+        result: A result of `tpt_keras.training.questions.evaluate`.
 
     Returns:
-        List of `Prediction`s in the order of the problems.
+        Dict of `accuracy`, the ends `low` and `high` of its interval, and the
+        numbers of `examples`, of those that are `right` and of those that the
+        model cannot read (`unread`), which count as wrong.
     """
-    config = generator.model.config
-    predictions = []
-    answers = generator.answer([question for question, _ in problems])
-    for (question, target), answer in zip(problems, answers):
-        if answer.status == OK:
-            found: dict[str, Any] = {
-                "answer": answer.text,
-                "log_prob": answer.log_prob
-                and round(answer.log_prob, _DECIMALS),
-                "is_right": is_right(answer.text, target),
-            }
-        else:
-            found = {
-                "unread": explain(
-                    question,
-                    answer.status,
-                    config.vocabulary,
-                    config.max_question_length,
-                )
-            }
-        predictions.append(Prediction(question, target, **found))
-    return predictions
-
-
-def kept_predictions(
-    path: pathlib.Path,
-    problems: Sequence[tuple[str, str]],
-    generator: Generator,
-    is_right: Callable[[str, str], bool] = operator.eq,
-) -> list[Prediction]:
-    """Answers the problems that have no prediction in a file of JSON lines yet.
-
-    A file that has all of them, and more, is kept. The predictions of a missing
-    or damaged file are made again.
-    """
-    known = {(old.question, old.target): old for old in _read(path)}
-    unique = list(dict.fromkeys(problems))
-    missing = [problem for problem in unique if problem not in known]
-    if missing:
-        known |= zip(missing, predict(generator, missing, is_right))
-        lines = (
-            json.dumps(vars(known[problem]), ensure_ascii=False) + "\n"
-            for problem in unique
-        )
-        write_text(path, "".join(lines))
-    return [known[problem] for problem in problems]
-
-
-def _read(path):
-    try:
-        with reading(path):
-            # Not `splitlines`, which knows more ends of a line.
-            *lines, _ = path.read_text(encoding="utf-8").split("\n")
-            return [Prediction(**json.loads(line)) for line in lines]
-    except UnreadableFileError:
-        return []
-
-
-def model_fingerprint(model: keras.Model) -> str:
-    """Returns a checksum of a model's weights, configuration and dtype."""
-    described = to_stored(model.config), model.dtype_policy.name
-    digest = hashlib.sha256(json.dumps(described).encode())
-    for weight in model.weights:
-        digest.update(keras.ops.convert_to_numpy(weight).tobytes())
-    return digest.hexdigest()[:16]
-
-
-def module_accuracy(predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Computes the accuracy on a sample of a module's problems.
-
-    `low` and `high` are Wilson's 95% confidence interval. `unread` questions
-    count as wrong.
-    """
-    return counted_accuracy(
-        sum(each.is_right for each in predictions),
-        len(predictions),
-        sum(each.unread is not None for each in predictions),
-    )
-
-
-def counted_accuracy(right: int, count: int, unread: int) -> dict[str, float]:
-    """Computes `module_accuracy` from numbers of answers."""
+    count = result["examples"]
+    right = round(result["sequence_accuracy"] * count)
     low, high = _wilson_interval(right / count, count)
     return {
         "accuracy": right / count,
@@ -158,7 +33,7 @@ def counted_accuracy(right: int, count: int, unread: int) -> dict[str, float]:
         "high": high,
         "right": right,
         "examples": count,
-        "unread": unread,
+        "unread": result["unread"],
     }
 
 
@@ -204,18 +79,17 @@ def mean_accuracy(accuracies: dict[str, dict[str, float]]) -> dict[str, float]:
 
 
 def split_accuracies(
-    predictions: dict[tuple[str, str], list[Prediction]],
+    results: Iterable[dict[str, Any]],
 ) -> dict[str, dict[str, Any]]:
     """Computes the accuracies of a model by split, with those `of_modules`.
 
     Args:
-        predictions: Dict from pairs, a split and a module, to lists of
-            `Prediction`s.
+        results: Results of `tpt_keras.training.questions.evaluate`.
     """
     splits = {}
-    for (split, module), of_module in predictions.items():
-        rows = splits.setdefault(split, {})
-        rows[module] = module_accuracy(of_module)
+    for result in results:
+        rows = splits.setdefault(result["split"], {})
+        rows[result["module"]] = module_accuracy(result)
     return {
         split: {**mean_accuracy(rows), "of_modules": rows}
         for split, rows in splits.items()

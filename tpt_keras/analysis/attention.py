@@ -48,8 +48,8 @@ class AttentionActivations:
         if not self.layer.binding.has_role:
             raise UsageError(
                 "This model's attention binds to no roles. Analyse its values "
-                "instead.",
-                remedy=("roles", {"of": "values"}),
+                "instead (`of` values).",
+                field="of",
             )
         return _array(self.layer(**self.inputs, return_roles=True))
 

@@ -10,26 +10,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from tpt_keras.analysis.accuracies import PUBLISHED
-from tpt_keras.analysis.accuracies import kept_predictions
 from tpt_keras.analysis.accuracies import mean_over_seeds
-from tpt_keras.analysis.accuracies import model_fingerprint
-from tpt_keras.analysis.accuracies import module_accuracy
-from tpt_keras.analysis.accuracies import prediction_generator
 from tpt_keras.analysis.accuracies import split_accuracies
 from tpt_keras.data_generators import open_task
+from tpt_keras.data_generators import select_groups
 from tpt_keras.errors import UsageError
-from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_file
 from tpt_keras.files import write_text
-from tpt_keras.models.load_model import load_model
-from tpt_keras.models.load_model import model_path
-from tpt_keras.pretrained import is_name
+from tpt_keras.models import TRAINED_PRESETS
+from tpt_keras.models.stored import HUB
+from tpt_keras.models.stored import load_model
+from tpt_keras.models.stored import model_file
+from tpt_keras.training.questions import evaluate
 from tpt_keras.training.state.logs import METRICS_FILE
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.training.state.model_folder import read_training
 from tpt_keras.training.state.model_folder import saved_step
 from tpt_keras.training.state.model_folder import warn_of_changed_data
+from tpt_keras.training.trainer import Trainer
 from tpt_keras.typing import StrPath
 
 _log = logging.getLogger(__name__)
@@ -40,23 +39,24 @@ LEVELS = (0.4, 0.6, 0.76)
 
 
 def write_report(
-    page: pathlib.Path,
+    path: pathlib.Path,
     model_dirs: Sequence[StrPath],
     splits: Sequence[str] = (),
     examples: int = 100,
     best: bool = False,
-    batch_size: int = 64,
+    batch_size: int = 256,
     **data: Any,
 ) -> None:
-    """Writes a report's page, tables, figures and predictions.
+    """Writes a report's tables, numbers and figures.
 
     Args:
-        page: Path of the page, which ends in .html. Needs matplotlib.
+        path: Path of the tables, which ends in .md. The other files share its
+            name. Needs matplotlib.
         model_dirs: Folders of the models.
         splits: Names of splits. Defaults to the dataset's for evaluation.
         examples: Largest number of problems per module and split.
         best: `True` for the best models in place of the last.
-        batch_size: Number of questions decoded together.
+        batch_size: Number of problems in a batch.
         **data: `dataset`, `data_dir`, `dataset_options` and `modules`. Each
             defaults to that of the trainings, which have to agree.
 
@@ -64,29 +64,33 @@ def write_report(
         UsageError: If there are no such problems, or a model cannot be loaded.
     """
     data = _with_defaults(data, list(map(read_training, model_dirs)))
-    place = data["dataset"], data["data_dir"]
-    task = open_task(*place, data["modules"], data["dataset_options"])
-    data["modules"] = list(task.groups)
+    source = data["dataset"], data["data_dir"]
+    data["modules"] = list(select_groups(*source, data["modules"]))
+    task = open_task(*source, data["modules"], data["dataset_options"])
     splits = list(dict.fromkeys(splits or task.splits))
-    samples = _samples(task, splits, examples)
-    # Before an hour of predictions.
-    for path in model_dirs:
-        model_path(path, best)
-        if read_training(path).get("dataset") == task.name:
-            warn_of_changed_data(path, task.fingerprints)
+    _check_splits(task, splits)
+    # Before an hour of evaluations.
+    for folder in model_dirs:
+        model_file(folder, best)
+        if read_training(folder).get("dataset") == task.name:
+            warn_of_changed_data(folder, task.fingerprints)
     names = short_names(model_dirs)
-    folder = page.with_name(f"{page.stem}_predictions")
-    predictions, models = {}, []
-    with folder_lock(folder, "writes predictions", wait=True):
-        for path in dict.fromkeys(map(str, model_dirs)):
-            model = load_model(path, best)
-            generator = prediction_generator(model, batch_size)
-            found = _predict(names[path], generator, samples, task, folder)
-            predictions[names[path]] = found
-            models.append(_describe(path, model, best))
-    for row in models:
-        row["name"] = names[row["path"]]
-        row["splits"] = split_accuracies(predictions[row["name"]])
+    models = []
+    for folder in dict.fromkeys(map(str, model_dirs)):
+        model = load_model(folder, best)
+        results = _evaluate(
+            names[folder], model, task, splits, batch_size, examples
+        )
+        models.append(
+            {
+                "name": names[folder],
+                "path": folder,
+                "model": "best" if best else "last",
+                "step": saved_step(folder, best),
+                "weights": model.count_params(),
+                "splits": split_accuracies(results),
+            }
+        )
     metric = f"{task.splits[0]}_sequence_accuracy"
     curves = _known_curves(model_dirs, metric, names)
     report = {
@@ -96,8 +100,8 @@ def write_report(
         "published": PUBLISHED,
         "reached": times_to(LEVELS, curves, metric),
     }
-    write_text(page.with_suffix(".json"), json.dumps(report, indent=2))
-    _draw(report, predictions, curves, metric, page)
+    write_text(path.with_suffix(".json"), json.dumps(report, indent=2))
+    _draw(report, curves, metric, path)
 
 
 def _with_defaults(data, trainings):
@@ -125,45 +129,33 @@ def _with_defaults(data, trainings):
     return found
 
 
-def _samples(task, splits, count):
-    samples = task.samples(splits, count)
-    if not samples:
+def _check_splits(task, splits):
+    # A missing split is refused, even beside one that has problems.
+    found = [task.examples(split) for split in splits]
+    if not any(found):
         raise UsageError(
             f"None of the modules {', '.join(task.groups)} has problems of "
             f"the splits {', '.join(splits)}. Name other `splits`, or prepare "
-            "them."
+            "them.",
+            field="splits",
         )
-    return samples
 
 
-def _describe(model_dir, model, best):
-    return {
-        "path": model_dir,
-        "model": "best" if best else "last",
-        "step": saved_step(model_dir, best),
-        "weights": model.count_params(),
-    }
-
-
-def _predict(name, generator, samples, task, folder):
-    """Returns a model's predictions, and keeps them in files."""
-    # A model that was trained further has other files.
-    checksum = model_fingerprint(generator.model)
-    folder = folder / f"{pathlib.PurePosixPath(name).name}-{checksum}"
-    predictions = {}
-    for (split, module), problems in samples.items():
-        path = folder / split / f"{module}.jsonl"
-        found = kept_predictions(path, problems, generator, task.is_right)
-        predictions[split, module] = found
-        _log.info(
-            "%-20s %-40s %-12s %8.2f%% of %d answers right",
-            name,
-            module,
-            split,
-            100 * module_accuracy(found)["accuracy"],
-            len(found),
-        )
-    return predictions
+def _evaluate(name, model, task, splits, batch_size, examples):
+    """Yields a model's results, and logs them."""
+    trainer = Trainer(model)
+    trainer.compile(jit_compile=False)
+    for split in splits:
+        for result in evaluate(trainer, task, [split], batch_size, examples):
+            _log.info(
+                "%-20s %-40s %-12s %8.2f%% of %d answers right",
+                name,
+                result["module"],
+                split,
+                100 * result["sequence_accuracy"],
+                result["examples"],
+            )
+            yield result
 
 
 def _means(models, names):
@@ -199,7 +191,7 @@ def short_names(paths: Iterable[StrPath]) -> dict[str, str]:
     places = {
         path: pathlib.Path(os.path.abspath(path))
         for path in names
-        if not is_name(path)
+        if not path.startswith(HUB) and path not in TRAINED_PRESETS
     }
     if places:
         common = os.path.commonpath([each.parent for each in places.values()])
@@ -338,26 +330,22 @@ def times_to(
     ]
 
 
-def _draw(report, predictions, curves, metric, page):
+def _draw(report, curves, metric, path):
     from tpt_keras.visualization.charts import draw_accuracy_bars
     from tpt_keras.visualization.charts import draw_comparison
     from tpt_keras.visualization.charts import markdown_report
-    from tpt_keras.visualization.charts import write_accuracy_page
 
-    write_text(page.with_suffix(".md"), markdown_report(report))
-    figures = {}
+    write_text(path, markdown_report(report))
     for split in report["models"][0]["splits"]:
         accuracies = {
             model["name"]: model["splits"][split]["of_modules"]
             for model in report["models"]
         }
-        figures[split] = page.with_name(f"{page.stem}_{split}.png")
-        with whole_file(figures[split]) as partial:
+        with whole_file(path.with_name(f"{path.stem}_{split}.png")) as partial:
             draw_accuracy_bars(accuracies, f"Accuracy, {split}", partial)
-    training = None
     if curves:
-        training = page.with_name(f"{page.stem}_trainings.png")
         over = "examples", "minutes"
-        with whole_file(training) as partial:
-            draw_comparison(curves, partial, metric, over, LEVELS)
-    write_accuracy_page(report, predictions, figures, page, training)
+        with whole_file(
+            path.with_name(f"{path.stem}_trainings.png")
+        ) as partial:
+            draw_comparison(curves, partial, metric, over)

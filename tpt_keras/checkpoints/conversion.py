@@ -1,4 +1,4 @@
-"""Released checkpoint files, and conversion between them and models.
+"""Released checkpoint files, and their conversion to models.
 
 The released code names a weight `<module>.weight` or `<module>.bias`. Its
 linear maps hold `(fan_out, fan_in)`, ours `(fan_in, fan_out)` with an axis for
@@ -13,13 +13,10 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 from tpt_keras.files import reading
-from tpt_keras.files import whole_file
-from tpt_keras.layers.token_and_position_embedding import position_sinusoids
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 from tpt_keras.models.weights import check_shapes
@@ -86,25 +83,12 @@ WEIGHTS = {
     "bias": "bias",
     "beta": "bias",
 }
-# A buffer of the released embedding: `(1, 200, hidden_dim)`.
+# A buffer of the released embedding, which is computed here.
 SINUSOIDS = "embedding.pe"
-MAX_POSITIONS = 200
 # The weights whose shapes give the sizes, and whose names the binding.
 _EMBEDDINGS = "embedding.tok_embedding.weight"
 _FILTER = "encoder.layers.0.densefilter.linear1.weight"
 _QUERY = "encoder.layers.0.MHA.{}.weight"
-# The released code supports only these values.
-_FIXED = {
-    "attention": ("dot_product",),
-    "attention_options": ({},),
-    "binding": tuple(MAPS),
-    "positions": ("sinusoidal",),
-    "digit_places": (False,),
-    "answer_order": ("as_written",),
-    "num_decoder_layers": (0,),
-    # The default of `torch.nn.LayerNorm`.
-    "layer_norm_epsilon": (1e-5,),
-}
 
 
 def from_reference(
@@ -121,10 +105,9 @@ def from_reference(
             file is run.
         num_heads: Number of attention heads, which the file does not contain.
             Defaults to the paper's `8`.
-        vocabulary: The vocabulary, as `read_vocabulary` takes it. Defaults to
-            the one in the file, which only `save_reference` adds. Without a
-            vocabulary the model knows only the special symbols and takes
-            token ids, but no questions.
+        vocabulary: The vocabulary, as `read_vocabulary` takes it. Without one
+            the model knows only the special symbols and takes token ids, but
+            no questions.
 
     Returns:
         A `Transformer`.
@@ -144,11 +127,9 @@ def from_reference(
     ```
     """
     require("torch", "torch")
-    arrays, own_symbols = read_checkpoint(path)
+    arrays = read_checkpoint(path)
     config = _infer_config(path, arrays, num_heads)
-    symbols = read_vocabulary(
-        vocabulary or own_symbols or list(REFERENCE_SYMBOLS)
-    )
+    symbols = read_vocabulary(vocabulary or list(REFERENCE_SYMBOLS))
     size = config.vocabulary_size
     if vocabulary and len(symbols) != size:
         raise UsageError(
@@ -169,79 +150,6 @@ def from_reference(
         array = arrays[name].T if weight.name == "kernel" else arrays[name]
         weight.assign(np.reshape(array, weight.shape))
     return model
-
-
-def to_reference(model: Transformer) -> dict[str, np.ndarray]:
-    """Converts a model's weights to the names and layout of the released code.
-
-    Args:
-        model: A `Transformer`.
-
-    Returns:
-        Dict of names to float32 arrays: the state of the released model,
-        including its buffer of sinusoids.
-
-    Raises:
-        UsageError: If the released code does not support the model.
-
-    Example:
-
-    >>> model = Transformer.from_preset("tp_transformer_tiny", num_layers=1)
-    >>> state = to_reference(model)
-    >>> state["encoder.layers.0.MHA.W_r.weight"].shape
-    (128, 128)
-    """
-    if not isinstance(model, Transformer):
-        raise UsageError(
-            "The released code supports only Transformers, not a "
-            f"{type(model).__name__}."
-        )
-    for name, known in _FIXED.items():
-        value = getattr(model.config, name)
-        if value not in known:
-            raise UsageError(
-                f"The released code does not support `{name}` {value!r}.",
-                field=name,
-            )
-    if model.tokenizer.words:
-        raise UsageError(
-            "The released code does not support words in the `vocabulary`.",
-            field="vocabulary",
-        )
-    hidden_dim = model.config.hidden_dim
-    sinusoids = position_sinusoids(ops.arange(MAX_POSITIONS), hidden_dim)
-    state = {SINUSOIDS: _array(sinusoids)[np.newaxis]}
-    for name, weight in _reference_names(model).items():
-        shape = _reference_shape(weight)
-        if weight.name == "kernel":
-            state[name] = _array(weight).reshape(shape[::-1]).T
-        else:
-            state[name] = _array(weight).reshape(shape)
-    return state
-
-
-def save_reference(model: Transformer, path: StrPath) -> None:
-    """Saves a model as a checkpoint for the authors' released code.
-
-    The file includes the vocabulary for `from_reference`. The released code
-    ignores it and reads its own.
-
-    Args:
-        model: A `Transformer`.
-        path: The file to write.
-
-    Raises:
-        MissingDependencyError: If PyTorch is not installed.
-        UsageError: If the released code does not support the model.
-
-    Example:
-
-    ```python
-    tpt_keras.checkpoints.save_reference(model, "best_eval_model.pt")
-    ```
-    """
-    require("torch", "torch")
-    write_checkpoint(path, to_reference(model), model.config.vocabulary)
 
 
 def _infer_config(path, arrays, num_heads):
@@ -284,12 +192,7 @@ def _reference_names(model):
         else:
             table = {**CELLS[stack], **MAPS[model.config.binding]}
             place = f"{stack}.layers.{index}"
-        try:
-            released = [{**table, **WEIGHTS}[part] for part in parts]
-        except KeyError:
-            raise UsageError(
-                f"The released code has no weight {weight.path}."
-            ) from None
+        released = [{**table, **WEIGHTS}[part] for part in parts]
         names[".".join([place, *released])] = weight
     return names
 
@@ -304,19 +207,12 @@ def _reference_shape(weight):
     return shape if weight.name == "embeddings" else (math.prod(shape),)
 
 
-def _array(tensor):
-    return np.asarray(ops.convert_to_numpy(tensor), dtype="float32")
-
-
-def read_checkpoint(
-    path: StrPath,
-) -> tuple[dict[str, np.ndarray], list[str] | None]:
+def read_checkpoint(path: StrPath) -> dict[str, np.ndarray]:
     """Reads a checkpoint in the released format.
 
     PyTorch's zip format and its older stream format, which the released files
     have, are both read. No code of the file is run. Returns a dict of names,
-    without `"module."`, to float32 arrays; and the vocabulary's symbols, which
-    only `write_checkpoint` adds, or `None`.
+    without `"module."`, to float32 arrays.
     """
     import torch
 
@@ -331,52 +227,10 @@ def read_checkpoint(
         except pickle.UnpicklingError as error:
             # PyTorch advises to run the code in the file.
             raise ValueError("it is damaged, or holds code") from error
-        weights = {
+        return {
             name.removeprefix(_PREFIX): tensor.detach().float().numpy()
             for name, tensor in checkpoint["model"].items()
         }
-        return weights, checkpoint.get("vocabulary")
-
-
-def write_checkpoint(
-    path: StrPath, weights: dict[str, np.ndarray], vocabulary: Sequence[str]
-) -> None:
-    """Writes a checkpoint in the released format.
-
-    The file has all the keys that the released code reads, in PyTorch's stream
-    format. For that code it is a model before its first training step.
-    """
-    import torch
-
-    # All but the buffer of sinusoids.
-    num_parameters = len(weights) - 1
-    checkpoint = {
-        "global_step": 0,
-        "model": {
-            _PREFIX + name: torch.from_numpy(array.copy())
-            for name, array in weights.items()
-        },
-        # The state of the paper's optimizer.
-        "optimizer": {
-            "state": {},
-            "param_groups": [
-                {
-                    "lr": 1e-4,
-                    "betas": (0.9, 0.995),
-                    "eps": 1e-8,
-                    "weight_decay": 0,
-                    "amsgrad": False,
-                    "params": list(range(num_parameters)),
-                }
-            ],
-        },
-        "best_eval_loss": float("inf"),
-        "best_eval_acc": 0.0,
-        "best_step": 0,
-        "vocabulary": list(vocabulary),
-    }
-    with whole_file(path) as partial, partial.open("wb") as file:
-        torch.save(checkpoint, file, _use_new_zipfile_serialization=False)
 
 
 def read_vocabulary(source: StrPath | Sequence[str]) -> tuple[str, ...]:

@@ -123,25 +123,28 @@ class Task:
             fingerprints[group] = hashlib.sha256(content).hexdigest()[:16]
         return fingerprints
 
-    def samples(
-        self, splits: Sequence[str], count: int
-    ) -> dict[tuple[str, str], list[tuple[str, str]]]:
-        """Reads a fixed sample of each split and group.
+    def sample(
+        self, split: str, count: int | None = None
+    ) -> dict[str, Examples]:
+        """Reads a fixed sample of every group of a split.
 
-        The examples are the first ones in a random order, as in `evaluate`. Of
-        the training examples they are the last ones, because a training with
-        seed 0 takes the first ones for validation.
+        A sample holds the first examples of a random order, so a larger one
+        contains a smaller one. Of the training examples it holds the last,
+        because a training of seed 0 sets the first apart for validation.
+
+        Args:
+            split: `"train"` or a name of `splits`.
+            count: Largest number of examples of a group. Defaults to all.
 
         Returns:
-            Dict from pairs of a split and a group to lists of pairs of texts.
+            Dict of the groups that have any to `Examples`.
         """
-        samples = {}
-        for split in splits:
-            for group, examples in self.examples(split).items():
-                start = max(len(examples) - count, 0) if split == TRAIN else 0
-                part = random_part(examples, start, start + count)
-                samples[split, group] = part.texts(np.arange(len(part)))
-        return samples
+        sample = {}
+        for group, examples in self.examples(split).items():
+            size = len(examples) if count is None else count
+            start = max(len(examples) - size, 0) if split == TRAIN else 0
+            sample[group] = random_part(examples, start, start + size)
+        return sample
 
 
 def matching_groups(

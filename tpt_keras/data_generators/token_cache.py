@@ -32,7 +32,7 @@ _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 logger = logging.getLogger(__name__)
 
 
-def open_cache(folder, vocabulary, read_dataset, remedy=None):
+def open_cache(folder, vocabulary, read_dataset):
     """Opens a dataset's token cache and makes it first if necessary.
 
     It is made, under a lock, if it is missing or damaged, or if a file of the
@@ -45,7 +45,6 @@ def open_cache(folder, vocabulary, read_dataset, remedy=None):
         vocabulary: The symbols, each at its token id.
         read_dataset: Function that returns the arguments `splits` and `origin`
             of `write_cache`, to make the cache from.
-        remedy: The step that makes the dataset; see `UsageError`.
 
     Returns:
         Dict of the splits' names to `ArrayExamples`, and the origin.
@@ -56,7 +55,7 @@ def open_cache(folder, vocabulary, read_dataset, remedy=None):
     folder = pathlib.Path(folder)
     key = {"vocabulary": list(vocabulary), "files": _files(folder)}
     if not key["files"]:
-        return _open(folder / NAME, key, _ADVICE, remedy)
+        return _open(folder / NAME, key, _ADVICE)
     try:
         return _open_or_make(folder / NAME, key, read_dataset)
     except OSError as error:
@@ -139,8 +138,8 @@ def _write(folder, key, splits, origin):
     (folder / "cache.json").write_text(json.dumps(record))
 
 
-def _open(path, key, advice="", remedy=None):
-    with reading(path, advice, remedy):
+def _open(path, key, advice=""):
+    with reading(path, advice):
         record = json.loads((path / "cache.json").read_bytes())
         # As plain arrays, because indexing a `np.memmap` takes longer.
         tokens, lengths = (

@@ -5,11 +5,11 @@ from tpt_keras.models.configs import TransformerConfig
 from tpt_keras.models.lstms import AttentionalLSTM
 from tpt_keras.models.lstms import SimpleLSTM
 from tpt_keras.models.presets import PRESETS
+from tpt_keras.models.presets import TRAINED_PRESETS
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.models.sequence_to_sequence import build_model
 from tpt_keras.models.sequence_to_sequence import count_weights
 from tpt_keras.models.transformer import Transformer
-from tpt_keras.pretrained import TRAINED_PRESETS
 
 __all__ = [
     "PRESETS",

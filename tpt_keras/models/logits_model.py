@@ -14,6 +14,14 @@ _SHORT_NAMES = ("bce", "ce")
 class LogitsModel(keras.Model):
     """Base class of models whose outputs are logits."""
 
+    # The class of the configurations. A class without one is abstract.
+    config_class: Any = ()
+
+    @classmethod
+    def takes(cls, config: Any) -> bool:
+        """Returns `True` if this class makes models of `config`."""
+        return isinstance(config, cls.config_class)
+
     def compile(
         self,
         optimizer: Any = "rmsprop",

@@ -3,15 +3,8 @@
 A variant is a row of `PRESETS` and nothing more.
 """
 
-import pathlib
-
-from tpt_keras.errors import UsageError
 from tpt_keras.models.configs import LSTMConfig
 from tpt_keras.models.configs import TransformerConfig
-from tpt_keras.pretrained import TRAINED_PRESETS
-from tpt_keras.pretrained import is_name
-from tpt_keras.pretrained import trained_folder
-from tpt_keras.typing import StrPath
 
 PRESETS: dict = {
     # The paper's baseline (section 4.1).
@@ -101,6 +94,8 @@ PRESETS: dict = {
     # The trained solver.
     "tp_transformer_mathematics": TransformerConfig(),
 }
+# Those with weights, in `saved_models/`.
+TRAINED_PRESETS = ("tp_transformer_mathematics",)
 # Fields of a trained model that may change: no weight depends on them.
 FREE_FIELDS = (
     "dropout",
@@ -108,27 +103,3 @@ FREE_FIELDS = (
     "max_answer_length",
     "max_question_length",
 )
-
-
-def find_trained(preset: StrPath) -> StrPath:
-    """Returns what `from_preset` loads: a model's folder, file or address.
-
-    Raises:
-        UsageError: If the preset is unknown or has no trained weights.
-    """
-    if preset in TRAINED_PRESETS:
-        return trained_folder(preset)
-    if preset in PRESETS:
-        raise UsageError(
-            f"The preset {preset!r} has no trained weights. Those with "
-            f"weights: {', '.join(TRAINED_PRESETS)}.",
-            field="preset",
-        )
-    if not is_name(preset) and not pathlib.Path(preset).exists():
-        raise UsageError(
-            f"Unknown preset {str(preset)!r}. Name a model's folder, a model "
-            "on the Hugging Face Hub (hf://user/name), or one of: "
-            f"{', '.join(PRESETS)}.",
-            field="preset",
-        )
-    return preset

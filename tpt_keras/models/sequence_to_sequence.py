@@ -14,12 +14,10 @@ from tpt_keras.decoding import Generator
 from tpt_keras.decoding.generator import check_token_ids
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import dtype_config
+from tpt_keras.models import stored
 from tpt_keras.models.configs import SequenceToSequenceConfig
-from tpt_keras.models.presets import PRESETS
-from tpt_keras.models.presets import find_trained
 from tpt_keras.models.strings import StringsModel
 from tpt_keras.models.strings import refuse_strings
-from tpt_keras.pretrained import TRAINED_PRESETS
 from tpt_keras.typing import Shape
 from tpt_keras.typing import StrPath
 from tpt_keras.typing import Tensor
@@ -67,8 +65,6 @@ class SequenceToSequence(StringsModel):
     'Transformer'
     """
 
-    # The class of the configurations. A class without one is abstract.
-    config_class: Any = ()
     # The cache's entries that `decode_step` changes.
     changing_caches: tuple[str, ...] = ()
 
@@ -115,11 +111,6 @@ class SequenceToSequence(StringsModel):
         if self.optimizer is not None and not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
-
-    @classmethod
-    def takes(cls, config: Any) -> bool:
-        """Returns `True` if this class makes models of `config`."""
-        return isinstance(config, cls.config_class)
 
     @classmethod
     def class_for(cls, config: Any) -> type[Self]:
@@ -175,19 +166,7 @@ class SequenceToSequence(StringsModel):
         model.solve(["What is the tens digit of 31859?"])  # ['5']
         ```
         """
-        # It imports this file.
-        from tpt_keras.models.load_model import load_model
-        from tpt_keras.models.load_model import load_preset
-
-        if load_weights is None:
-            load_weights = preset in TRAINED_PRESETS or preset not in PRESETS
-        if load_weights:
-            return load_preset(cls, find_trained(preset), dtype, overrides)
-        config = PRESETS.get(preset)
-        if config is None:
-            config = load_model(find_trained(preset)).config
-        config = config.replace(**overrides)
-        return cls.class_for(config)(config, dtype=dtype)
+        return stored.from_preset(cls, preset, dtype, load_weights, overrides)
 
     def padding_mask(self, token_ids: Tensor) -> Tensor:
         """Boolean tensor of the shape of `token_ids`, true at real tokens."""
@@ -358,6 +337,7 @@ def count_weights(config: SequenceToSequenceConfig) -> int:
 
     Example:
 
+    >>> from tpt_keras.models import PRESETS
     >>> count_weights(PRESETS["transformer"].replace(vocabulary_size=73))
     44188160
     """

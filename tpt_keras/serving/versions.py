@@ -38,11 +38,9 @@ def newest_version(path: StrPath, file: str, kind: str) -> pathlib.Path:
     versions = version_paths(path)
     newest = versions[max(versions)] if versions else path
     if not (newest / file).is_file():
-        is_trained = any(path.glob("*.keras"))
         raise UsageError(
-            f"There is no {kind} in {str(path)!r}. Export a model first.",
+            f"There is no {kind} in {str(path)!r}. Export a model there.",
             path=path,
-            remedy=("export", {"model_dir": path} if is_trained else {}),
         )
     return newest
 
@@ -96,5 +94,4 @@ def damaged(kind, path, problem, error):
         "program. Copy it again, or export it again. "
         f"({type(error).__name__}: {reason})",
         path=path,
-        remedy=("export", {}),
     )

@@ -8,7 +8,6 @@ import numpy as np
 
 from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.batches import ProblemBatches
-from tpt_keras.data_generators.examples import random_part
 from tpt_keras.data_generators.examples import readable_examples
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import split_batches
@@ -146,16 +145,12 @@ def evaluate(
     """
     splits = task.splits if splits is None else splits
     # A missing split is refused before anything is computed.
-    examples = {split: task.examples(split) for split in splits}
+    examples = {split: task.sample(split, max_examples) for split in splits}
     return [
         {
             "module": group,
             "split": split,
-            **_evaluate_examples(
-                trainer,
-                random_part(examples[split][group], stop=max_examples),
-                batch_size,
-            ),
+            **_evaluate_examples(trainer, examples[split][group], batch_size),
         }
         for group, split in itertools.product(task.groups, splits)
         if group in examples[split]

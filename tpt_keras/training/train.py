@@ -17,13 +17,13 @@ import keras
 from tpt_keras.errors import UsageError
 from tpt_keras.models.configs import ModelConfig
 from tpt_keras.models.configs import to_stored
-from tpt_keras.models.load_model import BEST_MODEL_FILE
-from tpt_keras.models.load_model import MODEL_FILE
-from tpt_keras.models.load_model import load_model
 from tpt_keras.models.presets import FREE_FIELDS
+from tpt_keras.models.stored import BEST_MODEL_FILE
+from tpt_keras.models.stored import MODEL_FILE
+from tpt_keras.models.stored import load_model
+from tpt_keras.models.stored import resolve
 from tpt_keras.models.weights import copy_weights
 from tpt_keras.models.weights import is_quantized
-from tpt_keras.pretrained import find_model
 from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import Intervals
@@ -194,7 +194,7 @@ def _initial_model(learner, config, model_dir):
     checkpoints = model_dir / model_folder.CHECKPOINTS
     if not config.run.init_from or checkpoint_numbers(checkpoints):
         return None
-    folder = find_model(config.run.init_from)
+    folder = resolve(config.run.init_from)
     best = (folder / BEST_MODEL_FILE).is_file()
     model = load_model(folder, best, learner.model_classes)
     there, here = (

@@ -102,7 +102,7 @@ def _cell(value):
 
 
 def flagfile(config: dict[str, Any]) -> str:
-    """Returns the flags that make `experiments.train` repeat a training.
+    """Returns the flags that make `tpt_keras train` repeat a training.
 
     Those at their defaults are left out. `config` is a model folder's.
     """

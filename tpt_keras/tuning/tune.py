@@ -3,7 +3,7 @@
 config.json                     the resolved search
 trials/VARIANT-HASH-SEED/       a trial's training, a model's folder
 report.{md,json}, choices.png   the results
-best.cfg                        the best trial, for experiments.train
+best.cfg                        the best trial, a flagfile
 
 Keras-tuner's own state is not kept: a search that is started again proposes the
 same trials in the same order. The names of their folders are hashes of the

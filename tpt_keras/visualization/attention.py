@@ -71,16 +71,12 @@ def draw_attention(
 
 
 def attention_page(
-    problems: list[dict[str, Any]],
-    shown: dict[str, Any],
-    scheme: str | None = None,
+    problems: list[dict[str, Any]], shown: dict[str, Any]
 ) -> str:
     """Returns a page of HTML with the attention weights of every head.
 
-    The problems are results of `attention_weights`, or parts of them: all with
-    the same attentions, layers and heads. Shown first are the `attention`, and
-    the indices of `layer` and `head`, of the dict `shown`. See `page` for the
-    scheme.
+    The problems are results of `attention_weights`. Shown first are the
+    `attention`, and the indices of `layer` and `head`, of the dict `shown`.
     """
     data = {
         "problems": problems,
@@ -88,7 +84,7 @@ def attention_page(
         "shown": shown,
         "gamma": _GAMMA,
     }
-    return page("attention", data, scheme)
+    return page("attention", data)
 
 
 def draw_head_tables(

@@ -1,7 +1,5 @@
-"""Charts of accuracies, trainings and searches, and the report's page."""
+"""Charts of accuracies, trainings and searches, and a report's tables."""
 
-import base64
-import pathlib
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +9,10 @@ from matplotlib.ticker import EngFormatter
 from matplotlib.ticker import MultipleLocator
 from matplotlib.ticker import PercentFormatter
 
-from tpt_keras.files import write_text
 from tpt_keras.typing import StrPath
 from tpt_keras.visualization.figures import OKABE_ITO
 from tpt_keras.visualization.figures import finished
 from tpt_keras.visualization.page import markdown_table
-from tpt_keras.visualization.page import page
 
 # Inches of a bar and of the gap between two modules.
 _BAR, _GAP = 0.13, 0.1
@@ -35,8 +31,6 @@ OVER = {
     "examples": "examples seen",
     "minutes": "minutes of training",
 }
-# Wrong answers on the page per model, split and module, which limits its size.
-MAX_WRONG = 200
 
 
 def draw_learning_curves(
@@ -73,7 +67,6 @@ def draw_comparison(
     path: StrPath | None = None,
     metric: str = "val_sequence_accuracy",
     over: Sequence[str] = ("step",),
-    levels: Sequence[float] = (),
 ) -> Figure:
     """Draws one metric of several trainings.
 
@@ -82,8 +75,6 @@ def draw_comparison(
         path: PNG file to write, if any.
         metric: Name of the metric.
         over: Names in `OVER`, a panel each.
-        levels: Values of the metric to mark, with a ring where a training has
-            reached one.
 
     Returns:
         The figure.
@@ -93,7 +84,7 @@ def draw_comparison(
     figure = Figure(figsize=(width, 5), dpi=120, layout="constrained")
     panels = figure.subplots(1, len(over), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, over):
-        _draw_trainings(axes, trainings, metric, name, levels)
+        _draw_trainings(axes, trainings, metric, name)
         axes.set_xlabel(OVER[name])
         axes.grid(alpha=0.3)
     panels[0].set_ylabel(metric)
@@ -108,44 +99,16 @@ def draw_comparison(
     return finished(figure, path)
 
 
-def _draw_trainings(axes, trainings, metric, over, levels):
-    for level in levels:
-        axes.axhline(level, color="gray", linestyle="--", linewidth=0.8)
-        axes.text(
-            1.01,
-            level,
-            f"{level:.0%}",
-            transform=axes.get_yaxis_transform(),
-            verticalalignment="center",
-            color="gray",
-            fontsize="small",
-        )
+def _draw_trainings(axes, trainings, metric, over):
     for index, (name, rows) in enumerate(trainings.items()):
         color = _COLORS[index % len(_COLORS)]
         marker = _MARKERS[index % len(_MARKERS)]
         line = "-" if index < len(_COLORS) else "--"
         style = {"color": color, "linestyle": line}
         _draw_curve(axes, rows, metric, name, over, marker, **style)
-        for level in levels:
-            reached = [r for r in rows if over in r and r[metric] >= level]
-            if reached:
-                _draw_ring(axes, reached[0], metric, over, color)
     axes.set_xlim(left=0)
     if over != "minutes":
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-def _draw_ring(axes, row, metric, over, color):
-    point = row[over], row[metric]
-    axes.plot(*point, "o", color=color, markersize=10, fillstyle="none")
-    axes.annotate(
-        _amount(row, over),
-        point,
-        (8, -10),
-        textcoords="offset points",
-        color=color,
-        fontsize="small",
-    )
 
 
 def draw_choices(
@@ -289,11 +252,11 @@ def _accuracy_and_solved(result):
 def _notes(report):
     problems = report["problems"]
     notes = [
-        "An answer is right if all its characters are. It is decoded greedily. "
-        "An accuracy is the mean over modules, each with the same weight, of "
-        f"at most {problems['examples']} problems per module, the same for all "
-        "models. The 95% confidence interval is in brackets (MOVER of the "
-        "modules' Wilson intervals).",
+        "An answer is right if all its characters are, as greedy decoding "
+        "gives them. An accuracy is the mean over modules, each with the same "
+        f"weight, of at most {problems['examples']} problems per module, the "
+        "same for all models. The 95% confidence interval is in brackets "
+        "(MOVER of the modules' Wilson intervals).",
         ">95%: modules with an accuracy above 95%.",
         "Published rows are the paper's figures, of all 56 modules and of its "
         "own splits. They were not computed here.",
@@ -377,71 +340,3 @@ def draw_accuracy_bars(
     axes.set_xlabel("right answers, with their 95% confidence interval")
     figure.legend(title=title, loc="outside upper center", frameon=False)
     return finished(figure, path)
-
-
-def write_accuracy_page(
-    report: dict[str, Any],
-    predictions: dict[str, Any],
-    figures: dict[str, StrPath],
-    path: StrPath,
-    training_figure: StrPath | None = None,
-) -> None:
-    """Writes a page with the tables, the figures and the wrong answers.
-
-    Args:
-        report: Dict, see `markdown_report`.
-        predictions: Dict from models' names to dicts from pairs, a split and
-            a module, to lists of `Prediction`s.
-        figures: Dict from splits to PNG files, which the page embeds.
-        path: HTML file to write.
-        training_figure: PNG file of the trainings, if there are any.
-    """
-    header, *rows = _cells(report)
-    data = {
-        "header": header,
-        "rows": rows,
-        "num_published": len(report["published"]),
-        "notes": _notes(report),
-        "figures": {split: _base64(path) for split, path in figures.items()},
-        "training": None,
-        "wrong": {
-            name: _wrong_by_split(of_model)
-            for name, of_model in predictions.items()
-        },
-    }
-    if training_figure:
-        data["training"] = {
-            "table": _reached_cells(report["reached"]),
-            "note": REACHED_NOTE,
-            "figure": _base64(training_figure),
-        }
-    write_text(path, page("accuracy", data))
-
-
-def _base64(path):
-    return base64.b64encode(pathlib.Path(path).read_bytes()).decode()
-
-
-def _wrong_by_split(predictions):
-    """Returns a dict from splits to the wrong answers of each module."""
-    splits = {}
-    for (split, module), of_module in predictions.items():
-        wrong = [each for each in of_module if not each.is_right]
-        problems = [
-            (
-                each.question,
-                each.target,
-                each.unread or each.answer,
-                each.log_prob,
-            )
-            for each in wrong[:MAX_WRONG]
-        ]
-        splits.setdefault(split, []).append(
-            {
-                "module": module,
-                "examples": len(of_module),
-                "wrong": len(wrong),
-                "problems": problems,
-            }
-        )
-    return splits

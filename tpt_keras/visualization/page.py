@@ -8,17 +8,15 @@ from typing import Any
 _PAGES = pathlib.Path(__file__).parent / "pages"
 
 
-def page(name: str, data: dict[str, Any], scheme: str | None = None) -> str:
+def page(name: str, data: dict[str, Any]) -> str:
     """Fills the template `pages/<name>.html` with data, and returns its text.
 
-    The data is made of dicts, lists, strings and numbers. The scheme is
-    `"light"` or `"dark"`, and by default the reader's own.
+    The data is made of dicts, lists, strings and numbers.
     """
     # A "</script>" in the data would end the page's script.
     values = json.dumps(data).replace("<", "\\u003c")
     text = (_PAGES / f"{name}.html").read_text(encoding="utf-8")
     style = (_PAGES / "style.css").read_text(encoding="utf-8")
-    style = style.replace("__SCHEME__", scheme or "light dark")
     return text.replace("__STYLE__", style).replace("__DATA__", values)
 
 

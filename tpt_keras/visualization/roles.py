@@ -125,12 +125,10 @@ def role_page(
     clusters: list[dict[str, Any]],
     title: str,
     summary: str,
-    scheme: str | None = None,
 ) -> str:
     """Returns a page of HTML with the clusters of all texts.
 
-    See `draw_role_squares`. The summary is a text below the title. See `page`
-    for the scheme.
+    See `draw_role_squares`. The summary is a text below the title.
     """
     data = {
         "title": title,
@@ -140,4 +138,4 @@ def role_page(
         "clusters": clusters,
         "colors": _colors(len(clusters)),
     }
-    return page("roles", data, scheme)
+    return page("roles", data)

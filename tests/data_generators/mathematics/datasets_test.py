@@ -176,8 +176,6 @@ def test_damaged_description_is_refused(copied_dir, content):
     with pytest.raises(UnreadableFileError) as error:
         texts(copied_dir, MODULE, "interpolate")
     assert error.value.path == str(folder)
-    command, options = error.value.remedy
-    assert (command, options["modules"]) == ("prepare_data", [MODULE])
 
 
 def test_defect_is_not_taken_for_damage(monkeypatch, tmp_path):
@@ -219,7 +217,6 @@ def test_damaged_records_are_refused(copied_dir, damage):
     with pytest.raises(UsageError) as error:
         texts(copied_dir, MODULE, "interpolate")
     assert error.value.path == str(builder.data_path)
-    assert error.value.remedy[0] == "prepare_data"
 
 
 def test_one_process_prepares_a_dataset(text_dir, tmp_path):

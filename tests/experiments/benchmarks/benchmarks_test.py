@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import _measure
-from tests.conftest import MODULE
 from tpt_keras.models import PRESETS
 
 pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
@@ -90,18 +89,6 @@ def test_train_step_is_compared_with_pytorch(measure):
     assert pytorch["first loss"] != keras_hub["first loss"]
     assert pytorch["times pytorch"] == "1"
     assert float(ours["examples/s"]) > 0
-
-
-def test_input_pipeline_is_measured(measure, place_value_data):
-    [row] = measure(
-        "input_pipeline",
-        f"--data_dir={place_value_data}",
-        f"--modules={MODULE}",
-        "--batch_sizes=16",
-    )
-    shares = [float(row[f"padding: source{of}"]) for of in ("", " of pairs")]
-    assert 0 < shares[0] <= shares[1] < 1
-    assert float(row["examples/s"]) > 0
 
 
 # The generator passes whole numbers as floats to Python's random.

@@ -117,7 +117,7 @@ def read_module(root, module):
     evaluation = set()
     if report.exists():
         advice = "Remove it, and its module is generated again."
-        with reading(report, advice, ("prepare_data", {})):
+        with reading(report, advice):
             origin = {"generated": json.loads(report.read_bytes())}
     else:
         evaluation.update(_questions(paths, EVALUATION_SPLITS))

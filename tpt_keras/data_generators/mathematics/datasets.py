@@ -14,7 +14,6 @@ from tpt_keras.data_generators.mathematics.modules import DATASET_VERSION
 from tpt_keras.data_generators.mathematics.modules import DATASETS
 from tpt_keras.data_generators.mathematics.modules import MODULES
 from tpt_keras.data_generators.mathematics.modules import joined_splits
-from tpt_keras.data_generators.mathematics.modules import making
 from tpt_keras.errors import check_choice
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
@@ -97,7 +96,7 @@ def dataset_builder(module, data_dir, dataset="mathematics_dataset"):
     info = next(folder.glob("*/dataset_info.json"), None)
     if info is None:
         return _builder(module, data_dir, dataset)
-    with _reading_dataset(info.parent, making([module], data_dir, dataset)):
+    with _reading_dataset(info.parent):
         # tfds reads one of them at once and the others at some time.
         for path in info.parent.glob("*.json"):
             json.loads(path.read_bytes())
@@ -110,28 +109,24 @@ def _builder(module, data_dir, dataset):
     return MathematicsDataset(config=module, data_dir=data_dir)
 
 
-def _reading_dataset(folder, remedy):
-    advice = "Remove the folder and prepare the dataset again."
-    return reading(folder, advice, remedy)
+def _reading_dataset(folder):
+    return reading(folder, "Remove the folder and prepare the dataset again.")
 
 
 def read_prepared(module, data_dir, dataset):
     """Reads a prepared dataset, as `open_cache` needs it."""
     builder = dataset_builder(module, data_dir, dataset)
-    remedy = making([module], data_dir, dataset)
-    with _reading_dataset(builder.data_path, remedy):
+    with _reading_dataset(builder.data_path):
         if not builder.is_prepared():
             raise ValueError("it is not complete")
-    splits = {
-        name: _read_split(builder, name, remedy) for name in builder.info.splits
-    }
+    splits = {name: _read_split(builder, name) for name in builder.info.splits}
     return joined_splits(splits, dataset), dict(builder.info.metadata or {})
 
 
-def _read_split(builder, name, remedy):
+def _read_split(builder, name):
     count = 0
     # TensorFlow verifies the checksum of every record.
-    with _reading_dataset(builder.data_path, remedy):
+    with _reading_dataset(builder.data_path):
         batches = builder.as_dataset(
             split=name,
             batch_size=_READ_AT_ONCE,

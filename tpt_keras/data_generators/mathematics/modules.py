@@ -1,11 +1,8 @@
 """The modules and splits of the Mathematics Dataset and of its versions."""
 
 import itertools
-from collections.abc import Sequence
-from typing import Any
 
 from tpt_keras.data_generators.task import TRAIN
-from tpt_keras.typing import StrPath
 
 # Difficulties are thirds of a module's range of entropy.
 TRAIN_SPLITS = ("train_easy", "train_medium", "train_hard")
@@ -115,11 +112,3 @@ def joined_splits(splits, dataset):
         )
         for split, names in DATASETS[dataset].items()
     }
-
-
-def making(
-    modules: Sequence[str], data_dir: StrPath, dataset: str
-) -> tuple[str, dict[str, Any]]:
-    """The remedy for missing datasets, as `UsageError` takes it."""
-    options = {"modules": modules, "data_dir": data_dir, "dataset": dataset}
-    return "prepare_data", options

@@ -11,7 +11,6 @@ from tpt_keras.data_generators.mathematics.modules import DATASET_VERSION
 from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.modules import MODULES
 from tpt_keras.data_generators.mathematics.modules import joined_splits
-from tpt_keras.data_generators.mathematics.modules import making
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
@@ -28,7 +27,7 @@ class MathematicsTask(Task):
     """DeepMind's Mathematics Dataset; its groups are modules.
 
     Args:
-        data_dir: Folder that `experiments.prepare_data` filled.
+        data_dir: Folder that `tpt_keras prepare_data` filled.
         groups: Names of modules, or patterns.
 
     Raises:
@@ -60,13 +59,11 @@ class MathematicsTask(Task):
             names = ", ".join(missing[:3])
             if len(missing) > 3:
                 names += f" and {len(missing) - 3} others"
-            modules = ["all"] if set(self.groups) == set(MODULES) else missing
             raise UsageError(
                 f"The data folder {str(data_dir)!r} lacks the {self.name} of "
-                f"{names}. Prepare them first.",
+                f"{names}. Prepare these `modules` first (prepare_data).",
                 field="data_dir",
                 path=data_dir,
-                remedy=making(modules, data_dir, self.name),
             )
         self._examples = {
             group: open_module(group, data_dir, self.name)[0]
@@ -107,7 +104,6 @@ def open_module(
         prepared_folder(module, data_dir, dataset),
         MATHEMATICS_VOCABULARY,
         functools.partial(_read_prepared, module, data_dir, dataset),
-        making([module], data_dir, dataset),
     )
 
 

@@ -24,10 +24,10 @@ from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
 from tpt_keras.files import write_text
-from tpt_keras.models.load_model import BEST_MODEL_FILE
-from tpt_keras.models.load_model import MODEL_FILE
+from tpt_keras.models.stored import BEST_MODEL_FILE
+from tpt_keras.models.stored import MODEL_FILE
+from tpt_keras.models.stored import resolve
 from tpt_keras.models.weights import copy_model
-from tpt_keras.pretrained import find_model
 from tpt_keras.training.config import MAY_CHANGE
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.state.logs import best_row
@@ -66,13 +66,12 @@ def read_config(model_dir):
 
     A name of the folder may be given, as to `load_model`.
     """
-    path = find_model(model_dir) / CONFIG_FILE
+    path = resolve(model_dir) / CONFIG_FILE
     if not path.is_file():
         raise UsageError(
             f"The folder {str(model_dir)!r} is no model folder: it has no "
             f"{CONFIG_FILE}. Train a model into it.",
             path=model_dir,
-            remedy=("train", {}),
         )
     with reading(path, "Restore it, or train into another folder."):
         config = json.loads(path.read_text())
@@ -91,7 +90,7 @@ def read_training(model_dir):
 
     It is empty if the folder has none, like that of a converted checkpoint.
     """
-    if not (find_model(model_dir) / CONFIG_FILE).exists():
+    if not (resolve(model_dir) / CONFIG_FILE).exists():
         return {}
     training = read_config(model_dir).get("training")
     return TrainingConfig.from_stored(training).flat() if training else {}
@@ -103,7 +102,7 @@ def saved_step(model_dir, best):
     # The first of equal ones was kept.
     row = best_row(rows) if best else next(reversed(rows), None)
     stored = {}
-    if (find_model(model_dir) / CONFIG_FILE).exists():
+    if (resolve(model_dir) / CONFIG_FILE).exists():
         stored = read_config(model_dir)
     if "step" in stored and not (best and row):
         return stored["step"]

@@ -1,15 +1,23 @@
+import pathlib
+import sys
 import zipfile
 
+import huggingface_hub
 import keras
 import numpy as np
 import pytest
 
+from tpt_keras.errors import MissingDependencyError
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
+from tpt_keras.models import TRAINED_PRESETS
 from tpt_keras.models import Transformer
-from tpt_keras.models.load_model import BEST_MODEL_FILE
-from tpt_keras.models.load_model import MODEL_FILE
-from tpt_keras.models.load_model import load_model
+from tpt_keras.models import stored
+from tpt_keras.models.stored import BEST_MODEL_FILE
+from tpt_keras.models.stored import MODEL_FILE
+from tpt_keras.models.stored import PLACES
+from tpt_keras.models.stored import load_model
+from tpt_keras.models.stored import resolve
 
 
 def test_loads_what_was_saved(tmp_path):
@@ -60,7 +68,6 @@ def test_folder_without_the_model(tmp_path, best, missing, other):
     with pytest.raises(UsageError) as error:
         load_model(tmp_path, best)
     assert error.value.path == str(tmp_path / missing)
-    assert error.value.remedy == ("train", {})
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +148,48 @@ def test_a_file_without_permission_is_not_damaged(tmp_path, saved, monkeypatch):
     monkeypatch.setattr("pathlib.Path.open", refuse)
     with pytest.raises(PermissionError):
         load_model(tmp_path)
+
+
+def test_a_path_comes_before_a_preset_of_its_name(tmp_path, monkeypatch):
+    [name] = TRAINED_PRESETS
+    assert resolve(name) == PLACES[0] / name
+    monkeypatch.chdir(tmp_path)
+    assert resolve(name) == PLACES[1] / name
+    (tmp_path / name).mkdir()
+    assert resolve(name) == pathlib.Path(name)
+
+
+@pytest.mark.parametrize("name", ["nothing", "transformer", *TRAINED_PRESETS])
+def test_a_model_that_is_nowhere(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(stored, "PLACES", (tmp_path,))
+    with pytest.raises(UsageError) as error:
+        resolve(name)
+    assert (error.value.field, error.value.path) == ("preset", name)
+
+
+def test_a_model_on_the_hub(tmp_path, monkeypatch):
+    asked = []
+
+    def download(repo_id):
+        asked.append(repo_id)
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert resolve("hf://user/name") == tmp_path
+    assert asked == ["user/name"]
+
+
+def test_a_model_that_is_not_on_the_hub(monkeypatch):
+    def download(repo_id):
+        raise huggingface_hub.errors.LocalEntryNotFoundError("No network.")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    with pytest.raises(UsageError) as error:
+        resolve("hf://user/name")
+    assert error.value.field == "preset"
+
+
+def test_without_the_package_of_the_hub(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingDependencyError):
+        resolve("hf://user/name")
