@@ -243,12 +243,8 @@ class TPMultiHeadAttention(CachedAttention):
         self.built = True
 
     def _role_map(self, query_shape):
-        return self._projection(
-            (self.num_heads, self.binding.role_dim),
-            "role",
-            query_shape,
-            **self.binding.role_map_arguments,
-        )
+        role_heads = (self.num_heads, self.binding.role_dim)
+        return self._projection(role_heads, "role", query_shape)
 
     def _output_map(self, query_shape):
         output_shape = self._output_shape or (query_shape[-1],)

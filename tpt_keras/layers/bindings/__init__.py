@@ -15,7 +15,6 @@ from tpt_keras.layers.bindings.circular_convolution_binding import (
 )
 from tpt_keras.layers.bindings.discrete_binding import DiscreteBinding
 from tpt_keras.layers.bindings.gated_binding import GatedBinding
-from tpt_keras.layers.bindings.gated_binding import HybridGatedBinding
 from tpt_keras.layers.bindings.hadamard_binding import HadamardBinding
 from tpt_keras.layers.bindings.tensor_binding import TensorBinding
 
@@ -26,7 +25,6 @@ __all__ = [
     "DiscreteBinding",
     "GatedBinding",
     "HadamardBinding",
-    "HybridGatedBinding",
     "NoBinding",
     "TensorBinding",
     "make_binding",
@@ -39,7 +37,6 @@ BINDINGS = {
     "tensor": TensorBinding,
     "discrete": DiscreteBinding,
     "gated": GatedBinding,
-    "hybrid_gated": HybridGatedBinding,
     "circular_convolution": CircularConvolutionBinding,
 }
 

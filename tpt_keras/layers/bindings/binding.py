@@ -1,5 +1,3 @@
-from typing import Any
-
 import keras
 
 from tpt_keras.layers.base_layer import BaseLayer
@@ -44,14 +42,6 @@ class Binding(BaseLayer):
     def role_dim(self) -> int:
         """Size of a head's role map."""
         return self.value_dim
-
-    @property
-    def role_map_arguments(self) -> dict[str, Any]:
-        """Arguments of the role map, a `Projection`, that are not the layer's.
-
-        Those of the other maps hold for what is missing here.
-        """
-        return {}
 
     @property
     def bound_dim(self) -> int:
