@@ -162,15 +162,19 @@ class FoldedAxes:
         )
         return ops.reshape(ops.broadcast_to(mask, shape), folded_shape)
 
-    def unfold(self, outputs: Tensor) -> Tensor:
-        """Unfolds `(batch * others, target_length, ...)`."""
+    def unfold(self, outputs: Tensor | None) -> Tensor | None:
+        """Unfolds `(batch * others, target_length, ...)`, or keeps `None`."""
+        if outputs is None:
+            return None
         outputs = ops.reshape(
             outputs, (*self._unfolded_shape, *ops.shape(outputs)[2:])
         )
         return ops.moveaxis(outputs, self._last_axes, self._axes)
 
-    def unfold_weights(self, weights: Tensor) -> Tensor:
-        """Unfolds attention weights."""
+    def unfold_weights(self, weights: Tensor | None) -> Tensor | None:
+        """Unfolds attention weights, or keeps `None`."""
+        if weights is None:
+            return None
         return ops.reshape(weights, self._weights_shape)
 
 

@@ -52,37 +52,31 @@ class CachedAttention(BaseLayer):
     def attend(
         self,
         query: Tensor,
-        *cache: Tensor,
+        cache: tuple[Tensor, ...],
         mask: Tensor | None = None,
         index: int | Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attends over a KV cache.
+    ) -> Tensor:
+        """Attends over a KV cache, without dropout.
 
         Args:
             query: Tensor `(batch, target_length, hidden_dim)`.
-            *cache: The tensors of the cache.
+            cache: Cache from `project_keys_and_values` or `update_cache`.
             mask: Boolean, broadcastable to `(batch, target_length,
                 source_length)`, true where a query may attend.
             index: Position of the only query, for a cache from
                 `update_cache`.
-            training: Whether to apply dropout.
-            return_weights: Whether the attention weights are needed.
 
         Returns:
-            The output `(batch, target_length, hidden_dim)` and the attention
-            weights, or `None` if there are none or none are needed.
+            The output `(batch, target_length, hidden_dim)`.
         """
-        filler, weights = self.attention.attend(
+        filler, _ = self.attention.attend(
             self.query_dense(query),
             cache,
             attention_mask=mask,
             index=index,
-            training=training,
-            return_weights=return_weights,
+            return_weights=False,
         )
-        return self._bind_and_map(filler, self._role(query)), weights
+        return self._bind_and_map(filler, self._role(query))
 
     def _role(self, query):
         if self.role_dense is None:

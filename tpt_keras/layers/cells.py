@@ -48,13 +48,12 @@ class EncoderCell(TransformerCell):
         inputs: Tensor `(batch, length, hidden_dim)`.
         padding_mask: Boolean `(batch, length)`, true at real tokens.
         training: Whether to apply dropout.
-        return_attention_inputs: Whether to also return the inputs of the
-            attention.
+        return_intermediates: Whether to also return those of the attention.
 
     Returns:
-        Tensor `(batch, length, hidden_dim)`. With
-        `return_attention_inputs=True` also a dict from `"self_attention"`, the
-        attribute, to the keyword arguments of its call.
+        Tensor `(batch, length, hidden_dim)`. With `return_intermediates=True`
+        also a dict from `"self_attention"` to the attention's dict, see
+        `TPMultiHeadAttention`.
 
     Example:
 
@@ -75,19 +74,20 @@ class EncoderCell(TransformerCell):
         inputs: Tensor,
         padding_mask: Tensor | None = None,
         training: bool | None = None,
-        return_attention_inputs: bool = False,
+        return_intermediates: bool = False,
     ) -> Tensor | tuple[Tensor, dict[str, Any]]:
+        intermediates = {} if return_intermediates else None
         z = self.self_attention_layer_norm(inputs)
-        attention_inputs = {
-            "query": z,
-            "value": z,
-            "attention_mask": _source_mask(padding_mask),
-        }
-        z = self.self_attention(**attention_inputs, training=training)
+        z = self._attend(
+            self.self_attention,
+            z,
+            z,
+            intermediates,
+            attention_mask=_source_mask(padding_mask),
+            training=training,
+        )
         x = self._apply_feed_forward(self._add(inputs, z, training), training)
-        if not return_attention_inputs:
-            return x
-        return x, {"self_attention": attention_inputs}
+        return (x, intermediates) if return_intermediates else x
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
@@ -111,29 +111,24 @@ class DecoderCell(TransformerCell):
     from an answer's token to a question's means nothing.
 
     To decode token by token, `init_cache` makes a KV cache for self-attention,
-    and `cross_attention_keys_and_values` makes one of the encoder's output.
+    `cross_attention_keys_and_values` makes one of the encoder's output, and
+    `decode_step` takes both.
 
     Call arguments:
         decoder_sequence: Tensor `(batch, target_length, hidden_dim)`.
         encoder_sequence: The encoder's output `(batch, source_length,
-            hidden_dim)`, or `None` with a `cross_attention_cache`.
+            hidden_dim)`.
         decoder_padding_mask: Boolean `(batch, target_length)`, true at real
             tokens.
         encoder_padding_mask: Boolean `(batch, source_length)`.
-        self_attention_cache: KV cache of the tokens before this one.
-        cross_attention_cache: KV cache of the encoder's output.
-        cache_update_index: Position of the only token in `decoder_sequence`,
-            a scalar. Required with `self_attention_cache`.
         training: Whether to apply dropout.
-        return_attention_inputs: Whether to also return the inputs of the
-            attentions. Not supported with caches.
+        return_intermediates: Whether to also return those of the attentions.
 
     Returns:
         Tensor `(batch, target_length, hidden_dim)`. With
-        `self_attention_cache` also the updated cache. With
-        `return_attention_inputs=True` also a dict from `"self_attention"` and
-        `"cross_attention"`, the attributes, to the keyword arguments of their
-        calls.
+        `return_intermediates=True` also a dict from `"self_attention"` and
+        `"cross_attention"` to the attentions' dicts, see
+        `TPMultiHeadAttention`.
 
     Example:
 
@@ -168,60 +163,71 @@ class DecoderCell(TransformerCell):
     def call(
         self,
         decoder_sequence: Tensor,
-        encoder_sequence: Tensor | None = None,
+        encoder_sequence: Tensor,
         decoder_padding_mask: Tensor | None = None,
         encoder_padding_mask: Tensor | None = None,
-        self_attention_cache: tuple[Tensor, ...] | None = None,
-        cross_attention_cache: tuple[Tensor, ...] | None = None,
-        cache_update_index: int | Tensor | None = None,
         training: bool | None = None,
-        return_attention_inputs: bool = False,
-    ) -> Tensor | tuple[Tensor, Any]:
-        attention_inputs = {}
+        return_intermediates: bool = False,
+    ) -> Tensor | tuple[Tensor, dict[str, Any]]:
+        intermediates = {} if return_intermediates else None
         z = self.self_attention_layer_norm(decoder_sequence)
-        if self_attention_cache is None:
-            inputs = {
-                "query": z,
-                "value": z,
-                "attention_mask": _source_mask(decoder_padding_mask),
-                "use_causal_mask": True,
-            }
-            attention_inputs["self_attention"] = inputs
-            z = self.self_attention(**inputs, training=training)
-        else:
-            self_attention_cache = self.self_attention.update_cache(
-                self_attention_cache, z, cache_update_index
-            )
-            z, _ = self.self_attention.attend(
-                z,
-                *self_attention_cache,
-                index=cache_update_index,
-                return_weights=False,
-            )
+        z = self._attend(
+            self.self_attention,
+            z,
+            z,
+            intermediates,
+            attention_mask=_source_mask(decoder_padding_mask),
+            use_causal_mask=True,
+            training=training,
+        )
         x = self._add(decoder_sequence, z, training)
-
-        query = self.cross_attention_layer_norm(x)
-        mask = _source_mask(encoder_padding_mask)
-        if cross_attention_cache is None:
-            inputs = {
-                "query": query,
-                "value": encoder_sequence,
-                "attention_mask": mask,
-            }
-            attention_inputs["cross_attention"] = inputs
-            z = self.cross_attention(**inputs, training=training)
-        else:
-            z, _ = self.cross_attention.attend(
-                query,
-                *cross_attention_cache,
-                mask=mask,
-                training=training,
-                return_weights=False,
-            )
+        z = self._attend(
+            self.cross_attention,
+            self.cross_attention_layer_norm(x),
+            encoder_sequence,
+            intermediates,
+            attention_mask=_source_mask(encoder_padding_mask),
+            training=training,
+        )
         x = self._apply_feed_forward(self._add(x, z, training), training)
-        if self_attention_cache is not None:
-            return x, self_attention_cache
-        return (x, attention_inputs) if return_attention_inputs else x
+        return (x, intermediates) if return_intermediates else x
+
+    def decode_step(
+        self,
+        x: Tensor,
+        self_attention_cache: tuple[Tensor, ...],
+        cross_attention_cache: tuple[Tensor, ...],
+        cache_update_index: int | Tensor,
+        encoder_padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Computes what a call computes, for one token.
+
+        Args:
+            x: Tensor `(batch, 1, hidden_dim)`.
+            self_attention_cache: KV cache of the tokens before this one.
+            cross_attention_cache: KV cache of the encoder's output.
+            cache_update_index: Position of the token, an integer or a scalar
+                tensor.
+            encoder_padding_mask: Boolean `(batch, source_length)`.
+
+        Returns:
+            Tensor `(batch, 1, hidden_dim)` and the updated KV cache.
+        """
+        z = self.self_attention_layer_norm(x)
+        self_attention_cache = self.self_attention.update_cache(
+            self_attention_cache, z, cache_update_index
+        )
+        z = self.self_attention.attend(
+            z, self_attention_cache, index=cache_update_index
+        )
+        x = self._add(x, z, training=False)
+        z = self.cross_attention.attend(
+            self.cross_attention_layer_norm(x),
+            cross_attention_cache,
+            mask=_source_mask(encoder_padding_mask),
+        )
+        x = self._add(x, z, training=False)
+        return self._apply_feed_forward(x, training=False), self_attention_cache
 
     def compute_output_shape(
         self,

@@ -100,7 +100,8 @@ class TPMultiHeadAttention(CachedAttention):
             attention axes `(batch, others..., targets..., sources...)`, where
             the others are the axes that are not attended over.
         return_attention_scores: Whether to also return the attention weights.
-        return_roles: Whether to also return the roles.
+        return_intermediates: Whether to also return a dict of the attention
+            weights, roles and fillers.
         training: Whether to apply dropout.
         use_causal_mask: Whether to mask the positions after each query.
         start_index: Position of the first query among the keys, for keys that
@@ -111,14 +112,15 @@ class TPMultiHeadAttention(CachedAttention):
         `return_attention_scores=True` also the attention weights
         `(batch, num_heads, target_length, source_length)`, or with several
         axes `(batch, others..., num_heads, targets..., sources...)`. With
-        `return_roles=True`, after these, the roles `(batch, target_length,
-        num_heads, value_dim)`, or with several axes `(batch, ..., num_heads,
-        value_dim)`.
+        `return_intermediates=True`, after these, a dict of the same `weights`
+        and of the `roles` and `fillers` `(batch, target_length, num_heads,
+        value_dim)`, or with several axes `(batch, ..., num_heads, value_dim)`.
+        Weights or roles that there are not are not in it.
 
     Raises:
         ValueError: If an argument is invalid, the mechanism and the binding do
             not fit together, the inputs' shapes do not match, or there are no
-            attention weights or roles to return.
+            attention weights to return.
 
     Example:
 
@@ -128,7 +130,7 @@ class TPMultiHeadAttention(CachedAttention):
     (3, 10, 16)
     """
 
-    traced_arguments = ("return_attention_scores", "return_roles")
+    traced_arguments = ("return_attention_scores", "return_intermediates")
 
     def __init__(
         self,
@@ -285,9 +287,13 @@ class TPMultiHeadAttention(CachedAttention):
         training: bool | None = None,
         use_causal_mask: bool = False,
         start_index: int | Tensor = 0,
-        return_roles: bool = False,
+        return_intermediates: bool = False,
     ) -> Tensor | tuple[Tensor, ...]:
-        self._check_returned(return_attention_scores, return_roles)
+        if return_attention_scores and not self.attention.has_attention_scores:
+            raise ValueError(
+                "`return_attention_scores` needs an attention mechanism with "
+                f"attention weights. Received: {self.attention}"
+            )
         key = value if key is None else key
         axes = self._resolve_axes(query.shape, value.shape, key.shape)
         folded = None
@@ -312,17 +318,19 @@ class TPMultiHeadAttention(CachedAttention):
             use_causal_mask=use_causal_mask,
             start_index=start_index,
             training=training,
-            return_weights=return_attention_scores,
+            return_weights=return_attention_scores or return_intermediates,
         )
         role = self._role(query)
         output = self._bind_and_map(filler, role)
-        outputs = [folded.unfold(output) if folded else output]
+        if folded:
+            output, filler, role = map(folded.unfold, (output, filler, role))
+            weights = folded.unfold_weights(weights)
+        outputs = [output]
         if return_attention_scores:
-            outputs.append(
-                folded.unfold_weights(weights) if folded else weights
-            )
-        if return_roles:
-            outputs.append(folded.unfold(role) if folded else role)
+            outputs.append(weights)
+        if return_intermediates:
+            found = {"weights": weights, "roles": role, "fillers": filler}
+            outputs.append({k: v for k, v in found.items() if v is not None})
         return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
     def _check_axes(self, axes, use_causal_mask):
@@ -334,18 +342,6 @@ class TPMultiHeadAttention(CachedAttention):
             raise ValueError(
                 "A causal mask, a sliding window and relative positions need "
                 f"a single attention axis. Received: attention_axes={axes}"
-            )
-
-    def _check_returned(self, return_attention_scores, return_roles):
-        if return_roles and not self.binding.has_role:
-            raise ValueError(
-                f"`return_roles` needs a binding with roles. Received: "
-                f"{self.binding}"
-            )
-        if return_attention_scores and not self.attention.has_attention_scores:
-            raise ValueError(
-                "`return_attention_scores` needs an attention mechanism with "
-                f"attention weights. Received: {self.attention}"
             )
 
     def _resolve_axes(self, query_shape, value_shape, key_shape):

@@ -19,7 +19,7 @@ from tpt_keras.typing import Tensor
 class TransformerCell(BaseLayer):
     """Base class of the cells, with the arguments of `EncoderCell`."""
 
-    traced_arguments = ("return_attention_inputs", "self_attention_cache")
+    traced_arguments = ("return_intermediates",)
 
     def __init__(
         self,
@@ -117,6 +117,15 @@ class TransformerCell(BaseLayer):
         if self.seed is None:
             return None
         return random.Random(f"{self.seed} {name}").getrandbits(31)
+
+    def _attend(self, attention, query, value, intermediates, **kwargs):
+        """Calls an attention, and keeps its intermediates in a dict, if any."""
+        if intermediates is None:
+            return attention(query, value, **kwargs)
+        output, intermediates[attention.name] = attention(
+            query, value, return_intermediates=True, **kwargs
+        )
+        return output
 
     def _add(self, x, z, training):
         return ops.add(x, self.dropout_layer(z, training=training))

@@ -226,12 +226,12 @@ class Transformer(SequenceToSequence):
             cache["self_attention"],
             cache["cross_attention"],
         ):
-            x, self_cache = cell(
+            x, self_cache = cell.decode_step(
                 x,
-                encoder_padding_mask=cache["encoder_padding_mask"],
-                self_attention_cache=self_cache,
-                cross_attention_cache=cross_cache,
-                cache_update_index=cache_update_index,
+                self_cache,
+                cross_cache,
+                cache_update_index,
+                cache["encoder_padding_mask"],
             )
             self_attention.append(self_cache)
         logits = self.embedding(x, reverse=True)
