@@ -24,8 +24,13 @@ class CachedAttention(BaseLayer):
             padding_mask: Boolean `(batch, source_length)`, true at real
                 tokens. Some mechanisms need it both here and in `attend`.
         """
-        heads = self._key_and_value_heads(value, key)
-        return self.attention.make_cache(*heads, padding_mask)
+        key = value if key is None else key
+        return self.attention.make_cache(
+            self.key_dense(key),
+            self.value_dense(value),
+            padding_mask,
+            **self._inputs(key=key),
+        )
 
     def update_cache(
         self,
@@ -42,12 +47,18 @@ class CachedAttention(BaseLayer):
             index: The position, an integer or a scalar tensor.
             key: Tensor of the same shape. Defaults to `value`.
         """
-        heads = self._key_and_value_heads(value, key)
-        return self.attention.update_cache(cache, *heads, index)
-
-    def _key_and_value_heads(self, value, key=None):
         key = value if key is None else key
-        return self.key_dense(key), self.value_dense(value)
+        return self.attention.update_cache(
+            cache,
+            self.key_dense(key),
+            self.value_dense(value),
+            index,
+            **self._inputs(key=key),
+        )
+
+    def _inputs(self, **inputs):
+        """The layer's inputs, for a mechanism that takes them."""
+        return inputs if self.attention.takes_inputs else {}
 
     def attend(
         self,
@@ -75,6 +86,7 @@ class CachedAttention(BaseLayer):
             attention_mask=mask,
             index=index,
             return_weights=False,
+            **self._inputs(query=query),
         )
         return self._bind_and_map(filler, self._role(query))
 

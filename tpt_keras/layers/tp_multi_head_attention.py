@@ -207,6 +207,14 @@ class TPMultiHeadAttention(CachedAttention):
             dtype=self.dtype_policy,
             name="binding",
         )
+        num_kinds = self.attention.num_kinds
+        if self.num_heads % num_kinds:
+            raise UsageError(
+                f"`num_heads` must be a multiple of {num_kinds} for "
+                f"{attention!r}, which has {num_kinds} kinds of heads. "
+                f"Received: {self.num_heads}",
+                field="num_heads",
+            )
         if self.attention.output_dim is not None and self.binding.has_role:
             raise UsageError(
                 "An attention mechanism with an `output_dim` is the output map "
@@ -223,9 +231,11 @@ class TPMultiHeadAttention(CachedAttention):
     ) -> None:
         key_shape = value_shape if key_shape is None else key_shape
         self._resolve_axes(query_shape, value_shape, key_shape)
-        sizes = (self.key_dim, self.key_dim, self.value_dim)
-        numbers = self.attention.num_heads_of_maps(self.num_heads)
-        query_heads, key_heads, value_heads = heads = [*zip(numbers, sizes)]
+        query_heads = key_heads = (self.num_heads, self.key_dim)
+        value_heads = (
+            self.num_heads // self.attention.num_kinds,
+            self.value_dim,
+        )
         # Instances may be built already.
         if not self.binding.built:
             self.binding.build((None, None, self.num_heads, self.value_dim))
@@ -241,7 +251,11 @@ class TPMultiHeadAttention(CachedAttention):
             self.role_dense = self._role_map(query_shape)
         self.output_dense = self._output_map(query_shape)
         if not self.attention.built:
-            self.attention.build(*((None, None, *each) for each in heads))
+            heads = query_heads, key_heads, value_heads
+            self.attention.build(
+                *((None, None, *each) for each in heads),
+                **self._inputs(query_shape=query_shape, key_shape=key_shape),
+            )
         self.built = True
 
     def _role_map(self, query_shape):
@@ -311,7 +325,8 @@ class TPMultiHeadAttention(CachedAttention):
             query_mask = None  # there are no rows of weights to mask
         filler, weights = self.attention(
             self.query_dense(query),
-            *self._key_and_value_heads(value, key),
+            self.key_dense(key),
+            self.value_dense(value),
             attention_mask=merge_masks(
                 query_mask, value_mask, key_mask, attention_mask
             ),
@@ -319,6 +334,7 @@ class TPMultiHeadAttention(CachedAttention):
             start_index=start_index,
             training=training,
             return_weights=return_attention_scores or return_intermediates,
+            **self._inputs(query=query, key=key),
         )
         role = self._role(query)
         output = self._bind_and_map(filler, role)

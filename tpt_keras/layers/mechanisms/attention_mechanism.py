@@ -65,6 +65,13 @@ class AttentionMechanism(BaseLayer):
     needs_positions = False
     # True if it takes the argument `positions`, as `DotProductAttention` does.
     takes_positions = False
+    # True if it has maps of the layer's inputs. It then gets these wherever it
+    # gets their heads, as further arguments `query` and `key`; `build` gets
+    # their shapes.
+    takes_inputs = False
+    # The number of kinds of heads, of which there are equally many. Only the
+    # first kind has values.
+    num_kinds = 1
 
     def __init__(
         self,
@@ -80,18 +87,6 @@ class AttentionMechanism(BaseLayer):
         self.dropout_layer = keras.layers.Dropout(
             dropout, seed=seed, dtype=self.dtype_policy
         )
-
-    def num_heads_of_maps(self, num_heads: int) -> tuple[int, int, int]:
-        """Returns the numbers of heads that queries, keys and values have.
-
-        A mechanism that also matches queries and keys in another way takes more
-        heads of them than it has fillers. So it needs neither maps nor inputs
-        of its own, and its calls and caches keep their arguments.
-
-        Args:
-            num_heads: Number of fillers of a query.
-        """
-        return num_heads, num_heads, num_heads
 
     def build(
         self,

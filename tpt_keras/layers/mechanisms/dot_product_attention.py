@@ -115,6 +115,7 @@ class DotProductAttention(AttentionMechanism):
         key_heads: Tensor,
         value_heads: Tensor,
         padding_mask: Tensor | None = None,
+        key: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         key_heads = self._rotate(key_heads)
         return tuple(
@@ -151,6 +152,7 @@ class DotProductAttention(AttentionMechanism):
         key_heads: Tensor,
         value_heads: Tensor,
         index: int | Tensor,
+        key: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         key_heads = self._rotate(key_heads, index)
         return tuple(
@@ -168,13 +170,18 @@ class DotProductAttention(AttentionMechanism):
         start_index: int | Tensor = 0,
         training: bool | None = None,
         return_weights: bool = True,
+        query: Tensor | None = None,
+        key: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        cache = self.make_cache(key_heads, value_heads)
-        mask = self._mask(
-            query_heads, cache, attention_mask, use_causal_mask, start_index
-        )
         return self._attend(
-            query_heads, cache, mask, start_index, training, return_weights
+            query_heads,
+            self.make_cache(key_heads, value_heads, key=key),
+            attention_mask,
+            use_causal_mask,
+            start_index,
+            training,
+            return_weights,
+            query,
         )
 
     def attend(
@@ -185,22 +192,35 @@ class DotProductAttention(AttentionMechanism):
         index: int | Tensor | None = None,
         training: bool | None = None,
         return_weights: bool = True,
+        query: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         is_step = index is not None
-        start_index = index if is_step else 0
-        mask = self._mask(
-            query_heads, cache, attention_mask, is_step, start_index
-        )
         return self._attend(
-            query_heads, cache, mask, start_index, training, return_weights
+            query_heads,
+            cache,
+            attention_mask,
+            is_step,
+            index if is_step else 0,
+            training,
+            return_weights,
+            query,
         )
 
     def _attend(
-        self, query_heads, cache, mask, start_index, training, return_weights
+        self,
+        query_heads,
+        cache,
+        mask,
+        is_causal,
+        start_index,
+        training,
+        return_weights,
+        query,
     ):
         keys, values = cache
-        query_heads = self._rotate(query_heads, start_index)
+        mask = self._mask(query_heads, keys, mask, is_causal, start_index)
         if not return_weights and self._is_fused(query_heads, training):
+            query_heads = self._rotate(query_heads, start_index)
             heads_last = (ops.transpose(x, (0, 2, 1, 3)) for x in cache)
             return ops.dot_product_attention(
                 query_heads,
@@ -208,6 +228,14 @@ class DotProductAttention(AttentionMechanism):
                 mask=mask,
                 flash_attention=self.flash_attention,
             ), None
+        weights = self._weights(query_heads, keys, mask, start_index)
+        filler = self.retrieve(
+            self.dropout_layer(weights, training=training), values, start_index
+        )
+        return filler, weights
+
+    def _weights(self, query_heads, keys, mask, start_index):
+        query_heads = self._rotate(query_heads, start_index)
         # The softmax is in float32 under every dtype policy.
         logits = ops.cast(
             self.logits(query_heads, keys, start_index), "float32"
@@ -221,11 +249,7 @@ class DotProductAttention(AttentionMechanism):
             # The dtype of `ops.where` with numbers would be `floatx`.
             is_hidden = ops.cast(ops.logical_not(mask), logits.dtype)
             logits = logits + is_hidden * -1e9
-        weights = ops.cast(_softmax(logits), self.compute_dtype)
-        filler = self.retrieve(
-            self.dropout_layer(weights, training=training), values, start_index
-        )
-        return filler, weights
+        return ops.cast(_softmax(logits), self.compute_dtype)
 
     def _is_fused(self, query_heads, training):
         if self.flash_attention is not None:
@@ -239,11 +263,11 @@ class DotProductAttention(AttentionMechanism):
             and (self.compute_dtype == "float32" or _is_on_gpu(query_heads))
         )
 
-    def _mask(self, query_heads, cache, mask, is_causal, start_index):
+    def _mask(self, query_heads, keys, mask, is_causal, start_index):
         """Adds the limits of distance to a mask, and an axis of heads."""
         near = self._distance_mask(
             ops.shape(query_heads)[1],
-            ops.shape(cache[0])[2],
+            ops.shape(keys)[2],
             is_causal,
             start_index,
         )
