@@ -11,7 +11,6 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.layers.base_layer import serialize_fields
 from tpt_keras.typing import Shape
 from tpt_keras.typing import Tensor
 
@@ -267,11 +266,12 @@ class FeedForward(BaseLayer):
             "intermediate_dim": self.intermediate_dim,
             "dropout": self.dropout,
             "seed": self.seed,
-            **serialize_fields(
-                self,
-                "activation",
-                "kernel_initializer",
-                "bias_initializer",
+            "activation": keras.activations.serialize(self.activation),
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
             ),
         }
 

@@ -7,7 +7,6 @@ from keras import ops
 
 from tpt_keras.errors import check_choice
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.layers.base_layer import serialize_fields
 from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.projection import Projection
 from tpt_keras.typing import Shape
@@ -192,8 +191,11 @@ class TokenAndPositionEmbedding(BaseLayer):
             "hidden_dim": self.hidden_dim,
             "bind_embeddings": self.bind_embeddings,
             "positions": self.positions,
-            **serialize_fields(
-                self, "embeddings_initializer", "bias_initializer"
+            "embeddings_initializer": keras.initializers.serialize(
+                self.embeddings_initializer
+            ),
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
             ),
             "dropout": self.dropout,
             "seed": self.seed,

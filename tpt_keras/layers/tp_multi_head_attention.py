@@ -10,31 +10,20 @@ from tpt_keras.layers.attention_inputs import FoldedAxes
 from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.attention_inputs import resolve_attention_axes
 from tpt_keras.layers.attention_inputs import tuple_or_none
-from tpt_keras.layers.base_layer import serialize_choice
-from tpt_keras.layers.base_layer import serialize_fields
+from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import serialize_part
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.bindings import with_gate
-from tpt_keras.layers.cached_attention import CachedAttention
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import Projection
 from tpt_keras.typing import Shape
 from tpt_keras.typing import Tensor
 
-# The arguments of all maps.
-_MAP_ARGUMENTS = (
-    "kernel_initializer",
-    "bias_initializer",
-    "kernel_regularizer",
-    "bias_regularizer",
-    "kernel_constraint",
-    "bias_constraint",
-)
-
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class TPMultiHeadAttention(CachedAttention):
+class TPMultiHeadAttention(BaseLayer):
     """TP-Attention: multi-head attention that binds fillers to roles.
 
     A drop-in for `keras.layers.MultiHeadAttention`, with all of its arguments.
@@ -280,10 +269,18 @@ class TPMultiHeadAttention(CachedAttention):
         return None
 
     def _projection(self, output_shape, name, input_shape, **kwargs):
-        names = ("use_bias", *_MAP_ARGUMENTS)
-        arguments = {name: getattr(self, name) for name in names} | kwargs
         layer = Projection(
-            output_shape, dtype=self.dtype_policy, name=name, **arguments
+            output_shape,
+            use_bias=self.use_bias,
+            kernel_initializer=self.kernel_initializer,
+            bias_initializer=self.bias_initializer,
+            kernel_regularizer=self.kernel_regularizer,
+            bias_regularizer=self.bias_regularizer,
+            kernel_constraint=self.kernel_constraint,
+            bias_constraint=self.bias_constraint,
+            dtype=self.dtype_policy,
+            name=name,
+            **kwargs,
         )
         layer.build(input_shape)
         return layer
@@ -360,6 +357,96 @@ class TPMultiHeadAttention(CachedAttention):
                 f"a single attention axis. Received: attention_axes={axes}"
             )
 
+    def project_keys_and_values(
+        self,
+        value: Tensor,
+        key: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Makes the KV cache of a whole sequence, for `attend`.
+
+        Args:
+            value: Tensor `(batch, source_length, hidden_dim)`.
+            key: Tensor of the same shape. Defaults to `value`.
+            padding_mask: Boolean `(batch, source_length)`, true at real
+                tokens. Some mechanisms need it both here and in `attend`.
+        """
+        key = value if key is None else key
+        return self.attention.make_cache(
+            self.key_dense(key),
+            self.value_dense(value),
+            padding_mask,
+            **self._inputs(key=key),
+        )
+
+    def update_cache(
+        self,
+        cache: tuple[Tensor, ...],
+        value: Tensor,
+        index: int | Tensor,
+        key: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Writes one position to a KV cache.
+
+        Args:
+            cache: Cache from `attention.init_cache` or `update_cache`.
+            value: Tensor `(batch, 1, hidden_dim)`.
+            index: The position, an integer or a scalar tensor.
+            key: Tensor of the same shape. Defaults to `value`.
+        """
+        key = value if key is None else key
+        return self.attention.update_cache(
+            cache,
+            self.key_dense(key),
+            self.value_dense(value),
+            index,
+            **self._inputs(key=key),
+        )
+
+    def _inputs(self, **inputs):
+        """The layer's inputs, for a mechanism that takes them."""
+        return inputs if self.attention.takes_inputs else {}
+
+    def attend(
+        self,
+        query: Tensor,
+        cache: tuple[Tensor, ...],
+        mask: Tensor | None = None,
+        index: int | Tensor | None = None,
+    ) -> Tensor:
+        """Attends over a KV cache, without dropout.
+
+        Args:
+            query: Tensor `(batch, target_length, hidden_dim)`.
+            cache: Cache from `project_keys_and_values` or `update_cache`.
+            mask: Boolean, broadcastable to `(batch, target_length,
+                source_length)`, true where a query may attend.
+            index: Position of the only query, for a cache from
+                `update_cache`.
+
+        Returns:
+            The output `(batch, target_length, hidden_dim)`.
+        """
+        filler, _ = self.attention.attend(
+            self.query_dense(query),
+            cache,
+            attention_mask=mask,
+            index=index,
+            return_weights=False,
+            **self._inputs(query=query),
+        )
+        return self._bind_and_map(filler, self._role(query))
+
+    def _role(self, query):
+        if self.role_dense is None:
+            return None
+        return self.binding.role(self.role_dense(query))
+
+    def _bind_and_map(self, filler, role):
+        if self.output_dense is None:
+            return ops.sum(filler, axis=-2)
+        return self.binding.bind_and_map(filler, role, self.output_dense)
+
     def _resolve_axes(self, query_shape, value_shape, key_shape):
         key_shape = value_shape if key_shape is None else key_shape
         return resolve_attention_axes(
@@ -389,14 +476,32 @@ class TPMultiHeadAttention(CachedAttention):
             "dropout": self.dropout,
             "use_bias": self.use_bias,
             "output_shape": self._output_shape,
-            "binding": serialize_choice(self._binding_name or self.binding),
+            "binding": serialize_part(self._binding_name or self.binding),
             "binding_options": self.binding_options,
-            "attention": serialize_choice(
-                self._attention_name or self.attention
-            ),
+            "attention": serialize_part(self._attention_name or self.attention),
             "attention_options": self.attention_options,
             "use_gate": self.use_gate,
-            **serialize_fields(self, *_MAP_ARGUMENTS, "activity_regularizer"),
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
+            ),
+            "kernel_regularizer": keras.regularizers.serialize(
+                self.kernel_regularizer
+            ),
+            "bias_regularizer": keras.regularizers.serialize(
+                self.bias_regularizer
+            ),
+            "activity_regularizer": keras.regularizers.serialize(
+                self.activity_regularizer
+            ),
+            "kernel_constraint": keras.constraints.serialize(
+                self.kernel_constraint
+            ),
+            "bias_constraint": keras.constraints.serialize(
+                self.bias_constraint
+            ),
             "seed": self.seed,
             "attention_axes": self.attention_axes,
             "sliding_window": self.sliding_window,

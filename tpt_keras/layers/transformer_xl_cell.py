@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.bindings import Binding
+from tpt_keras.layers.cells import TransformerCell
 from tpt_keras.layers.mechanisms import AttentionMechanism
-from tpt_keras.layers.transformer_cell import TransformerCell
 from tpt_keras.typing import Shape
 from tpt_keras.typing import Tensor
 

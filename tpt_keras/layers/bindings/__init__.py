@@ -7,7 +7,7 @@ them: it factors queries, keys and values, and has no roles.
 from typing import Any
 
 from tpt_keras.errors import UsageError
-from tpt_keras.layers.base_layer import make_choice
+from tpt_keras.layers.base_layer import make_part
 from tpt_keras.layers.bindings.binding import Binding
 from tpt_keras.layers.bindings.binding import NoBinding
 from tpt_keras.layers.bindings.circular_convolution_binding import (
@@ -51,7 +51,15 @@ def make_binding(
 
     See `TPMultiHeadAttention`. Raises a `UsageError` with the field at fault.
     """
-    return make_choice("binding", Binding, BINDINGS, binding, options, **kwargs)
+    return make_part(
+        binding,
+        options,
+        base=Binding,
+        table=BINDINGS,
+        field="binding",
+        options_field="binding_options",
+        **kwargs,
+    )
 
 
 def with_gate(binding: str | Binding) -> str:
