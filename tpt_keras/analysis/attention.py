@@ -10,7 +10,6 @@ from keras import ops
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.models import Transformer
-from tpt_keras.typing import Tensor
 
 ATTENTIONS = ("encoder", "decoder", "cross")
 # Characters that show the symbols around a text.
@@ -23,8 +22,8 @@ _OF_TARGETS = ("roles", "fillers")
 def attention_activations(
     model: Transformer,
     attention: str,
-    encoder_token_ids: Tensor,
-    decoder_token_ids: Tensor | None = None,
+    encoder_token_ids: np.ndarray,
+    decoder_token_ids: np.ndarray | None = None,
 ) -> list[dict[str, np.ndarray]]:
     """Runs a model on a batch and returns the activations of its attention.
 

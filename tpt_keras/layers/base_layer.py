@@ -1,7 +1,6 @@
 """The base class of the layers, and their tools."""
 
 import inspect
-from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +8,6 @@ import keras
 from keras import ops
 
 from tpt_keras.errors import UsageError
-from tpt_keras.typing import Tensor
 
 
 class BaseLayer(keras.layers.Layer):
@@ -22,19 +20,14 @@ class BaseLayer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_spec(self, *args, **kwargs):
         call = inspect.signature(self.call).bind(*args, **kwargs).arguments
         if any(call.get(name) for name in self.traced_arguments):
             # Keras traces the call.
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
         return super().compute_output_spec(*args, **kwargs)
 
-    def quantize(
-        self,
-        mode: str | None = None,
-        type_check: bool = True,
-        config: Any = None,
-    ) -> None:
+    def quantize(self, mode=None, type_check=True, config=None):
         """Does nothing for a layer without sublayers: its weights stay."""
         if list(self._flatten_layers(include_self=False)):
             super().quantize(mode, type_check, config)
@@ -133,10 +126,7 @@ def serialize_part(part: str | keras.layers.Layer) -> str | dict[str, Any]:
     return part
 
 
-def with_gradient(
-    forward: Callable[..., Tensor],
-    gradient: Callable[..., tuple[Tensor | None, ...]],
-) -> Callable[..., Tensor]:
+def with_gradient(forward, gradient):
     """A function with a gradient of its own, on every backend.
 
     Args:

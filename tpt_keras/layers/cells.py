@@ -14,8 +14,6 @@ from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.projection import FeedForward
 from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 class TransformerCell(BaseLayer):
@@ -28,7 +26,7 @@ class TransformerCell(BaseLayer):
         intermediate_dim: int,
         num_heads: int,
         binding: str | Binding = "hadamard",
-        activation: str | Callable[[Tensor], Tensor] = "relu",
+        activation: str | Callable = "relu",
         dropout: float = 0.0,
         layer_norm_epsilon: float = 1e-5,
         kernel_initializer: str | keras.Initializer = "glorot_uniform",
@@ -215,7 +213,7 @@ class EncoderCell(TransformerCell):
     (3, 10, 8)
     """
 
-    def build(self, input_shape: Shape) -> None:
+    def build(self, input_shape):
         self.hidden_dim = input_shape[-1]
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
         self.self_attention = self._attention("self_attention")
@@ -224,11 +222,11 @@ class EncoderCell(TransformerCell):
 
     def call(
         self,
-        inputs: Tensor,
-        padding_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_intermediates: bool = False,
-    ) -> Tensor | tuple[Tensor, dict[str, Any]]:
+        inputs,
+        padding_mask=None,
+        training=None,
+        return_intermediates=False,
+    ):
         intermediates = {} if return_intermediates else None
         z = self.self_attention_layer_norm(inputs)
         z = self._attend(
@@ -242,7 +240,7 @@ class EncoderCell(TransformerCell):
         x = self._apply_feed_forward(self._add(inputs, z, training), training)
         return (x, intermediates) if return_intermediates else x
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
+    def compute_output_shape(self, input_shape):
         return input_shape
 
 
@@ -291,11 +289,7 @@ class DecoderCell(TransformerCell):
     (3, 4, 8)
     """
 
-    def build(
-        self,
-        decoder_sequence_shape: Shape,
-        encoder_sequence_shape: Shape | None = None,
-    ) -> None:
+    def build(self, decoder_sequence_shape, encoder_sequence_shape=None):
         self.hidden_dim = decoder_sequence_shape[-1]
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
         self.self_attention = self._attention("self_attention")
@@ -315,13 +309,13 @@ class DecoderCell(TransformerCell):
 
     def call(
         self,
-        decoder_sequence: Tensor,
-        encoder_sequence: Tensor,
-        decoder_padding_mask: Tensor | None = None,
-        encoder_padding_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_intermediates: bool = False,
-    ) -> Tensor | tuple[Tensor, dict[str, Any]]:
+        decoder_sequence,
+        encoder_sequence,
+        decoder_padding_mask=None,
+        encoder_padding_mask=None,
+        training=None,
+        return_intermediates=False,
+    ):
         intermediates = {} if return_intermediates else None
         z = self.self_attention_layer_norm(decoder_sequence)
         z = self._attend(
@@ -347,12 +341,12 @@ class DecoderCell(TransformerCell):
 
     def decode_step(
         self,
-        x: Tensor,
-        self_attention_cache: tuple[Tensor, ...],
-        cross_attention_cache: tuple[Tensor, ...],
-        cache_update_index: int | Tensor,
-        encoder_padding_mask: Tensor | None = None,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        x,
+        self_attention_cache,
+        cross_attention_cache,
+        cache_update_index,
+        encoder_padding_mask=None,
+    ):
         """Computes what a call computes, for one token.
 
         Args:
@@ -383,15 +377,11 @@ class DecoderCell(TransformerCell):
         return self._apply_feed_forward(x, training=False), self_attention_cache
 
     def compute_output_shape(
-        self,
-        decoder_sequence_shape: Shape,
-        encoder_sequence_shape: Shape | None = None,
-    ) -> Shape:
+        self, decoder_sequence_shape, encoder_sequence_shape=None
+    ):
         return decoder_sequence_shape
 
-    def init_cache(
-        self, batch_size: int | Tensor, max_length: int | Tensor
-    ) -> tuple[Tensor, ...]:
+    def init_cache(self, batch_size, max_length):
         """Makes an empty KV cache for the self-attention.
 
         Args:
@@ -403,17 +393,13 @@ class DecoderCell(TransformerCell):
         """
         return self.self_attention.attention.init_cache(batch_size, max_length)
 
-    def grow_cache(
-        self, cache: tuple[Tensor, ...], max_length: int | Tensor
-    ) -> tuple[Tensor, ...]:
+    def grow_cache(self, cache, max_length):
         """Makes room for `max_length` tokens in a KV cache of `init_cache`."""
         return self.self_attention.attention.grow_cache(cache, max_length)
 
     def cross_attention_keys_and_values(
-        self,
-        encoder_sequence: Tensor,
-        encoder_padding_mask: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+        self, encoder_sequence, encoder_padding_mask=None
+    ):
         """Makes the KV cache of the encoder's output, a tuple of tensors.
 
         Args:

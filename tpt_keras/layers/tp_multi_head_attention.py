@@ -18,8 +18,6 @@ from tpt_keras.layers.bindings import with_gate
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import Projection
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -212,12 +210,7 @@ class TPMultiHeadAttention(BaseLayer):
                 field="binding",
             )
 
-    def build(
-        self,
-        query_shape: Shape,
-        value_shape: Shape,
-        key_shape: Shape | None = None,
-    ) -> None:
+    def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
         self._resolve_axes(query_shape, value_shape, key_shape)
         query_heads = key_heads = (self.num_heads, self.key_dim)
@@ -287,19 +280,19 @@ class TPMultiHeadAttention(BaseLayer):
 
     def call(
         self,
-        query: Tensor,
-        value: Tensor,
-        key: Tensor | None = None,
-        query_mask: Tensor | None = None,
-        value_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-        use_causal_mask: bool = False,
-        start_index: int | Tensor = 0,
-        return_intermediates: bool = False,
-    ) -> Tensor | tuple[Tensor, ...]:
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        start_index=0,
+        return_intermediates=False,
+    ):
         if return_attention_scores and not self.attention.has_attention_scores:
             raise ValueError(
                 "`return_attention_scores` needs an attention mechanism with "
@@ -357,12 +350,7 @@ class TPMultiHeadAttention(BaseLayer):
                 f"a single attention axis. Received: attention_axes={axes}"
             )
 
-    def project_keys_and_values(
-        self,
-        value: Tensor,
-        key: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+    def project_keys_and_values(self, value, key=None, padding_mask=None):
         """Makes the KV cache of a whole sequence, for `attend`.
 
         Args:
@@ -379,13 +367,7 @@ class TPMultiHeadAttention(BaseLayer):
             **self._inputs(key=key),
         )
 
-    def update_cache(
-        self,
-        cache: tuple[Tensor, ...],
-        value: Tensor,
-        index: int | Tensor,
-        key: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+    def update_cache(self, cache, value, index, key=None):
         """Writes one position to a KV cache.
 
         Args:
@@ -407,13 +389,7 @@ class TPMultiHeadAttention(BaseLayer):
         """The layer's inputs, for a mechanism that takes them."""
         return inputs if self.attention.takes_inputs else {}
 
-    def attend(
-        self,
-        query: Tensor,
-        cache: tuple[Tensor, ...],
-        mask: Tensor | None = None,
-        index: int | Tensor | None = None,
-    ) -> Tensor:
+    def attend(self, query, cache, mask=None, index=None):
         """Attends over a KV cache, without dropout.
 
         Args:
@@ -453,17 +429,10 @@ class TPMultiHeadAttention(BaseLayer):
             self.attention_axes, query_shape, value_shape, key_shape
         )
 
-    def compute_mask(
-        self, query: Tensor, query_mask: Tensor | None = None
-    ) -> Tensor | None:
+    def compute_mask(self, query, query_mask=None):
         return query_mask
 
-    def compute_output_shape(
-        self,
-        query_shape: Shape,
-        value_shape: Shape,
-        key_shape: Shape | None = None,
-    ) -> Shape:
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         self._resolve_axes(query_shape, value_shape, key_shape)
         return (*query_shape[:-1], *(self._output_shape or query_shape[-1:]))
 

@@ -1,8 +1,6 @@
 import keras
 
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 class Binding(BaseLayer):
@@ -33,7 +31,7 @@ class Binding(BaseLayer):
     # True if the role map is created before the value map, as Keras's gate is.
     role_before_value = False
 
-    def build(self, filler_shape: Shape) -> None:
+    def build(self, filler_shape):
         """Creates the weights for fillers `(..., num_heads, value_dim)`."""
         self.num_heads, self.value_dim = filler_shape[-2:]
         self.built = True
@@ -48,7 +46,7 @@ class Binding(BaseLayer):
         """Size of a head's bound vector."""
         return self.value_dim
 
-    def role(self, mapped: Tensor) -> Tensor:
+    def role(self, mapped):
         """Makes the roles from the role map's output.
 
         Args:
@@ -59,19 +57,14 @@ class Binding(BaseLayer):
         """
         return mapped
 
-    def bind_and_map(
-        self,
-        filler: Tensor,
-        role: Tensor | None,
-        output_map: keras.layers.EinsumDense,
-    ) -> Tensor:
+    def bind_and_map(self, filler, role, output_map):
         """Binds fillers to roles and applies the output map, a `Projection`.
 
         A binding whose bound vectors are large can override it.
         """
         return output_map(self(filler, role))
 
-    def compute_output_shape(self, filler_shape: Shape) -> Shape:
+    def compute_output_shape(self, filler_shape):
         return (*filler_shape[:-1], self.bound_dim)
 
 
@@ -84,5 +77,5 @@ class NoBinding(Binding):
 
     has_role = False
 
-    def call(self, filler: Tensor, role: Tensor | None = None) -> Tensor:
+    def call(self, filler, role=None):
         return filler

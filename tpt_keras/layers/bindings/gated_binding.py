@@ -4,7 +4,6 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.bindings.binding import Binding
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -46,13 +45,13 @@ class GatedBinding(Binding):
     def role_dim(self) -> int:
         return 1 if self.per_head else self.value_dim
 
-    def role(self, mapped: Tensor) -> Tensor:
+    def role(self, mapped):
         gate = ops.sigmoid(mapped)
         if self.per_head:
             gate = ops.repeat(gate, self.value_dim, axis=-1)
         return gate
 
-    def call(self, filler: Tensor, role: Tensor) -> Tensor:
+    def call(self, filler, role):
         return ops.multiply(filler, role)
 
     def get_config(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.bindings.binding import Binding
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -23,5 +22,5 @@ class HadamardBinding(Binding):
     (3, 10, 2, 8)
     """
 
-    def call(self, filler: Tensor, role: Tensor) -> Tensor:
+    def call(self, filler, role):
         return ops.multiply(filler, role)
