@@ -32,6 +32,7 @@ class Projection(keras.layers.EinsumDense):
     into the kernel, which rounds a quantized one once more, and loading weights
     into a layer with adapters sets both matrices to zero, so that neither
     trains: call `enable_lora` on a layer whose weights are loaded.
+    `tpt_keras.models.enable_lora` does this for all maps of a model.
 
     Args:
         output_shape: Integer or tuple, the axes that replace the contracted
@@ -56,18 +57,6 @@ class Projection(keras.layers.EinsumDense):
     >>> heads = Projection((8, 64))
     >>> heads(keras.ops.ones((2, 10, 512))).shape
     (2, 10, 8, 64)
-
-    LoRA adapters for every map of a model, whose other weights are frozen:
-
-    >>> model = Transformer.from_preset("tp_transformer_tiny", num_layers=1)
-    >>> for layer in model._flatten_layers(include_self=False):
-    ...     layer.trainable = False
-    >>> for layer in model._flatten_layers():
-    ...     if isinstance(layer, Projection):
-    ...         layer.trainable = True
-    ...         layer.enable_lora(4)
-    >>> sorted({weight.name for weight in model.trainable_weights})
-    ['bias', 'lora_kernel_a', 'lora_kernel_b']
     """
 
     bias_initializer: keras.Initializer

@@ -68,6 +68,9 @@ class TPMultiHeadAttention(BaseLayer):
             `"relative"`, `"transformer_xl"`, `"multi_linear"`, `"relational"`,
             the registered name of an `AttentionMechanism`, or an instance,
             which has a `dropout`, `sliding_window` and `seed` of its own.
+            Layers that are given the same instance share its weights. Keras
+            loads such a model if its class makes the layers, and no functional
+            model.
         attention_options: Dict of further arguments of the named mechanism.
         binding_options: Dict of further arguments of the named binding.
         use_gate: Keras's name of `binding="gated"`, in place of the default.
