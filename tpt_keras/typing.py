@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 # A tensor of Keras's backend, or a NumPy array. Keras itself has no types.
 Tensor: TypeAlias = Any
-# Sizes of axes: integers, and `None` where a size is not known.
-Shape: TypeAlias = tuple[Any, ...]
 StrPath: TypeAlias = str | os.PathLike[str]
 if TYPE_CHECKING:
     # A configuration takes any sequence, and makes a tuple of it.

@@ -27,7 +27,6 @@ flags.DEFINE_list(
         "tp_transformer_discrete",
         "tp_transformer_tensor",
         "transformer_gated",
-        "transformer_hybrid_gated",
         "tp_transformer_circular_convolution",
         "tp_transformer_relative",
         "tp_transformer_xl",

@@ -65,18 +65,6 @@ class BindingsTest(LayerTestCase):
             binding(FILLER, role), FILLER * sigmoid(ROLE[..., :1]), atol=1e-6
         )
 
-    def test_hybrid_gates_see_the_fillers_of_all_heads(self):
-        binding = make_binding("hybrid_gated", {"rank": 2})
-        binding.build(FILLER.shape)
-        of_filler = np.einsum(
-            "abhv,hvr,rgw->abgw", FILLER, *binding.get_weights()
-        )
-        self.assert_all_close(
-            binding(FILLER, binding.role(ROLE)),
-            FILLER * sigmoid(ROLE + of_filler),
-            atol=1e-6,
-        )
-
     @parameterized.parameters(4, 5)
     def test_circular_convolution_is_a_product_with_a_circulant(self, size):
         filler, role = FILLER[..., :size], ROLE[..., :size]
@@ -86,37 +74,6 @@ class BindingsTest(LayerTestCase):
         binding.build(filler.shape)
         self.assert_all_close(binding(filler, role), expected, atol=1e-6)
         self.assert_all_close(binding.role(role), role / np.sqrt(size))
-
-    def test_with_roles_of_one_attention_starts_without_binding(self):
-        layer = TPMultiHeadAttention(
-            2, 3, binding_options={"role_start": "one"}
-        )
-        plain = TPMultiHeadAttention(2, 3, binding="none")
-        for each in (layer, plain):
-            each.build(X.shape, X.shape)
-        for name in ("query", "key", "value", "output"):
-            getattr(plain, f"{name}_dense").set_weights(
-                getattr(layer, f"{name}_dense").get_weights()
-            )
-        self.assert_all_close(layer(X, X), plain(X, X), atol=1e-6)
-
-    def test_roles_start_as_a_mixture_of_normals(self):
-        layer = TPMultiHeadAttention(
-            2,
-            900,
-            use_bias=False,
-            binding_options={"role_start": "normal_mixture"},
-        )
-        _, roles = layer(X, X, return_roles=True)
-        roles = ops.convert_to_numpy(roles)
-        self.assert_all_equal(
-            roles, np.broadcast_to(roles[:1, :1], roles.shape)
-        )
-        sides = np.sign(roles[0, 0])
-        self.assertLess(abs(np.mean(sides)), 0.15)
-        noise = roles[0, 0] - sides
-        self.assertLess(abs(np.mean(noise)), 0.005)
-        self.assertAlmostEqual(np.std(noise), 1 / 30, delta=0.005)
 
     def test_tensor_binding_includes_hadamard_binding(self):
         hadamard = TPMultiHeadAttention(2, 3)
@@ -194,9 +151,7 @@ class BindingsTest(LayerTestCase):
     @parameterized.parameters(
         ("tensor", {"rank": 2}, 54 + 24, 40),
         ("discrete", {"num_roles": 4}, 72 + 12, 56),
-        ("hadamard", {"role_start": "normal_mixture"}, 54, 56),
         ("gated", {"per_head": True}, 18, 56),
-        ("hybrid_gated", {"rank": 2}, 54 + 24, 56),
         ("circular_convolution", {}, 54, 56),
     )
     @pytest.mark.slow
@@ -223,8 +178,6 @@ class BindingsTest(LayerTestCase):
         ("tensor", {"rank": 0}, "binding_options"),
         ("tensor", {"rank": 1.5}, "binding_options"),
         ("discrete", {"num_roles": -1}, "binding_options"),
-        ("hadamard", {"role_start": "two"}, "binding_options"),
-        ("hybrid_gated", {"rank": 0}, "binding_options"),
         (make_binding("none"), {"rank": 3}, "binding_options"),
     )
     def test_errors_name_the_field(self, binding, options, field):

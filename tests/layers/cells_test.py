@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 from absl.testing import parameterized
 from keras import ops
@@ -34,6 +33,12 @@ def layer_norm(layer, x):
     mean = x.mean(-1, keepdims=True)
     variance = ((x - mean) ** 2).mean(-1, keepdims=True)
     return (x - mean) / np.sqrt(variance + 1e-5) * gamma + beta
+
+
+def mapped(attention, intermediates):
+    """The output of an attention that retrieved these fillers and roles."""
+    found = intermediates[attention.name]
+    return attention.output_dense(found["fillers"] * found["roles"])
 
 
 class FeedForwardTest(LayerTestCase):
@@ -102,11 +107,11 @@ class EncoderCellTest(LayerTestCase):
         expected = layer_norm(cell.output_layer_norm, x)
         self.assert_all_close(cell(X), expected)
 
-    def test_returns_the_inputs_of_its_attention(self):
+    def test_returns_what_its_attention_retrieved(self):
         cell = EncoderCell(12, 2)
-        output, inputs = cell(X, MASK, return_attention_inputs=True)
+        output, found = cell(X, MASK, return_intermediates=True)
         self.assert_all_equal(output, cell(X, MASK))
-        x = ops.add(X, cell.self_attention(**inputs["self_attention"]))
+        x = ops.add(X, mapped(cell.self_attention, found))
         x = x + cell.feed_forward(cell.feed_forward_layer_norm(x))
         self.assert_all_close(cell.output_layer_norm(x), output)
 
@@ -156,28 +161,15 @@ class DecoderCellTest(LayerTestCase):
         expected = layer_norm(cell.output_layer_norm, x)
         self.assert_all_close(cell(X, SOURCE), expected)
 
-    def test_returns_the_inputs_of_its_attentions(self):
+    def test_returns_what_its_attentions_retrieved(self):
         cell = DecoderCell(12, 2)
         masks = {"encoder_padding_mask": SOURCE_MASK}
-        output, inputs = cell(X, SOURCE, **masks, return_attention_inputs=True)
+        output, found = cell(X, SOURCE, **masks, return_intermediates=True)
         self.assert_all_equal(output, cell(X, SOURCE, **masks))
-        x = ops.add(X, cell.self_attention(**inputs["self_attention"]))
-        x = x + cell.cross_attention(**inputs["cross_attention"])
+        x = ops.add(X, mapped(cell.self_attention, found))
+        x = x + mapped(cell.cross_attention, found)
         x = x + cell.feed_forward(cell.feed_forward_layer_norm(x))
         self.assert_all_close(cell.output_layer_norm(x), output)
-
-    def test_symbolic_call_returns_the_cache(self):
-        cell = DecoderCell(12, 2)
-        source = keras.Input((None, 8))
-        past = keras.Input((2, 7, 4))
-        output, cache = cell(
-            keras.Input((1, 8)),
-            source,
-            self_attention_cache=(past, past),
-            cache_update_index=keras.Input(batch_shape=(), dtype="int32"),
-        )
-        self.assertEqual(output.shape, (None, 1, 8))
-        self.assertEqual([x.shape for x in cache], 2 * [(None, 2, 7, 4)])
 
     def test_no_position_sees_a_later_one(self):
         cell = DecoderCell(12, 2)
@@ -215,12 +207,12 @@ class DecoderCellTest(LayerTestCase):
         cross_cache = cell.cross_attention_keys_and_values(SOURCE, SOURCE_MASK)
         cache = cell.init_cache(2, 3)
         for index in range(5):
-            output, cache = cell(
+            output, cache = cell.decode_step(
                 X[:, index : index + 1],
+                cell.grow_cache(cache, max(3, index + 2)),
+                cross_cache,
+                index,
                 **masks,
-                self_attention_cache=cell.grow_cache(cache, max(3, index + 2)),
-                cross_attention_cache=cross_cache,
-                cache_update_index=index,
             )
             self.assert_all_close(
                 output, expected[:, index : index + 1], 1e-4, 1e-4
@@ -230,9 +222,8 @@ class DecoderCellTest(LayerTestCase):
         cell = DecoderCell(12, 2)
         expected = cell(X[:, :1], SOURCE)
         cache = 2 * (ops.full((2, 2, 7, 4), 9.0),)
-        output, cache = cell(
-            X[:, :1], SOURCE, self_attention_cache=cache, cache_update_index=0
-        )
+        cross_cache = cell.cross_attention_keys_and_values(SOURCE)
+        output, cache = cell.decode_step(X[:, :1], cache, cross_cache, 0)
         self.assert_all_close(output, expected)
         for past in cache:
             self.assert_all_equal(

@@ -185,7 +185,7 @@ class KerasAttentionTest(LayerTestCase):
             attention_mask=MASKS["attention_mask"],
         )
         cache = layer.project_keys_and_values(VALUE, KEY)
-        output, _ = layer.attend(QUERY, *cache, mask=MASKS["attention_mask"])
+        output = layer.attend(QUERY, cache, mask=MASKS["attention_mask"])
         self.assert_all_close(output, expected[0], atol=1e-6)
 
     @parameterized.parameters(

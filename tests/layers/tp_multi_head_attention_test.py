@@ -226,38 +226,40 @@ class TPMultiHeadAttentionTest(LayerTestCase):
             )
 
     @parameterized.parameters((QUERY, {}), (ROWS, {"attention_axes": 2}))
-    def test_returns_attention_weights_and_roles(self, x, init_kwargs):
+    def test_returns_intermediates(self, x, init_kwargs):
         layer = TPMultiHeadAttention(2, 3, value_dim=5, **init_kwargs)
-        both = {"return_attention_scores": True, "return_roles": True}
-        outputs = layer(x, x, **both)
-        self.assert_all_close(outputs[2], layer.role_dense(x))
-        for actual, other in zip(
-            layer(x, x, return_attention_scores=True), outputs, strict=False
-        ):
-            self.assert_all_equal(actual, other)
-        self.assert_all_equal(layer(x, x, return_roles=True)[1], outputs[2])
+        both = {"return_attention_scores": True, "return_intermediates": True}
+        output, weights, found = outputs = layer(x, x, **both)
+        self.assert_all_equal(weights, found["weights"])
+        self.assert_all_close(found["roles"], layer.role_dense(x))
+        self.assert_all_close(
+            layer.output_dense(found["fillers"] * found["roles"]), output
+        )
+        self.assert_all_equal(layer(x, x), output)
         inputs = keras.Input((*[None] * (x.ndim - 2), 8))
         symbolic = layer(inputs, inputs, **both)
         model = keras.Model(inputs, symbolic)
-        for spec, actual, other in zip(symbolic, model(x), outputs):
+        for spec, actual, other in zip(
+            *map(keras.tree.flatten, (symbolic, model(x), outputs))
+        ):
             self.assertEqual(len(spec.shape), len(other.shape))
             self.assert_all_close(actual, other)
 
+    def test_intermediates_are_those_that_there_are(self):
+        layer = TPMultiHeadAttention(
+            2, 3, attention="multi_linear", binding="none"
+        )
+        _, found = layer(QUERY, QUERY, return_intermediates=True)
+        self.assertEqual(list(found), ["fillers"])
+
     def test_attends_over_a_cache(self):
         layer = TPMultiHeadAttention(2, 3, value_dim=5)
-        expected = layer(
-            QUERY,
-            VALUE,
-            KEY,
-            attention_mask=ATTENTION_MASK,
-            return_attention_scores=True,
-        )
+        expected = layer(QUERY, VALUE, KEY, attention_mask=ATTENTION_MASK)
         cache = layer.project_keys_and_values(VALUE, KEY)
         shapes = [tuple(x.shape) for x in cache]
         self.assertEqual(shapes, [(2, 2, 5, 3), (2, 2, 5, 5)])
-        outputs = layer.attend(QUERY, *cache, mask=ATTENTION_MASK)
-        for actual, other in zip(outputs, expected, strict=True):
-            self.assert_all_close(actual, other)
+        output = layer.attend(QUERY, cache, mask=ATTENTION_MASK)
+        self.assert_all_close(output, expected)
 
     def test_drops_attention_weights_in_training(self):
         # Values are one and the maps identities: the output is the sum of the
@@ -360,7 +362,6 @@ class TPMultiHeadAttentionTest(LayerTestCase):
         ({}, {"use_causal_mask": True}),
         ({"sliding_window": 2}, {}),
         ({"attention": "relative"}, {}),
-        ({"binding": "none"}, {"return_roles": True}),
         ({"attention": "multi_linear"}, {"return_attention_scores": True}),
     )
     def test_invalid_calls_are_refused(self, kwargs, call_kwargs):

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
+from tpt_keras.models import enable_lora
 
 QUESTIONS = ["What is 1 + 1?", "Solve 2*x = 4 for x."]
 ATTENTION_MAPS = {"query", "key", "value", "role", "attention_output"}
@@ -26,6 +28,7 @@ MAPS = (
         for name in ("intermediate", "output")
     }
 )
+TRAINED = ("bias", "lora_kernel_a", "lora_kernel_b")
 pytestmark = pytest.mark.slow
 
 
@@ -66,11 +69,6 @@ def maps(model):
 
 def logits(model, inputs):
     return ops.convert_to_numpy(model(inputs))
-
-
-def enable_lora(model):
-    for layer in maps(model).values():
-        layer.enable_lora(2)
 
 
 def train(model, inputs):
@@ -121,7 +119,7 @@ def test_quantization_reaches_every_map(
 @pytest.mark.slow
 def test_adapters_reach_every_map(model, inputs, tmp_path):
     expected = logits(model, inputs)
-    enable_lora(model)
+    enable_lora(model, rank=2)
     np.testing.assert_allclose(logits(model, inputs), expected, atol=1e-5)
     before = [(w, ops.convert_to_numpy(w)) for w in model.weights]
     train(model, inputs)
@@ -129,7 +127,7 @@ def test_adapters_reach_every_map(model, inputs, tmp_path):
         has_moved = np.any(ops.convert_to_numpy(weight) != value)
         # No gradient reaches what is added to all logits of a softmax.
         if not weight.path.endswith("key/bias"):
-            assert has_moved == (weight.name != "kernel"), weight.path
+            assert has_moved == (weight.name in TRAINED), weight.path
     trained = logits(model, inputs)
     assert np.max(np.abs(trained - expected)) > 0.1
     loaded = saved_and_loaded(model, tmp_path)
@@ -141,7 +139,7 @@ def test_adapters_reach_every_map(model, inputs, tmp_path):
 def test_adapters_of_a_quantized_model(quantized_model, inputs, tmp_path):
     model = saved_and_loaded(quantized_model, tmp_path)
     quantized = logits(model, inputs)
-    enable_lora(model)
+    enable_lora(model, rank=2)
     np.testing.assert_allclose(logits(model, inputs), quantized, atol=1e-5)
     train(model, inputs)
     trained = logits(model, inputs)
@@ -149,6 +147,12 @@ def test_adapters_of_a_quantized_model(quantized_model, inputs, tmp_path):
     loaded = saved_and_loaded(model, tmp_path)
     error = np.mean((logits(loaded, inputs) - trained) ** 2)
     assert error < 1e-2 * np.mean(trained**2)
+
+
+def test_adapters_without_a_rank_are_refused(model):
+    with pytest.raises(UsageError) as refusal:
+        enable_lora(model, rank=0)
+    assert refusal.value.field == "rank"
 
 
 @pytest.mark.slow

@@ -24,7 +24,6 @@ ALWAYS = (
     ("multi_linear", "tensor"),
     ("relational", "none"),
     ("dot_product", "gated"),
-    ("relative", "hybrid_gated"),
     ("transformer_xl", "circular_convolution"),
 )
 every_variant = pytest.mark.parametrize(
@@ -151,7 +150,6 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding, preset):
         ("multi_linear", "tensor", "tp_transformer"),
         ("relational", "hadamard", "tp_transformer"),
         ("dot_product", "gated", "tp_transformer"),
-        ("relative", "hybrid_gated", "tp_transformer"),
         ("transformer_xl", "circular_convolution", "tp_transformer"),
         ("rotary", "hadamard", "tp_transformer"),
         ("alibi", "hadamard", "tp_transformer"),

@@ -1,6 +1,5 @@
 """Attention weights, roles, values and fillers of a trained model."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +9,7 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.models import Transformer
-from tpt_keras.typing import Tensor
 
 ATTENTIONS = ("encoder", "decoder", "cross")
 # Characters that show the symbols around a text.
@@ -22,69 +19,12 @@ END_CHARACTER = "⊣"
 _OF_TARGETS = ("roles", "fillers")
 
 
-@dataclasses.dataclass(frozen=True)
-class AttentionActivations:
-    """The activations of one attention layer on a batch.
-
-    Its methods return float32 arrays. `weights` and `roles` raise a
-    `UsageError` if the mechanism has no weights, or the binding no roles.
-
-    Args:
-        layer: A `TPMultiHeadAttention`.
-        inputs: Dict of the keyword arguments of the layer's call.
-    """
-
-    layer: TPMultiHeadAttention
-    inputs: dict
-
-    def weights(self) -> np.ndarray:
-        """Returns the weights, `(batch, num_heads, targets, sources)`."""
-        if not self.layer.attention.has_attention_scores:
-            raise UsageError("This model's attention has no weights to show.")
-        return _array(self.layer(**self.inputs, return_attention_scores=True))
-
-    def roles(self) -> np.ndarray:
-        """Returns the roles, `(batch, targets, num_heads, value_dim)`."""
-        if not self.layer.binding.has_role:
-            raise UsageError(
-                "This model's attention binds to no roles. Analyse its values "
-                "instead (`of` values).",
-                field="of",
-            )
-        return _array(self.layer(**self.inputs, return_roles=True))
-
-    def states(self) -> np.ndarray:
-        """Returns the value map's input, `(batch, sources, hidden_dim)`."""
-        return _array([self.inputs["value"]])
-
-    def values(self) -> np.ndarray:
-        """Returns the values, `(batch, sources, num_heads, value_dim)`."""
-        return _array([self.layer.value_dense(self.inputs["value"])])
-
-    def fillers(self) -> np.ndarray:
-        """Returns the fillers, `(batch, targets, num_heads, value_dim)`."""
-        query, value = self.inputs["query"], self.inputs["value"]
-        filler, _ = self.layer.attention(
-            self.layer.query_dense(query),
-            self.layer.key_dense(value),
-            self.layer.value_dense(value),
-            attention_mask=ops.expand_dims(self.inputs["attention_mask"], 1),
-            use_causal_mask=self.inputs.get("use_causal_mask", False),
-        )
-        return _array([filler])
-
-
-def _array(outputs):
-    """Returns the last of a layer's outputs as a float32 array."""
-    return ops.convert_to_numpy(ops.cast(outputs[-1], "float32"))
-
-
 def attention_activations(
     model: Transformer,
     attention: str,
-    encoder_token_ids: Tensor,
-    decoder_token_ids: Tensor | None = None,
-) -> list[AttentionActivations]:
+    encoder_token_ids: np.ndarray,
+    decoder_token_ids: np.ndarray | None = None,
+) -> list[dict[str, np.ndarray]]:
     """Runs a model on a batch and returns the activations of its attention.
 
     Args:
@@ -95,7 +35,12 @@ def attention_activations(
             start with the start symbol. The encoder's attention needs none.
 
     Returns:
-        List of one `AttentionActivations` per layer.
+        List of a dict for each layer, from names to float32 arrays: the
+        attention's `weights` `(batch, num_heads, targets, sources)`, `roles`
+        and `fillers` `(batch, targets, num_heads, value_dim)`, its `values`
+        `(batch, sources, num_heads, value_dim)`, and its `states`, which the
+        value map reads, `(batch, sources, hidden_dim)`. A mechanism may have
+        no weights, and a binding no roles.
 
     Raises:
         UsageError: If `attention` is unknown or the model is no `Transformer`.
@@ -108,35 +53,54 @@ def attention_activations(
         )
     questions, answers = encoder_token_ids, decoder_token_ids
     encoder_mask = model.padding_mask(questions)
-    cells = model.encoder_cells
-    encoder_output, inputs = _run_cells(
-        cells,
+    encoder_output, activations = _run_cells(
+        model.encoder_cells,
+        "self_attention",
         model.embed_questions(questions),
         padding_mask=encoder_mask,
     )
     if attention != "encoder":
-        cells = model.decoder_cells
-        _, inputs = _run_cells(
-            cells,
+        _, activations = _run_cells(
+            model.decoder_cells,
+            "cross_attention" if attention == "cross" else "self_attention",
             model.embed_answers(answers),
             encoder_sequence=encoder_output,
             decoder_padding_mask=model.padding_mask(answers),
             encoder_padding_mask=encoder_mask,
         )
-    name = "cross_attention" if attention == "cross" else "self_attention"
-    return [
-        AttentionActivations(getattr(cell, name), of_cell[name])
-        for cell, of_cell in zip(cells, inputs)
-    ]
+    return activations
 
 
-def _run_cells(cells, x, **kwargs):
-    """Returns the last cell's output, and all cells' attention inputs."""
-    inputs = []
+def _run_cells(cells, name, x, **inputs):
+    """Returns the last cell's output, and the activations of all cells."""
+    activations = []
     for cell in cells:
-        x, of_cell = cell(x, **kwargs, return_attention_inputs=True)
-        inputs.append(of_cell)
-    return x, inputs
+        if name == "cross_attention":
+            states = inputs["encoder_sequence"]
+        else:
+            states = cell.self_attention_layer_norm(x)
+        values = getattr(cell, name).value_dense(states)
+        x, intermediates = cell(x, **inputs, return_intermediates=True)
+        found = {**intermediates[name], "states": states, "values": values}
+        activations.append(
+            {
+                key: ops.convert_to_numpy(ops.cast(tensor, "float32"))
+                for key, tensor in found.items()
+            }
+        )
+    return x, activations
+
+
+def _check(activations, names):
+    """Raises a `UsageError` if a model lacks activations of these names."""
+    if "weights" in names and "weights" not in activations[0]:
+        raise UsageError("This model's attention has no weights to show.")
+    if "roles" in names and "roles" not in activations[0]:
+        raise UsageError(
+            "This model's attention binds to no roles. Analyse its values "
+            "instead (`of` values).",
+            field="of",
+        )
 
 
 def attention_weights(
@@ -152,7 +116,7 @@ def attention_weights(
     """
     question_ids = encode_questions(model, [question])
     # Before the time that an answer takes.
-    attention_activations(model, "encoder", question_ids)[0].weights()
+    _check(attention_activations(model, "encoder", question_ids), ["weights"])
     if answer is None:
         [answer] = model.solve([question])
     answer_ids = encode_answers(model, [answer])
@@ -165,7 +129,7 @@ def attention_weights(
         },
         "weights": {
             attention: [
-                each.weights()[0].astype("float64").round(4).tolist()
+                each["weights"][0].astype("float64").round(4).tolist()
                 for each in attention_activations(
                     model, attention, question_ids, answer_ids
                 )
@@ -201,9 +165,10 @@ def collect_vectors(
             ids.append(encode_answers(model, answers[batch]))
         is_real = ids[of_answers] != model.tokenizer.pad_id
         activations = attention_activations(model, attention, *ids)
+        _check(activations, names)
         for name in names:
             collected[name].append(
-                [getattr(each, name)()[is_real] for each in activations]
+                [each[name][is_real] for each in activations]
             )
     texts: list[str | list[str]]
     if of_answers:

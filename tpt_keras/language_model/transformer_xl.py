@@ -20,9 +20,7 @@ from tpt_keras.layers import TransformerXLCell
 from tpt_keras.layers import dtype_config
 from tpt_keras.models.logits_model import LogitsModel
 from tpt_keras.models.stored import load_model
-from tpt_keras.typing import Shape
 from tpt_keras.typing import StrPath
-from tpt_keras.typing import Tensor
 
 # Tokens of a prompt that are read at once.
 _CHUNK = 64
@@ -131,7 +129,7 @@ class TransformerXL(LogitsModel):
         config = XL_PRESETS[preset].replace(**overrides)
         return cls(config, batch_size, dtype=dtype)
 
-    def build(self, input_shape: Shape | None = None) -> None:
+    def build(self, input_shape=None):
         config = self.config
         self.embedding.build()
         biases = QueryBiases(dtype=self.dtype_policy, name="biases")
@@ -187,7 +185,7 @@ class TransformerXL(LogitsModel):
         )
         return {"attention": mechanism}
 
-    def init_memory(self, batch_size: int | Tensor) -> dict[str, Any]:
+    def init_memory(self, batch_size):
         """Returns an empty memory of streams.
 
         It is a dict of `states`, a tensor `(batch, memory_length, hidden_dim)`
@@ -215,16 +213,11 @@ class TransformerXL(LogitsModel):
         for variable in keras.tree.flatten(self.memory):
             variable.assign(ops.zeros(variable.shape, variable.dtype))
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
+    def compute_output_shape(self, input_shape):
         """Returns the shape of the logits, `(batch, length, symbols)`."""
         return (*input_shape, self.config.vocabulary_size)
 
-    def call(
-        self,
-        token_ids: Tensor,
-        memory: dict[str, Any] | None = None,
-        training: bool | None = None,
-    ) -> Tensor | tuple[Tensor, dict[str, Any]]:
+    def call(self, token_ids, memory=None, training=None):
         is_kept = memory is None and self.batch_size is not None
         if is_kept:
             self._check_rows(token_ids)

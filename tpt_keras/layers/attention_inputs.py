@@ -6,16 +6,8 @@ from collections.abc import Sequence
 
 from keras import ops
 
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
-
-def merge_masks(
-    query_mask: Tensor | None,
-    value_mask: Tensor | None,
-    key_mask: Tensor | None,
-    attention_mask: Tensor | None,
-) -> Tensor | None:
+def merge_masks(query_mask, value_mask, key_mask, attention_mask):
     """Merges masks into one, as Keras does.
 
     Args:
@@ -43,12 +35,7 @@ def merge_masks(
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def resolve_attention_axes(
-    attention_axes: tuple[int, ...] | None,
-    query_shape: Shape,
-    value_shape: Shape,
-    key_shape: Shape,
-) -> tuple[int, ...]:
+def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
     """Resolves the axes to attend over, counted from the front.
 
     `None` stands for all axes but the first and the last one. Raises a
@@ -107,13 +94,7 @@ class FoldedAxes:
         value_shape: Shape of the value.
     """
 
-    def __init__(
-        self,
-        attention_axes: tuple[int, ...],
-        num_heads: int,
-        query_shape: Sequence[int | Tensor],
-        value_shape: Sequence[int | Tensor],
-    ) -> None:
+    def __init__(self, attention_axes, num_heads, query_shape, value_shape):
         axes = range(len(query_shape) - 1)
         others = [axis for axis in axes if axis not in attention_axes]
         self._axes = attention_axes
@@ -127,7 +108,7 @@ class FoldedAxes:
             *_pick(value_shape, attention_axes),
         )
 
-    def fold(self, sequences: Tensor) -> Tensor:
+    def fold(self, sequences):
         """Folds `(batch, ..., features)` to rank 3."""
         sequences = ops.moveaxis(sequences, self._axes, self._last_axes)
         *sizes, features = ops.shape(sequences)
@@ -136,13 +117,13 @@ class FoldedAxes:
             sequences, (math.prod(leading), math.prod(lengths), features)
         )
 
-    def fold_padding_mask(self, mask: Tensor | None) -> Tensor | None:
+    def fold_padding_mask(self, mask):
         """Folds a mask `(batch, ...)` to rank 2. `None` stays `None`."""
         if mask is None:
             return None
         return ops.squeeze(self.fold(ops.expand_dims(mask, -1)), -1)
 
-    def fold_attention_mask(self, mask: Tensor | None) -> Tensor | None:
+    def fold_attention_mask(self, mask):
         """Folds an attention mask to rank 4. `None` stays `None`.
 
         The mask may lack the axes of the heads and of the others.
@@ -162,15 +143,19 @@ class FoldedAxes:
         )
         return ops.reshape(ops.broadcast_to(mask, shape), folded_shape)
 
-    def unfold(self, outputs: Tensor) -> Tensor:
-        """Unfolds `(batch * others, target_length, ...)`."""
+    def unfold(self, outputs):
+        """Unfolds `(batch * others, target_length, ...)`, or keeps `None`."""
+        if outputs is None:
+            return None
         outputs = ops.reshape(
             outputs, (*self._unfolded_shape, *ops.shape(outputs)[2:])
         )
         return ops.moveaxis(outputs, self._last_axes, self._axes)
 
-    def unfold_weights(self, weights: Tensor) -> Tensor:
-        """Unfolds attention weights."""
+    def unfold_weights(self, weights):
+        """Unfolds attention weights, or keeps `None`."""
+        if weights is None:
+            return None
         return ops.reshape(weights, self._weights_shape)
 
 

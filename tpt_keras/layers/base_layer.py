@@ -1,7 +1,6 @@
 """The base class of the layers, and their tools."""
 
 import inspect
-from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +8,6 @@ import keras
 from keras import ops
 
 from tpt_keras.errors import UsageError
-from tpt_keras.typing import Tensor
 
 
 class BaseLayer(keras.layers.Layer):
@@ -22,19 +20,14 @@ class BaseLayer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_spec(self, *args, **kwargs):
         call = inspect.signature(self.call).bind(*args, **kwargs).arguments
         if any(call.get(name) for name in self.traced_arguments):
             # Keras traces the call.
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
         return super().compute_output_spec(*args, **kwargs)
 
-    def quantize(
-        self,
-        mode: str | None = None,
-        type_check: bool = True,
-        config: Any = None,
-    ) -> None:
+    def quantize(self, mode=None, type_check=True, config=None):
         """Does nothing for a layer without sublayers: its weights stay."""
         if list(self._flatten_layers(include_self=False)):
             super().quantize(mode, type_check, config)
@@ -60,72 +53,64 @@ def dtype_config(layer: keras.layers.Layer) -> dict[str, Any]:
     return keras.dtype_policies.serialize(policies or policy)
 
 
-def serialize_fields(layer: keras.layers.Layer, *names: str) -> dict[str, Any]:
-    """Serializes attributes by the kind in which their names end."""
-    kinds = {name: name.rpartition("_")[2] for name in names}
-    return {
-        name: getattr(keras, f"{kind}s").serialize(getattr(layer, name))
-        for name, kind in kinds.items()
-    }
-
-
-def make_choice(
-    kind: str,
+def make_part(
+    part: Any,
+    options: dict[str, Any] | None,
     base: type,
     table: Mapping[str, type],
-    choice: Any,
-    options: dict[str, Any] | None = None,
-    /,
+    field: str,
+    options_field: str,
     **kwargs: Any,
 ) -> Any:
     """Makes the mechanism or the binding of an attention.
 
     Args:
-        kind: The field's name, for messages: `"binding"`.
-        base: Base class of the parts of this kind.
-        table: Dict of names to built-in classes.
-        choice: A key of `table`, the name of a subclass of `base` that is
+        part: A key of `table`, the name of a subclass of `base` that is
             registered with Keras (`"package>Class"`), or an instance.
         options: Dict of arguments of that class, or `None`. They override
             `kwargs`. An instance takes none.
+        base: Base class of the parts.
+        table: Dict of names to built-in classes.
+        field: The name of `part`, for messages.
+        options_field: The name of `options`, for messages.
         **kwargs: Arguments that every such class takes.
     """
-    if isinstance(choice, dict):
-        choice = keras.saving.deserialize_keras_object(choice)
-    if isinstance(choice, base):
+    if isinstance(part, dict):
+        part = keras.saving.deserialize_keras_object(part)
+    if isinstance(part, base):
         if options:
             raise UsageError(
-                f"`{kind}_options` are for a name. Give the options to the "
+                f"`{options_field}` are for a name. Give the options to the "
                 f"{base.__name__} instead. Received: {options}",
-                field=f"{kind}_options",
+                field=options_field,
             )
-        return choice
-    found = table.get(choice) or keras.saving.get_registered_object(choice)
-    if not (isinstance(found, type) and issubclass(found, base)):
+        return part
+    part_class = table.get(part) or keras.saving.get_registered_object(part)
+    if not (isinstance(part_class, type) and issubclass(part_class, base)):
         raise UsageError(
-            f"Unknown `{kind}` {choice!r}. Use one of {', '.join(table)}, or "
+            f"Unknown `{field}` {part!r}. Use one of {', '.join(table)}, or "
             f"the name under which a subclass of {base.__name__} is registered "
             "with Keras (import its module first).",
-            field=kind,
+            field=field,
         )
     try:
-        return found(**{**kwargs, **(options or {})})
+        return part_class(**{**kwargs, **(options or {})})
     except (TypeError, ValueError) as error:
-        defaults = option_defaults(found).items()
+        defaults = option_defaults(part_class).items()
         known = ", ".join(f"{name}={value!r}" for name, value in defaults)
         raise UsageError(
-            f"`{kind}_options` {options} do not fit {choice!r}: "
-            f"{str(error).rstrip('.')}. Options and defaults of {choice!r}: "
+            f"`{options_field}` {options} do not fit {part!r}: "
+            f"{str(error).rstrip('.')}. Options and defaults of {part!r}: "
             f"{known or 'none'}.",
-            field=f"{kind}_options",
+            field=options_field,
         ) from None
 
 
-def option_defaults(part: type) -> dict[str, Any]:
-    """Returns the options of a class of `make_choice` with their defaults."""
+def option_defaults(part_class: type) -> dict[str, Any]:
+    """Returns the options of a class of `make_part` with their defaults."""
     return {
         name: parameter.default
-        for base in reversed(part.__mro__)
+        for base in reversed(part_class.__mro__)
         if issubclass(base, BaseLayer)
         for name, parameter in inspect.signature(
             base.__init__
@@ -134,17 +119,14 @@ def option_defaults(part: type) -> dict[str, Any]:
     }
 
 
-def serialize_choice(choice: str | keras.layers.Layer) -> str | dict[str, Any]:
-    """Serializes the name or the instance that `make_choice` takes."""
-    if isinstance(choice, keras.layers.Layer):
-        return keras.saving.serialize_keras_object(choice)
-    return choice
+def serialize_part(part: str | keras.layers.Layer) -> str | dict[str, Any]:
+    """Serializes the name or the instance that `make_part` takes."""
+    if isinstance(part, keras.layers.Layer):
+        return keras.saving.serialize_keras_object(part)
+    return part
 
 
-def with_gradient(
-    forward: Callable[..., Tensor],
-    gradient: Callable[..., tuple[Tensor | None, ...]],
-) -> Callable[..., Tensor]:
+def with_gradient(forward, gradient):
     """A function with a gradient of its own, on every backend.
 
     Args:

@@ -1,13 +1,164 @@
 """The cells of the encoder and the decoder."""
 
+import random
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
-from tpt_keras.layers.transformer_cell import TransformerCell
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
+from tpt_keras.errors import UsageError
+from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import serialize_part
+from tpt_keras.layers.bindings import Binding
+from tpt_keras.layers.mechanisms import AttentionMechanism
+from tpt_keras.layers.projection import FeedForward
+from tpt_keras.layers.tp_multi_head_attention import TPMultiHeadAttention
+
+
+class TransformerCell(BaseLayer):
+    """Base class of the cells, with the arguments of `EncoderCell`."""
+
+    traced_arguments = ("return_intermediates",)
+
+    def __init__(
+        self,
+        intermediate_dim: int,
+        num_heads: int,
+        binding: str | Binding = "hadamard",
+        activation: str | Callable = "relu",
+        dropout: float = 0.0,
+        layer_norm_epsilon: float = 1e-5,
+        kernel_initializer: str | keras.Initializer = "glorot_uniform",
+        attention_kernel_initializer: str
+        | keras.Initializer = "glorot_uniform",
+        bias_initializer: str | keras.Initializer = "zeros",
+        seed: int | None = None,
+        attention: str | AttentionMechanism = "dot_product",
+        attention_options: dict[str, Any] | None = None,
+        binding_options: dict[str, Any] | None = None,
+        key_dim: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.intermediate_dim = intermediate_dim
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.binding = binding
+        self.attention = attention
+        self.attention_options = dict(attention_options or {})
+        self.binding_options = dict(binding_options or {})
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.attention_kernel_initializer = keras.initializers.get(
+            attention_kernel_initializer
+        )
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.seed = seed
+
+    def _layer_norm(self, name):
+        layer = keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_epsilon, dtype=self.dtype_policy, name=name
+        )
+        layer.build((None, None, self.hidden_dim))
+        return layer
+
+    def _attention(self, name, **kwargs):
+        if self.key_dim is None and self.hidden_dim % self.num_heads:
+            raise UsageError(
+                "`num_heads` must divide the hidden size. Received: "
+                f"num_heads={self.num_heads}, hidden size {self.hidden_dim}.",
+                field="num_heads",
+            )
+        arguments = {
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim or self.hidden_dim // self.num_heads,
+            "dropout": self.dropout,
+            "binding": self.binding,
+            "binding_options": self.binding_options,
+            "attention": self.attention,
+            "attention_options": self.attention_options,
+            "kernel_initializer": self.attention_kernel_initializer,
+            "bias_initializer": self.bias_initializer,
+            "seed": self._sublayer_seed(name),
+            "dtype": self.dtype_policy,
+            "name": name,
+        }
+        attention = TPMultiHeadAttention(**{**arguments, **kwargs})
+        shape = (None, None, self.hidden_dim)
+        attention.build(shape, shape)
+        return attention
+
+    def _build_feed_forward(self):
+        """Builds the sublayers that all cells end with."""
+        self.feed_forward_layer_norm = self._layer_norm("feed_forward_norm")
+        self.feed_forward = FeedForward(
+            self.intermediate_dim,
+            activation=self.activation,
+            dropout=self.dropout,
+            kernel_initializer=self.kernel_initializer,
+            bias_initializer=self.bias_initializer,
+            seed=self._sublayer_seed("feed_forward"),
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.feed_forward.build((None, None, self.hidden_dim))
+        self.output_layer_norm = self._layer_norm("output_norm")
+        self.dropout_layer = keras.layers.Dropout(
+            self.dropout,
+            seed=self._sublayer_seed("dropout"),
+            dtype=self.dtype_policy,
+        )
+
+    def _sublayer_seed(self, name):
+        # Sublayers with the same seed would drop the same elements.
+        if self.seed is None:
+            return None
+        return random.Random(f"{self.seed} {name}").getrandbits(31)
+
+    def _attend(self, attention, query, value, intermediates, **kwargs):
+        """Calls an attention, and keeps its intermediates in a dict, if any."""
+        if intermediates is None:
+            return attention(query, value, **kwargs)
+        output, intermediates[attention.name] = attention(
+            query, value, return_intermediates=True, **kwargs
+        )
+        return output
+
+    def _add(self, x, z, training):
+        return ops.add(x, self.dropout_layer(z, training=training))
+
+    def _apply_feed_forward(self, x, training):
+        z = self.feed_forward_layer_norm(x)
+        z = self.feed_forward(z, training=training)
+        return self.output_layer_norm(self._add(x, z, training))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "binding": serialize_part(self.binding),
+            "binding_options": self.binding_options,
+            "attention": serialize_part(self.attention),
+            "attention_options": self.attention_options,
+            "dropout": self.dropout,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "seed": self.seed,
+            "activation": keras.activations.serialize(self.activation),
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+            "attention_kernel_initializer": keras.initializers.serialize(
+                self.attention_kernel_initializer
+            ),
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
+            ),
+        }
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -48,13 +199,12 @@ class EncoderCell(TransformerCell):
         inputs: Tensor `(batch, length, hidden_dim)`.
         padding_mask: Boolean `(batch, length)`, true at real tokens.
         training: Whether to apply dropout.
-        return_attention_inputs: Whether to also return the inputs of the
-            attention.
+        return_intermediates: Whether to also return those of the attention.
 
     Returns:
-        Tensor `(batch, length, hidden_dim)`. With
-        `return_attention_inputs=True` also a dict from `"self_attention"`, the
-        attribute, to the keyword arguments of its call.
+        Tensor `(batch, length, hidden_dim)`. With `return_intermediates=True`
+        also a dict from `"self_attention"` to the attention's dict, see
+        `TPMultiHeadAttention`.
 
     Example:
 
@@ -63,7 +213,7 @@ class EncoderCell(TransformerCell):
     (3, 10, 8)
     """
 
-    def build(self, input_shape: Shape) -> None:
+    def build(self, input_shape):
         self.hidden_dim = input_shape[-1]
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
         self.self_attention = self._attention("self_attention")
@@ -72,24 +222,25 @@ class EncoderCell(TransformerCell):
 
     def call(
         self,
-        inputs: Tensor,
-        padding_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_attention_inputs: bool = False,
-    ) -> Tensor | tuple[Tensor, dict[str, Any]]:
+        inputs,
+        padding_mask=None,
+        training=None,
+        return_intermediates=False,
+    ):
+        intermediates = {} if return_intermediates else None
         z = self.self_attention_layer_norm(inputs)
-        attention_inputs = {
-            "query": z,
-            "value": z,
-            "attention_mask": _source_mask(padding_mask),
-        }
-        z = self.self_attention(**attention_inputs, training=training)
+        z = self._attend(
+            self.self_attention,
+            z,
+            z,
+            intermediates,
+            attention_mask=_source_mask(padding_mask),
+            training=training,
+        )
         x = self._apply_feed_forward(self._add(inputs, z, training), training)
-        if not return_attention_inputs:
-            return x
-        return x, {"self_attention": attention_inputs}
+        return (x, intermediates) if return_intermediates else x
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
+    def compute_output_shape(self, input_shape):
         return input_shape
 
 
@@ -111,29 +262,24 @@ class DecoderCell(TransformerCell):
     from an answer's token to a question's means nothing.
 
     To decode token by token, `init_cache` makes a KV cache for self-attention,
-    and `cross_attention_keys_and_values` makes one of the encoder's output.
+    `cross_attention_keys_and_values` makes one of the encoder's output, and
+    `decode_step` takes both.
 
     Call arguments:
         decoder_sequence: Tensor `(batch, target_length, hidden_dim)`.
         encoder_sequence: The encoder's output `(batch, source_length,
-            hidden_dim)`, or `None` with a `cross_attention_cache`.
+            hidden_dim)`.
         decoder_padding_mask: Boolean `(batch, target_length)`, true at real
             tokens.
         encoder_padding_mask: Boolean `(batch, source_length)`.
-        self_attention_cache: KV cache of the tokens before this one.
-        cross_attention_cache: KV cache of the encoder's output.
-        cache_update_index: Position of the only token in `decoder_sequence`,
-            a scalar. Required with `self_attention_cache`.
         training: Whether to apply dropout.
-        return_attention_inputs: Whether to also return the inputs of the
-            attentions. Not supported with caches.
+        return_intermediates: Whether to also return those of the attentions.
 
     Returns:
         Tensor `(batch, target_length, hidden_dim)`. With
-        `self_attention_cache` also the updated cache. With
-        `return_attention_inputs=True` also a dict from `"self_attention"` and
-        `"cross_attention"`, the attributes, to the keyword arguments of their
-        calls.
+        `return_intermediates=True` also a dict from `"self_attention"` and
+        `"cross_attention"` to the attentions' dicts, see
+        `TPMultiHeadAttention`.
 
     Example:
 
@@ -143,11 +289,7 @@ class DecoderCell(TransformerCell):
     (3, 4, 8)
     """
 
-    def build(
-        self,
-        decoder_sequence_shape: Shape,
-        encoder_sequence_shape: Shape | None = None,
-    ) -> None:
+    def build(self, decoder_sequence_shape, encoder_sequence_shape=None):
         self.hidden_dim = decoder_sequence_shape[-1]
         self.self_attention_layer_norm = self._layer_norm("self_attention_norm")
         self.self_attention = self._attention("self_attention")
@@ -167,72 +309,79 @@ class DecoderCell(TransformerCell):
 
     def call(
         self,
-        decoder_sequence: Tensor,
-        encoder_sequence: Tensor | None = None,
-        decoder_padding_mask: Tensor | None = None,
-        encoder_padding_mask: Tensor | None = None,
-        self_attention_cache: tuple[Tensor, ...] | None = None,
-        cross_attention_cache: tuple[Tensor, ...] | None = None,
-        cache_update_index: int | Tensor | None = None,
-        training: bool | None = None,
-        return_attention_inputs: bool = False,
-    ) -> Tensor | tuple[Tensor, Any]:
-        attention_inputs = {}
+        decoder_sequence,
+        encoder_sequence,
+        decoder_padding_mask=None,
+        encoder_padding_mask=None,
+        training=None,
+        return_intermediates=False,
+    ):
+        intermediates = {} if return_intermediates else None
         z = self.self_attention_layer_norm(decoder_sequence)
-        if self_attention_cache is None:
-            inputs = {
-                "query": z,
-                "value": z,
-                "attention_mask": _source_mask(decoder_padding_mask),
-                "use_causal_mask": True,
-            }
-            attention_inputs["self_attention"] = inputs
-            z = self.self_attention(**inputs, training=training)
-        else:
-            self_attention_cache = self.self_attention.update_cache(
-                self_attention_cache, z, cache_update_index
-            )
-            z, _ = self.self_attention.attend(
-                z,
-                *self_attention_cache,
-                index=cache_update_index,
-                return_weights=False,
-            )
+        z = self._attend(
+            self.self_attention,
+            z,
+            z,
+            intermediates,
+            attention_mask=_source_mask(decoder_padding_mask),
+            use_causal_mask=True,
+            training=training,
+        )
         x = self._add(decoder_sequence, z, training)
-
-        query = self.cross_attention_layer_norm(x)
-        mask = _source_mask(encoder_padding_mask)
-        if cross_attention_cache is None:
-            inputs = {
-                "query": query,
-                "value": encoder_sequence,
-                "attention_mask": mask,
-            }
-            attention_inputs["cross_attention"] = inputs
-            z = self.cross_attention(**inputs, training=training)
-        else:
-            z, _ = self.cross_attention.attend(
-                query,
-                *cross_attention_cache,
-                mask=mask,
-                training=training,
-                return_weights=False,
-            )
+        z = self._attend(
+            self.cross_attention,
+            self.cross_attention_layer_norm(x),
+            encoder_sequence,
+            intermediates,
+            attention_mask=_source_mask(encoder_padding_mask),
+            training=training,
+        )
         x = self._apply_feed_forward(self._add(x, z, training), training)
-        if self_attention_cache is not None:
-            return x, self_attention_cache
-        return (x, attention_inputs) if return_attention_inputs else x
+        return (x, intermediates) if return_intermediates else x
+
+    def decode_step(
+        self,
+        x,
+        self_attention_cache,
+        cross_attention_cache,
+        cache_update_index,
+        encoder_padding_mask=None,
+    ):
+        """Computes what a call computes, for one token.
+
+        Args:
+            x: Tensor `(batch, 1, hidden_dim)`.
+            self_attention_cache: KV cache of the tokens before this one.
+            cross_attention_cache: KV cache of the encoder's output.
+            cache_update_index: Position of the token, an integer or a scalar
+                tensor.
+            encoder_padding_mask: Boolean `(batch, source_length)`.
+
+        Returns:
+            Tensor `(batch, 1, hidden_dim)` and the updated KV cache.
+        """
+        z = self.self_attention_layer_norm(x)
+        self_attention_cache = self.self_attention.update_cache(
+            self_attention_cache, z, cache_update_index
+        )
+        z = self.self_attention.attend(
+            z, self_attention_cache, index=cache_update_index
+        )
+        x = self._add(x, z, training=False)
+        z = self.cross_attention.attend(
+            self.cross_attention_layer_norm(x),
+            cross_attention_cache,
+            mask=_source_mask(encoder_padding_mask),
+        )
+        x = self._add(x, z, training=False)
+        return self._apply_feed_forward(x, training=False), self_attention_cache
 
     def compute_output_shape(
-        self,
-        decoder_sequence_shape: Shape,
-        encoder_sequence_shape: Shape | None = None,
-    ) -> Shape:
+        self, decoder_sequence_shape, encoder_sequence_shape=None
+    ):
         return decoder_sequence_shape
 
-    def init_cache(
-        self, batch_size: int | Tensor, max_length: int | Tensor
-    ) -> tuple[Tensor, ...]:
+    def init_cache(self, batch_size, max_length):
         """Makes an empty KV cache for the self-attention.
 
         Args:
@@ -244,17 +393,13 @@ class DecoderCell(TransformerCell):
         """
         return self.self_attention.attention.init_cache(batch_size, max_length)
 
-    def grow_cache(
-        self, cache: tuple[Tensor, ...], max_length: int | Tensor
-    ) -> tuple[Tensor, ...]:
+    def grow_cache(self, cache, max_length):
         """Makes room for `max_length` tokens in a KV cache of `init_cache`."""
         return self.self_attention.attention.grow_cache(cache, max_length)
 
     def cross_attention_keys_and_values(
-        self,
-        encoder_sequence: Tensor,
-        encoder_padding_mask: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+        self, encoder_sequence, encoder_padding_mask=None
+    ):
         """Makes the KV cache of the encoder's output, a tuple of tensors.
 
         Args:

@@ -11,9 +11,6 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.layers.base_layer import serialize_fields
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -35,6 +32,7 @@ class Projection(keras.layers.EinsumDense):
     into the kernel, which rounds a quantized one once more, and loading weights
     into a layer with adapters sets both matrices to zero, so that neither
     trains: call `enable_lora` on a layer whose weights are loaded.
+    `tpt_keras.models.enable_lora` does this for all maps of a model.
 
     Args:
         output_shape: Integer or tuple, the axes that replace the contracted
@@ -59,18 +57,6 @@ class Projection(keras.layers.EinsumDense):
     >>> heads = Projection((8, 64))
     >>> heads(keras.ops.ones((2, 10, 512))).shape
     (2, 10, 8, 64)
-
-    LoRA adapters for every map of a model, whose other weights are frozen:
-
-    >>> model = Transformer.from_preset("tp_transformer_tiny", num_layers=1)
-    >>> for layer in model._flatten_layers(include_self=False):
-    ...     layer.trainable = False
-    >>> for layer in model._flatten_layers():
-    ...     if isinstance(layer, Projection):
-    ...         layer.trainable = True
-    ...         layer.enable_lora(4)
-    >>> sorted({weight.name for weight in model.trainable_weights})
-    ['bias', 'lora_kernel_a', 'lora_kernel_b']
     """
 
     bias_initializer: keras.Initializer
@@ -104,7 +90,7 @@ class Projection(keras.layers.EinsumDense):
         self.use_bias = use_bias
         self.supports_masking = True
 
-    def build(self, input_shape: Shape) -> None:
+    def build(self, input_shape):
         if isinstance(self.dtype_policy, keras.dtype_policies.DTypePolicyMap):
             # Keras does not look into a map of policies when it merges LoRA
             # into a quantized kernel.
@@ -129,7 +115,7 @@ class Projection(keras.layers.EinsumDense):
             },
         )
 
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+    def call(self, inputs, training=None):
         kernel = self.kernel
         matrix_shape = _matrix_shape(kernel.shape, self.num_input_axes)
         outputs = ops.matmul(
@@ -140,9 +126,7 @@ class Projection(keras.layers.EinsumDense):
             outputs = ops.add(outputs, ops.reshape(self.bias, matrix_shape[1:]))
         return self._with_leading_axes(self.activation(outputs), inputs)
 
-    def quantized_call(
-        self, inputs: Tensor, training: bool | None = None
-    ) -> Tensor:
+    def quantized_call(self, inputs, training=None):
         contracted = inputs.shape[-self.num_input_axes :]
         outputs = super().quantized_call(
             ops.reshape(inputs, (-1, *contracted)), training=training
@@ -155,16 +139,11 @@ class Projection(keras.layers.EinsumDense):
             outputs, (*leading_shape, *self.partial_output_shape)
         )
 
-    def quantize(
-        self,
-        mode: str | None = None,
-        type_check: bool = True,
-        config: Any = None,
-    ) -> None:
+    def quantize(self, mode=None, type_check=True, config=None):
         # Keras's check refuses every subclass of `EinsumDense`.
         super().quantize(mode, type_check=False, config=config)
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
+    def compute_output_shape(self, input_shape):
         leading_shape = tuple(input_shape[: -self.num_input_axes])
         return leading_shape + self.partial_output_shape
 
@@ -213,7 +192,7 @@ class FeedForward(BaseLayer):
     def __init__(
         self,
         intermediate_dim: int,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
+        activation: str | Callable = "relu",
         dropout: float = 0.0,
         kernel_initializer: str | keras.Initializer = "glorot_uniform",
         bias_initializer: str | keras.Initializer = "zeros",
@@ -228,7 +207,7 @@ class FeedForward(BaseLayer):
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.seed = seed
 
-    def build(self, input_shape: Shape) -> None:
+    def build(self, input_shape):
         self.intermediate_dense = self._projection(
             self.intermediate_dim, "intermediate", input_shape
         )
@@ -253,12 +232,12 @@ class FeedForward(BaseLayer):
         layer.build(input_shape)
         return layer
 
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+    def call(self, inputs, training=None):
         x = self.activation(self.intermediate_dense(inputs))
         x = self.dropout_layer(x, training=training)
         return self.output_dense(x)
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
+    def compute_output_shape(self, input_shape):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
@@ -267,11 +246,12 @@ class FeedForward(BaseLayer):
             "intermediate_dim": self.intermediate_dim,
             "dropout": self.dropout,
             "seed": self.seed,
-            **serialize_fields(
-                self,
-                "activation",
-                "kernel_initializer",
-                "bias_initializer",
+            "activation": keras.activations.serialize(self.activation),
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
             ),
         }
 
@@ -303,7 +283,7 @@ class FanInUniform(keras.initializers.RandomUniform):
         """The same initializer for a map of this input size."""
         return type(self)(self.fan_in or fan_in, self._init_seed)
 
-    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Tensor:
+    def __call__(self, shape, dtype=None):
         limit = 1.0 / math.sqrt(self.fan_in or shape[0])
         return keras.random.uniform(
             shape, -limit, limit, dtype=dtype, seed=self.seed

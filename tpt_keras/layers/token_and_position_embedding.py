@@ -7,11 +7,8 @@ from keras import ops
 
 from tpt_keras.errors import check_choice
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.layers.base_layer import serialize_fields
 from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.projection import Projection
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 # Positions that an attention mechanism uses.
 ATTENTION_POSITIONS = ("rotary", "alibi")
@@ -111,7 +108,7 @@ class TokenAndPositionEmbedding(BaseLayer):
         # `keras.Input` makes float ids, which bfloat16 would round.
         self.autocast = False
 
-    def build(self, input_shape: Shape | None = None) -> None:
+    def build(self, input_shape=None):
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.vocabulary_size, self.hidden_dim),
@@ -135,13 +132,8 @@ class TokenAndPositionEmbedding(BaseLayer):
         self.built = True
 
     def call(
-        self,
-        inputs: Tensor,
-        start_index: int | Tensor = 0,
-        added: Tensor | None = None,
-        reverse: bool = False,
-        training: bool | None = None,
-    ) -> Tensor:
+        self, inputs, start_index=0, added=None, reverse=False, training=None
+    ):
         if reverse:
             return self._logits(inputs)
         # TensorFlow's custom gradient takes tensors, but not variables. The
@@ -172,15 +164,13 @@ class TokenAndPositionEmbedding(BaseLayer):
             logits, (*ops.shape(hidden)[:-1], self.vocabulary_size)
         )
 
-    def compute_mask(
-        self, inputs: Tensor, mask: Tensor | None = None
-    ) -> Tensor | None:
+    def compute_mask(self, inputs, mask=None):
         if not self.mask_zero:
             return None
         is_hidden_states = len(inputs.shape) > 2
         return mask if is_hidden_states else ops.not_equal(inputs, 0)
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
+    def compute_output_shape(self, input_shape):
         if len(input_shape) > 2:  # hidden states
             return (*input_shape[:-1], self.vocabulary_size)
         return (*input_shape, self.hidden_dim)
@@ -192,8 +182,11 @@ class TokenAndPositionEmbedding(BaseLayer):
             "hidden_dim": self.hidden_dim,
             "bind_embeddings": self.bind_embeddings,
             "positions": self.positions,
-            **serialize_fields(
-                self, "embeddings_initializer", "bias_initializer"
+            "embeddings_initializer": keras.initializers.serialize(
+                self.embeddings_initializer
+            ),
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
             ),
             "dropout": self.dropout,
             "seed": self.seed,
@@ -255,7 +248,7 @@ class DigitPlaceEmbedding(BaseLayer):
         # `keras.Input` makes float ids, which bfloat16 would round.
         self.autocast = False
 
-    def build(self, input_shape: Shape | None = None) -> None:
+    def build(self, input_shape=None):
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(2 * self.max_places, self.hidden_dim),
@@ -264,7 +257,7 @@ class DigitPlaceEmbedding(BaseLayer):
         )
         self.built = True
 
-    def places(self, token_ids: Tensor, units_first: bool = False) -> Tensor:
+    def places(self, token_ids, units_first=False):
         """Returns the places `(batch, length)`: 1 for units, 0 for no digit."""
         ids = ops.cast(token_ids, "int32")
         is_digit = self._is_digit(ids)
@@ -298,7 +291,7 @@ class DigitPlaceEmbedding(BaseLayer):
             width *= 2
         return counts
 
-    def call(self, inputs: Tensor, units_first: bool = False) -> Tensor:
+    def call(self, inputs, units_first=False):
         return self._embed(self.places(inputs, units_first))
 
     def _embed(self, places):
@@ -307,9 +300,7 @@ class DigitPlaceEmbedding(BaseLayer):
         x = ops.where(is_digit, x, 0.0) * math.sqrt(self.hidden_dim)
         return ops.cast(x, self.compute_dtype)
 
-    def embed_step(
-        self, token_ids: Tensor, next_place: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def embed_step(self, token_ids, next_place):
         """Embeds the places of the next tokens, written units first.
 
         Args:
@@ -332,7 +323,7 @@ class DigitPlaceEmbedding(BaseLayer):
         next_place = ops.where(is_digit, after_digit, after_others)
         return x, ops.cast(next_place, "int32")
 
-    def compute_output_shape(self, input_shape: Shape) -> Shape:
+    def compute_output_shape(self, input_shape):
         return (*input_shape, self.hidden_dim)
 
     def get_config(self) -> dict[str, Any]:
@@ -378,7 +369,7 @@ def _take_rows_gradient(upstream, matrix, token_ids):
 _look_up = with_gradient(_take_rows, _take_rows_gradient)
 
 
-def position_sinusoids(positions: Tensor, hidden_dim: int) -> Tensor:
+def position_sinusoids(positions, hidden_dim):
     """Sinusoids of positions: sine in even columns, cosine in odd ones.
 
     Column `2i` has the frequency `exp(-log(10000) * 2i / hidden_dim)`, as in

@@ -10,31 +10,18 @@ from tpt_keras.layers.attention_inputs import FoldedAxes
 from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.attention_inputs import resolve_attention_axes
 from tpt_keras.layers.attention_inputs import tuple_or_none
-from tpt_keras.layers.base_layer import serialize_choice
-from tpt_keras.layers.base_layer import serialize_fields
+from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import serialize_part
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.bindings import with_gate
-from tpt_keras.layers.cached_attention import CachedAttention
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.mechanisms import make_mechanism
 from tpt_keras.layers.projection import Projection
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
-
-# The arguments of all maps.
-_MAP_ARGUMENTS = (
-    "kernel_initializer",
-    "bias_initializer",
-    "kernel_regularizer",
-    "bias_regularizer",
-    "kernel_constraint",
-    "bias_constraint",
-)
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class TPMultiHeadAttention(CachedAttention):
+class TPMultiHeadAttention(BaseLayer):
     """TP-Attention: multi-head attention that binds fillers to roles.
 
     A drop-in for `keras.layers.MultiHeadAttention`, with all of its arguments.
@@ -81,6 +68,9 @@ class TPMultiHeadAttention(CachedAttention):
             `"relative"`, `"transformer_xl"`, `"multi_linear"`, `"relational"`,
             the registered name of an `AttentionMechanism`, or an instance,
             which has a `dropout`, `sliding_window` and `seed` of its own.
+            Layers that are given the same instance share its weights. Keras
+            loads such a model if its class makes the layers, and no functional
+            model.
         attention_options: Dict of further arguments of the named mechanism.
         binding_options: Dict of further arguments of the named binding.
         use_gate: Keras's name of `binding="gated"`, in place of the default.
@@ -100,7 +90,8 @@ class TPMultiHeadAttention(CachedAttention):
             attention axes `(batch, others..., targets..., sources...)`, where
             the others are the axes that are not attended over.
         return_attention_scores: Whether to also return the attention weights.
-        return_roles: Whether to also return the roles.
+        return_intermediates: Whether to also return a dict of the attention
+            weights, roles and fillers.
         training: Whether to apply dropout.
         use_causal_mask: Whether to mask the positions after each query.
         start_index: Position of the first query among the keys, for keys that
@@ -111,14 +102,15 @@ class TPMultiHeadAttention(CachedAttention):
         `return_attention_scores=True` also the attention weights
         `(batch, num_heads, target_length, source_length)`, or with several
         axes `(batch, others..., num_heads, targets..., sources...)`. With
-        `return_roles=True`, after these, the roles `(batch, target_length,
-        num_heads, value_dim)`, or with several axes `(batch, ..., num_heads,
-        value_dim)`.
+        `return_intermediates=True`, after these, a dict of the same `weights`
+        and of the `roles` and `fillers` `(batch, target_length, num_heads,
+        value_dim)`, or with several axes `(batch, ..., num_heads, value_dim)`.
+        Weights or roles that there are not are not in it.
 
     Raises:
         ValueError: If an argument is invalid, the mechanism and the binding do
             not fit together, the inputs' shapes do not match, or there are no
-            attention weights or roles to return.
+            attention weights to return.
 
     Example:
 
@@ -128,7 +120,7 @@ class TPMultiHeadAttention(CachedAttention):
     (3, 10, 16)
     """
 
-    traced_arguments = ("return_attention_scores", "return_roles")
+    traced_arguments = ("return_attention_scores", "return_intermediates")
 
     def __init__(
         self,
@@ -205,6 +197,14 @@ class TPMultiHeadAttention(CachedAttention):
             dtype=self.dtype_policy,
             name="binding",
         )
+        num_kinds = self.attention.num_kinds
+        if self.num_heads % num_kinds:
+            raise UsageError(
+                f"`num_heads` must be a multiple of {num_kinds} for "
+                f"{attention!r}, which has {num_kinds} kinds of heads. "
+                f"Received: {self.num_heads}",
+                field="num_heads",
+            )
         if self.attention.output_dim is not None and self.binding.has_role:
             raise UsageError(
                 "An attention mechanism with an `output_dim` is the output map "
@@ -213,17 +213,14 @@ class TPMultiHeadAttention(CachedAttention):
                 field="binding",
             )
 
-    def build(
-        self,
-        query_shape: Shape,
-        value_shape: Shape,
-        key_shape: Shape | None = None,
-    ) -> None:
+    def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
         self._resolve_axes(query_shape, value_shape, key_shape)
-        sizes = (self.key_dim, self.key_dim, self.value_dim)
-        numbers = self.attention.num_heads_of_maps(self.num_heads)
-        query_heads, key_heads, value_heads = heads = [*zip(numbers, sizes)]
+        query_heads = key_heads = (self.num_heads, self.key_dim)
+        value_heads = (
+            self.num_heads // self.attention.num_kinds,
+            self.value_dim,
+        )
         # Instances may be built already.
         if not self.binding.built:
             self.binding.build((None, None, self.num_heads, self.value_dim))
@@ -239,16 +236,16 @@ class TPMultiHeadAttention(CachedAttention):
             self.role_dense = self._role_map(query_shape)
         self.output_dense = self._output_map(query_shape)
         if not self.attention.built:
-            self.attention.build(*((None, None, *each) for each in heads))
+            heads = query_heads, key_heads, value_heads
+            self.attention.build(
+                *((None, None, *each) for each in heads),
+                **self._inputs(query_shape=query_shape, key_shape=key_shape),
+            )
         self.built = True
 
     def _role_map(self, query_shape):
-        return self._projection(
-            (self.num_heads, self.binding.role_dim),
-            "role",
-            query_shape,
-            **self.binding.role_map_arguments,
-        )
+        role_heads = (self.num_heads, self.binding.role_dim)
+        return self._projection(role_heads, "role", query_shape)
 
     def _output_map(self, query_shape):
         output_shape = self._output_shape or (query_shape[-1],)
@@ -268,30 +265,42 @@ class TPMultiHeadAttention(CachedAttention):
         return None
 
     def _projection(self, output_shape, name, input_shape, **kwargs):
-        names = ("use_bias", *_MAP_ARGUMENTS)
-        arguments = {name: getattr(self, name) for name in names} | kwargs
         layer = Projection(
-            output_shape, dtype=self.dtype_policy, name=name, **arguments
+            output_shape,
+            use_bias=self.use_bias,
+            kernel_initializer=self.kernel_initializer,
+            bias_initializer=self.bias_initializer,
+            kernel_regularizer=self.kernel_regularizer,
+            bias_regularizer=self.bias_regularizer,
+            kernel_constraint=self.kernel_constraint,
+            bias_constraint=self.bias_constraint,
+            dtype=self.dtype_policy,
+            name=name,
+            **kwargs,
         )
         layer.build(input_shape)
         return layer
 
     def call(
         self,
-        query: Tensor,
-        value: Tensor,
-        key: Tensor | None = None,
-        query_mask: Tensor | None = None,
-        value_mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        return_attention_scores: bool = False,
-        training: bool | None = None,
-        use_causal_mask: bool = False,
-        start_index: int | Tensor = 0,
-        return_roles: bool = False,
-    ) -> Tensor | tuple[Tensor, ...]:
-        self._check_returned(return_attention_scores, return_roles)
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        start_index=0,
+        return_intermediates=False,
+    ):
+        if return_attention_scores and not self.attention.has_attention_scores:
+            raise ValueError(
+                "`return_attention_scores` needs an attention mechanism with "
+                f"attention weights. Received: {self.attention}"
+            )
         key = value if key is None else key
         axes = self._resolve_axes(query.shape, value.shape, key.shape)
         folded = None
@@ -309,24 +318,28 @@ class TPMultiHeadAttention(CachedAttention):
             query_mask = None  # there are no rows of weights to mask
         filler, weights = self.attention(
             self.query_dense(query),
-            *self._key_and_value_heads(value, key),
+            self.key_dense(key),
+            self.value_dense(value),
             attention_mask=merge_masks(
                 query_mask, value_mask, key_mask, attention_mask
             ),
             use_causal_mask=use_causal_mask,
             start_index=start_index,
             training=training,
-            return_weights=return_attention_scores,
+            return_weights=return_attention_scores or return_intermediates,
+            **self._inputs(query=query, key=key),
         )
         role = self._role(query)
         output = self._bind_and_map(filler, role)
-        outputs = [folded.unfold(output) if folded else output]
+        if folded:
+            output, filler, role = map(folded.unfold, (output, filler, role))
+            weights = folded.unfold_weights(weights)
+        outputs = [output]
         if return_attention_scores:
-            outputs.append(
-                folded.unfold_weights(weights) if folded else weights
-            )
-        if return_roles:
-            outputs.append(folded.unfold(role) if folded else role)
+            outputs.append(weights)
+        if return_intermediates:
+            found = {"weights": weights, "roles": role, "fillers": filler}
+            outputs.append({k: v for k, v in found.items() if v is not None})
         return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
     def _check_axes(self, axes, use_causal_mask):
@@ -340,17 +353,78 @@ class TPMultiHeadAttention(CachedAttention):
                 f"a single attention axis. Received: attention_axes={axes}"
             )
 
-    def _check_returned(self, return_attention_scores, return_roles):
-        if return_roles and not self.binding.has_role:
-            raise ValueError(
-                f"`return_roles` needs a binding with roles. Received: "
-                f"{self.binding}"
-            )
-        if return_attention_scores and not self.attention.has_attention_scores:
-            raise ValueError(
-                "`return_attention_scores` needs an attention mechanism with "
-                f"attention weights. Received: {self.attention}"
-            )
+    def project_keys_and_values(self, value, key=None, padding_mask=None):
+        """Makes the KV cache of a whole sequence, for `attend`.
+
+        Args:
+            value: Tensor `(batch, source_length, hidden_dim)`.
+            key: Tensor of the same shape. Defaults to `value`.
+            padding_mask: Boolean `(batch, source_length)`, true at real
+                tokens. Some mechanisms need it both here and in `attend`.
+        """
+        key = value if key is None else key
+        return self.attention.make_cache(
+            self.key_dense(key),
+            self.value_dense(value),
+            padding_mask,
+            **self._inputs(key=key),
+        )
+
+    def update_cache(self, cache, value, index, key=None):
+        """Writes one position to a KV cache.
+
+        Args:
+            cache: Cache from `attention.init_cache` or `update_cache`.
+            value: Tensor `(batch, 1, hidden_dim)`.
+            index: The position, an integer or a scalar tensor.
+            key: Tensor of the same shape. Defaults to `value`.
+        """
+        key = value if key is None else key
+        return self.attention.update_cache(
+            cache,
+            self.key_dense(key),
+            self.value_dense(value),
+            index,
+            **self._inputs(key=key),
+        )
+
+    def _inputs(self, **inputs):
+        """The layer's inputs, for a mechanism that takes them."""
+        return inputs if self.attention.takes_inputs else {}
+
+    def attend(self, query, cache, mask=None, index=None):
+        """Attends over a KV cache, without dropout.
+
+        Args:
+            query: Tensor `(batch, target_length, hidden_dim)`.
+            cache: Cache from `project_keys_and_values` or `update_cache`.
+            mask: Boolean, broadcastable to `(batch, target_length,
+                source_length)`, true where a query may attend.
+            index: Position of the only query, for a cache from
+                `update_cache`.
+
+        Returns:
+            The output `(batch, target_length, hidden_dim)`.
+        """
+        filler, _ = self.attention.attend(
+            self.query_dense(query),
+            cache,
+            attention_mask=mask,
+            index=index,
+            return_weights=False,
+            **self._inputs(query=query),
+        )
+        return self._bind_and_map(filler, self._role(query))
+
+    def _role(self, query):
+        if self.role_dense is None:
+            return None
+        return self.binding.role(self.role_dense(query))
+
+    def _bind_and_map(self, filler, role):
+        if self.output_dense is None:
+            return ops.sum(filler, axis=-2)
+        return self.binding.bind_and_map(filler, role, self.output_dense)
 
     def _resolve_axes(self, query_shape, value_shape, key_shape):
         key_shape = value_shape if key_shape is None else key_shape
@@ -358,17 +432,10 @@ class TPMultiHeadAttention(CachedAttention):
             self.attention_axes, query_shape, value_shape, key_shape
         )
 
-    def compute_mask(
-        self, query: Tensor, query_mask: Tensor | None = None
-    ) -> Tensor | None:
+    def compute_mask(self, query, query_mask=None):
         return query_mask
 
-    def compute_output_shape(
-        self,
-        query_shape: Shape,
-        value_shape: Shape,
-        key_shape: Shape | None = None,
-    ) -> Shape:
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         self._resolve_axes(query_shape, value_shape, key_shape)
         return (*query_shape[:-1], *(self._output_shape or query_shape[-1:]))
 
@@ -381,14 +448,32 @@ class TPMultiHeadAttention(CachedAttention):
             "dropout": self.dropout,
             "use_bias": self.use_bias,
             "output_shape": self._output_shape,
-            "binding": serialize_choice(self._binding_name or self.binding),
+            "binding": serialize_part(self._binding_name or self.binding),
             "binding_options": self.binding_options,
-            "attention": serialize_choice(
-                self._attention_name or self.attention
-            ),
+            "attention": serialize_part(self._attention_name or self.attention),
             "attention_options": self.attention_options,
             "use_gate": self.use_gate,
-            **serialize_fields(self, *_MAP_ARGUMENTS, "activity_regularizer"),
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
+            ),
+            "kernel_regularizer": keras.regularizers.serialize(
+                self.kernel_regularizer
+            ),
+            "bias_regularizer": keras.regularizers.serialize(
+                self.bias_regularizer
+            ),
+            "activity_regularizer": keras.regularizers.serialize(
+                self.activity_regularizer
+            ),
+            "kernel_constraint": keras.constraints.serialize(
+                self.kernel_constraint
+            ),
+            "bias_constraint": keras.constraints.serialize(
+                self.bias_constraint
+            ),
             "seed": self.seed,
             "attention_axes": self.attention_axes,
             "sliding_window": self.sliding_window,

@@ -4,10 +4,8 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.bindings import Binding
+from tpt_keras.layers.cells import TransformerCell
 from tpt_keras.layers.mechanisms import AttentionMechanism
-from tpt_keras.layers.transformer_cell import TransformerCell
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -63,21 +61,13 @@ class TransformerXLCell(TransformerCell):
             intermediate_dim, num_heads, binding, attention=attention, **kwargs
         )
 
-    def build(
-        self, inputs_shape: Shape, memory_shape: Shape | None = None
-    ) -> None:
+    def build(self, inputs_shape, memory_shape=None):
         self.hidden_dim = inputs_shape[-1]
         self.self_attention = self._attention("self_attention", use_bias=False)
         self._build_feed_forward()
         self.built = True
 
-    def call(
-        self,
-        inputs: Tensor,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        training: bool | None = None,
-    ) -> Tensor:
+    def call(self, inputs, memory=None, memory_mask=None, training=None):
         sources, start_index, mask = inputs, 0, None
         if memory is not None:
             sources = ops.concatenate([memory, inputs], axis=1)
@@ -97,7 +87,5 @@ class TransformerXLCell(TransformerCell):
         z = self.feed_forward(x, training=training)
         return self.output_layer_norm(self._add(x, z, training))
 
-    def compute_output_shape(
-        self, inputs_shape: Shape, memory_shape: Shape | None = None
-    ) -> Shape:
+    def compute_output_shape(self, inputs_shape, memory_shape=None):
         return inputs_shape

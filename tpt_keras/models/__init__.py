@@ -10,6 +10,7 @@ from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.models.sequence_to_sequence import build_model
 from tpt_keras.models.sequence_to_sequence import count_weights
 from tpt_keras.models.transformer import Transformer
+from tpt_keras.models.weights import enable_lora
 
 __all__ = [
     "PRESETS",
@@ -22,4 +23,5 @@ __all__ = [
     "TransformerConfig",
     "build_model",
     "count_weights",
+    "enable_lora",
 ]

@@ -196,7 +196,6 @@ class AttentionConfig(ModelConfig):
             kernel_initializer="zeros",
         )
         mechanism = layer.attention
-        mechanism.num_heads_of_maps(self.num_heads)  # raises if it does not fit
         if self.positions in ATTENTION_POSITIONS:
             self._check_positions(mechanism)
         if mechanism.output_dim not in (None, self.hidden_dim):

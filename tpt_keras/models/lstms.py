@@ -8,8 +8,6 @@ from keras import ops
 from tpt_keras.layers import Projection
 from tpt_keras.models.configs import LSTMConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 class LSTMModel(SequenceToSequence):
@@ -102,15 +100,13 @@ class SimpleLSTM(LSTMModel):
         self.lstm = self._lstm(config.hidden_dim, "lstm", return_state=True)
         self.build()
 
-    def build(self, input_shape: Shape | None = None) -> None:
+    def build(self, input_shape=None):
         # No weight depends on the shape of the inputs.
         self.lstm.build((None, None, self.config.vocabulary_size))
         self.logits_dense.build((None, self.config.hidden_dim))
         self.built = True
 
-    def call(
-        self, inputs: dict[str, Tensor], training: bool | None = None
-    ) -> Tensor:
+    def call(self, inputs, training=None):
         states = self.encode(inputs["encoder_token_ids"], training=training)
         hidden, *_ = self.lstm(
             self._one_hot(inputs["decoder_token_ids"]),
@@ -119,9 +115,7 @@ class SimpleLSTM(LSTMModel):
         )
         return self._logits(hidden, training)
 
-    def encode(
-        self, encoder_token_ids: Tensor, training: bool | None = None
-    ) -> tuple[Tensor, ...]:
+    def encode(self, encoder_token_ids, training=None):
         shape = (ops.shape(encoder_token_ids)[0], self.config.thinking_steps)
         blanks = ops.zeros(
             (*shape, self.config.vocabulary_size), dtype=self.compute_dtype
@@ -134,17 +128,10 @@ class SimpleLSTM(LSTMModel):
         )
         return tuple(states)
 
-    def init_cache(
-        self, encoder_token_ids: Tensor, max_length: int | Tensor
-    ) -> dict[str, Any]:
+    def init_cache(self, encoder_token_ids, max_length):
         return {"states": self.encode(encoder_token_ids)}
 
-    def decode_step(
-        self,
-        token_ids: Tensor,
-        cache: dict[str, Any],
-        cache_update_index: int | Tensor,
-    ) -> tuple[Tensor, dict[str, Any]]:
+    def decode_step(self, token_ids, cache, cache_update_index):
         hidden, states = self.lstm.cell(
             self._one_hot(token_ids), list(cache["states"])
         )
@@ -214,7 +201,7 @@ class AttentionalLSTM(LSTMModel):
         )
         self.build()
 
-    def build(self, input_shape: Shape | None = None) -> None:
+    def build(self, input_shape=None):
         # No weight depends on the shape of the inputs.
         config = self.config
         memory = (None, None, config.attention_dim)
@@ -231,9 +218,7 @@ class AttentionalLSTM(LSTMModel):
         )
         self.built = True
 
-    def call(
-        self, inputs: dict[str, Tensor], training: bool | None = None
-    ) -> Tensor:
+    def call(self, inputs, training=None):
         encoder_token_ids = inputs["encoder_token_ids"]
         mask = self.padding_mask(encoder_token_ids)
         memory = self.encode(encoder_token_ids, training=training)
@@ -243,9 +228,7 @@ class AttentionalLSTM(LSTMModel):
         )
         return self._logits(outputs, training)
 
-    def encode(
-        self, encoder_token_ids: Tensor, training: bool | None = None
-    ) -> Tensor:
+    def encode(self, encoder_token_ids, training=None):
         x = self._one_hot(encoder_token_ids)
         mask = self.padding_mask(encoder_token_ids)
         forward = self.forward_encoder(x, mask=mask, training=training)
@@ -257,9 +240,7 @@ class AttentionalLSTM(LSTMModel):
         )
         return self.dropout_layer(memory, training=training)
 
-    def init_cache(
-        self, encoder_token_ids: Tensor, max_length: int | Tensor
-    ) -> dict[str, Any]:
+    def init_cache(self, encoder_token_ids, max_length):
         mask = self.padding_mask(encoder_token_ids)
         memory = self.encode(encoder_token_ids)
         return {
@@ -268,12 +249,7 @@ class AttentionalLSTM(LSTMModel):
             "states": self._think(memory, mask),
         }
 
-    def decode_step(
-        self,
-        token_ids: Tensor,
-        cache: dict[str, Any],
-        cache_update_index: int | Tensor,
-    ) -> tuple[Tensor, dict[str, Any]]:
+    def decode_step(self, token_ids, cache, cache_update_index):
         output, states = self._step(
             self._one_hot(token_ids),
             cache["states"],

@@ -42,10 +42,6 @@ PRESETS: dict = {
         binding_options={"per_head": True},
         bind_embeddings=False,
     ),
-    # Its gate has a number for each unit, and sees the filler too.
-    "transformer_hybrid_gated": TransformerConfig(
-        binding="hybrid_gated", bind_embeddings=False
-    ),
     # Holographic reduced representations (Plate, 1995).
     "tp_transformer_circular_convolution": TransformerConfig(
         binding="circular_convolution", bind_embeddings=False

@@ -18,9 +18,7 @@ from tpt_keras.models import stored
 from tpt_keras.models.configs import SequenceToSequenceConfig
 from tpt_keras.models.strings import StringsModel
 from tpt_keras.models.strings import refuse_strings
-from tpt_keras.typing import Shape
 from tpt_keras.typing import StrPath
-from tpt_keras.typing import Tensor
 
 
 class SequenceToSequence(StringsModel):
@@ -168,18 +166,16 @@ class SequenceToSequence(StringsModel):
         """
         return stored.from_preset(cls, preset, dtype, load_weights, overrides)
 
-    def padding_mask(self, token_ids: Tensor) -> Tensor:
+    def padding_mask(self, token_ids):
         """Boolean tensor of the shape of `token_ids`, true at real tokens."""
         return ops.not_equal(token_ids, self.tokenizer.pad_id)
 
-    def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
+    def compute_output_shape(self, input_shape):
         """Returns the shape of the logits, `(batch, length, symbols)`."""
         shape = tuple(input_shape["decoder_token_ids"])
         return (*shape, self.config.vocabulary_size)
 
-    def encode(
-        self, encoder_token_ids: Tensor, training: bool | None = None
-    ) -> Tensor | tuple[Tensor, ...]:
+    def encode(self, encoder_token_ids, training=None):
         """Encodes questions.
 
         Args:
@@ -191,9 +187,7 @@ class SequenceToSequence(StringsModel):
         """
         raise NotImplementedError
 
-    def init_cache(
-        self, encoder_token_ids: Tensor, max_length: int | Tensor
-    ) -> dict[str, Any]:
+    def init_cache(self, encoder_token_ids, max_length):
         """Encodes questions and prepares to decode their answers.
 
         Args:
@@ -206,18 +200,11 @@ class SequenceToSequence(StringsModel):
         """
         raise NotImplementedError
 
-    def grow_cache(
-        self, cache: dict[str, Any], max_length: int | Tensor
-    ) -> dict[str, Any]:
+    def grow_cache(self, cache, max_length):
         """Returns a cache with room for more tokens, up to `max_length`."""
         return cache
 
-    def decode_step(
-        self,
-        token_ids: Tensor,
-        cache: dict[str, Any],
-        cache_update_index: int | Tensor,
-    ) -> tuple[Tensor, dict[str, Any]]:
+    def decode_step(self, token_ids, cache, cache_update_index):
         """Decodes one step: computes the logits of the next token.
 
         Args:
@@ -230,9 +217,7 @@ class SequenceToSequence(StringsModel):
         """
         raise NotImplementedError
 
-    def generate(
-        self, encoder_token_ids: Tensor, max_length: int | None = None
-    ) -> Tensor:
+    def generate(self, encoder_token_ids, max_length=None):
         """Decodes answers greedily. A `Generator` has other ways.
 
         Args:

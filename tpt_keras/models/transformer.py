@@ -10,8 +10,6 @@ from tpt_keras.layers import FanInUniform
 from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.models.configs import TransformerConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -108,7 +106,7 @@ class Transformer(SequenceToSequence):
             return FanInUniform()
         return "glorot_uniform"
 
-    def build(self, input_shape: Shape | None = None) -> None:
+    def build(self, input_shape=None):
         # No weight depends on the shape of the inputs, so that a new model is
         # built and can load weights at once.
         shape = (None, None, self.config.hidden_dim)
@@ -121,9 +119,7 @@ class Transformer(SequenceToSequence):
             cell.build(shape, shape)
         self.built = True
 
-    def call(
-        self, inputs: dict[str, Tensor], training: bool | None = None
-    ) -> Tensor:
+    def call(self, inputs, training=None):
         encoder_token_ids = inputs["encoder_token_ids"]
         decoder_token_ids = inputs["decoder_token_ids"]
         encoder_padding_mask = self.padding_mask(encoder_token_ids)
@@ -139,18 +135,14 @@ class Transformer(SequenceToSequence):
             )
         return self.embedding(x, reverse=True)
 
-    def encode(
-        self, encoder_token_ids: Tensor, training: bool | None = None
-    ) -> Tensor:
+    def encode(self, encoder_token_ids, training=None):
         padding_mask = self.padding_mask(encoder_token_ids)
         x = self.embed_questions(encoder_token_ids, training)
         for cell in self.encoder_cells:
             x = cell(x, padding_mask=padding_mask, training=training)
         return x
 
-    def embed_questions(
-        self, encoder_token_ids: Tensor, training: bool | None = None
-    ) -> Tensor:
+    def embed_questions(self, encoder_token_ids, training=None):
         """Embeds questions, with the places of their digits."""
         places = None
         if self.digit_places is not None:
@@ -159,9 +151,7 @@ class Transformer(SequenceToSequence):
             encoder_token_ids, added=places, training=training
         )
 
-    def embed_answers(
-        self, decoder_token_ids: Tensor, training: bool | None = None
-    ) -> Tensor:
+    def embed_answers(self, decoder_token_ids, training=None):
         """Embeds answers, with the places of their digits."""
         places = None
         if self._answers_have_places:
@@ -170,9 +160,7 @@ class Transformer(SequenceToSequence):
             decoder_token_ids, added=places, training=training
         )
 
-    def init_cache(
-        self, encoder_token_ids: Tensor, max_length: int | Tensor
-    ) -> dict[str, Any]:
+    def init_cache(self, encoder_token_ids, max_length):
         encoder_output = self.encode(encoder_token_ids)
         batch_size = ops.shape(encoder_token_ids)[0]
         padding_mask = self.padding_mask(encoder_token_ids)
@@ -194,9 +182,7 @@ class Transformer(SequenceToSequence):
             ),
         }
 
-    def grow_cache(
-        self, cache: dict[str, Any], max_length: int | Tensor
-    ) -> dict[str, Any]:
+    def grow_cache(self, cache, max_length):
         self_attention = tuple(
             cell.grow_cache(self_cache, max_length)
             for cell, self_cache in zip(
@@ -205,12 +191,7 @@ class Transformer(SequenceToSequence):
         )
         return {**cache, "self_attention": self_attention}
 
-    def decode_step(
-        self,
-        token_ids: Tensor,
-        cache: dict[str, Any],
-        cache_update_index: int | Tensor,
-    ) -> tuple[Tensor, dict[str, Any]]:
+    def decode_step(self, token_ids, cache, cache_update_index):
         token_ids = ops.expand_dims(token_ids, -1)
         changed, places = {}, None
         if self._answers_have_places:
@@ -226,12 +207,12 @@ class Transformer(SequenceToSequence):
             cache["self_attention"],
             cache["cross_attention"],
         ):
-            x, self_cache = cell(
+            x, self_cache = cell.decode_step(
                 x,
-                encoder_padding_mask=cache["encoder_padding_mask"],
-                self_attention_cache=self_cache,
-                cross_attention_cache=cross_cache,
-                cache_update_index=cache_update_index,
+                self_cache,
+                cross_cache,
+                cache_update_index,
+                cache["encoder_padding_mask"],
             )
             self_attention.append(self_cache)
         logits = self.embedding(x, reverse=True)

@@ -11,6 +11,7 @@ import safetensors.numpy
 from keras import ops
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
 from tpt_keras.layers import Projection
@@ -77,6 +78,37 @@ def lasting_weights(model: keras.Model) -> list[keras.Variable]:
     """Returns the weights of a model without the memory of its streams."""
     memory = {id(v) for v in keras.tree.flatten(getattr(model, "memory", ()))}
     return [weight for weight in model.weights if id(weight) not in memory]
+
+
+def enable_lora(model: keras.Model, rank: int) -> None:
+    """Gives every map of a model LoRA adapters, and freezes its other weights.
+
+    The maps' biases train as well. Call it before `compile`, on a model whose
+    weights are loaded.
+
+    Args:
+        model: A model with `Projection`s, such as a `Transformer`.
+        rank: Rank of the adapters.
+
+    Raises:
+        UsageError: If `rank` is no positive integer.
+
+    Example:
+
+    >>> model = Transformer.from_preset("tp_transformer_tiny", num_layers=1)
+    >>> enable_lora(model, rank=4)
+    >>> sorted({weight.name for weight in model.trainable_weights})
+    ['bias', 'lora_kernel_a', 'lora_kernel_b']
+    """
+    check_positive_integer("rank", rank)
+    # The public `Model.layers` lacks the layers in layers.
+    layers = list(model._flatten_layers(include_self=False))
+    for layer in layers:
+        layer.trainable = False
+    for layer in layers:
+        if isinstance(layer, Projection):
+            layer.trainable = True
+            layer.enable_lora(rank)
 
 
 def is_quantized(model: keras.Model) -> bool:

@@ -41,20 +41,35 @@ WEIGHTS = {
 X = RNG.normal(size=(2, 4, 8)).astype("float32")
 
 
-def heads(mechanism, length):
-    """Queries, keys and values of size 4, for 2 fillers."""
-    return [
-        ops.convert_to_tensor(
-            RNG.normal(size=(2, length, number, 4)), "float32"
+def inputs_of(mechanism, length):
+    """Queries and other inputs, of 2 heads of size 4."""
+    shapes = {
+        "query_heads": (2, 4),
+        "key_heads": (2, 4),
+        "value_heads": (2 // mechanism.num_kinds, 4),
+    }
+    if mechanism.takes_inputs:
+        shapes |= {"query": (8,), "key": (8,)}
+    inputs = {
+        name: ops.convert_to_tensor(
+            RNG.normal(size=(2, length, *shape)), "float32"
         )
-        for number in mechanism.num_heads_of_maps(2)
-    ]
+        for name, shape in shapes.items()
+    }
+    queries = {name: inputs.pop(name) for name in shapes if "query" in name}
+    return queries, inputs
+
+
+def at(inputs, step):
+    return {name: x[:, step] for name, x in inputs.items()}
 
 
 def built(name, **kwargs):
     mechanism = make_mechanism(*CASES[name], **kwargs)
-    numbers = mechanism.num_heads_of_maps(2)
-    mechanism.build(*((None, None, number, 4) for number in numbers))
+    queries, sources = inputs_of(mechanism, 1)
+    mechanism.build(
+        **{f"{key}_shape": x.shape for key, x in (queries | sources).items()}
+    )
     mechanism.set_weights([RNG.normal(size=w.shape) for w in mechanism.weights])
     return mechanism
 
@@ -84,18 +99,18 @@ class MechanismsTest(LayerTestCase):
     @parameterized.parameters(*CASES)
     def test_cached_equals_uncached(self, name):
         mechanism = built(name)
-        queries, keys, values = heads(mechanism, 5)
+        queries, sources = inputs_of(mechanism, 5)
         tolerance = 1e-4 if name == "multi_linear" else 1e-5
-        expected, _ = mechanism(queries, keys, values, use_causal_mask=True)
+        expected, _ = mechanism(**queries, **sources, use_causal_mask=True)
         cache = mechanism.init_cache(2, 2)
         for index in range(5):
             step, room = slice(index, index + 1), 2 if index < 2 else 7
             cache = mechanism.grow_cache(cache, room)
             cache = mechanism.update_cache(
-                cache, keys[:, step], values[:, step], ops.array(index)
+                cache, **at(sources, step), index=ops.array(index)
             )
             filler, weights = mechanism.attend(
-                queries[:, step], cache, index=ops.array(index)
+                **at(queries, step), cache=cache, index=ops.array(index)
             )
             if mechanism.has_attention_scores:
                 self.assertEqual(weights.shape, (2, 2, 1, room))
@@ -106,12 +121,14 @@ class MechanismsTest(LayerTestCase):
     @parameterized.parameters(*CASES)
     def test_whole_cache_equals_a_call(self, name):
         mechanism = built(name)
-        queries, keys, values = heads(mechanism, 5)
+        queries, sources = inputs_of(mechanism, 5)
         is_real = np.array([[1, 1, 1, 0, 1], [1, 0, 0, 0, 0]], "bool")
         mask = is_real[:, None, None]
-        expected, _ = mechanism(queries, keys, values, attention_mask=mask)
-        cache = mechanism.make_cache(keys, values, padding_mask=is_real)
-        filler, _ = mechanism.attend(queries, cache, attention_mask=mask)
+        expected, _ = mechanism(**queries, **sources, attention_mask=mask)
+        cache = mechanism.make_cache(**sources, padding_mask=is_real)
+        filler, _ = mechanism.attend(
+            **queries, cache=cache, attention_mask=mask
+        )
         self.assert_all_close(filler, expected)
 
     @parameterized.product(name=[*CASES], use_causal_mask=(False, True))
@@ -127,9 +144,10 @@ class MechanismsTest(LayerTestCase):
         mechanism = built(name)
         if mechanism.has_attention_scores:
             mechanism.sliding_window = 3
-        inputs = heads(mechanism, 5)
-        expected, _ = mechanism(*inputs, **arguments)
-        filler, _ = mechanism(*inputs, **arguments, return_weights=False)
+        queries, sources = inputs_of(mechanism, 5)
+        arguments |= {**queries, **sources}
+        expected, _ = mechanism(**arguments)
+        filler, _ = mechanism(**arguments, return_weights=False)
         self.assert_all_close(filler, expected)
 
     @parameterized.parameters(*CASES)
@@ -152,10 +170,13 @@ class MechanismsTest(LayerTestCase):
         mechanism = built(name)
         if mechanism.has_attention_scores:
             mechanism.sliding_window = sliding_window
-        queries, keys, values = heads(mechanism, 5)
-        expected = mechanism(queries, keys, values, use_causal_mask=True)
+        queries, sources = inputs_of(mechanism, 5)
+        expected = mechanism(**queries, **sources, use_causal_mask=True)
         filler, weights = mechanism(
-            queries[:, 2:], keys, values, use_causal_mask=True, start_index=2
+            **at(queries, slice(2, None)),
+            **sources,
+            use_causal_mask=True,
+            start_index=2,
         )
         self.assert_all_close(filler, expected[0][:, 2:])
         if mechanism.has_attention_scores:
@@ -167,9 +188,9 @@ class MechanismsTest(LayerTestCase):
     def test_no_queries_or_no_keys(self, name, targets_and_sources):
         mechanism = built(name)
         targets, sources = targets_and_sources
-        queries, _, _ = heads(mechanism, targets)
-        _, keys, values = heads(mechanism, sources)
-        filler, _ = mechanism(queries, keys, values)
+        queries, _ = inputs_of(mechanism, targets)
+        _, sources = inputs_of(mechanism, sources)
+        filler, _ = mechanism(**queries, **sources)
         self.assertEqual(tuple(filler.shape), (2, targets, 2, 4))
 
     @parameterized.parameters(*CASES)
@@ -177,7 +198,8 @@ class MechanismsTest(LayerTestCase):
         mechanism = built(name)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            mechanism(*heads(mechanism, 1))
+            queries, sources = inputs_of(mechanism, 1)
+            mechanism(**queries, **sources)
 
     def test_registered_names(self):
         mechanism = make_mechanism("tpt_keras>DotProductAttention")

@@ -102,7 +102,7 @@ class MultiLinearAttentionTest(LayerTestCase):
         for index in range(6 if is_causal else 0):
             step = x[:, index : index + 1]
             cache = layer.update_cache(cache, step, index)
-            cached, _ = layer.attend(step, *cache, index=index)
+            cached = layer.attend(step, cache, index=index)
             self.assert_all_close(
                 cached, output[:, index : index + 1], 1e-4, 1e-4
             )

@@ -1,5 +1,6 @@
 import numpy as np
 from absl.testing import parameterized
+from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.errors import UsageError
@@ -35,9 +36,12 @@ def dual_attention(layer, x, symbols, kernel, is_seen):
         np.einsum("tx,xhd->thd", x, weights[name][0]) + weights[name][1]
         for name in ("query", "key", "value")
     )
-    # The two relations have the size of two heads each.
-    relation_q, relation_k = (each[:, 4:].reshape(-1, 2, 8) for each in (q, k))
-    relation_kernel = layer.attention.get_weights()[0].reshape(2, 2, 3)
+    relation_q, relation_k = (
+        ops.convert_to_numpy(dense(x[None]))[0]
+        for dense in (layer.attention.query_dense, layer.attention.key_dense)
+    )
+    relation_kernel = ops.convert_to_numpy(layer.attention.relation_kernel)
+    relation_kernel = relation_kernel.reshape(2, 2, 3)
     output = np.zeros_like(x)
     for i in range(len(x)):
         seen = np.flatnonzero(is_seen[i])
@@ -98,7 +102,7 @@ class RelationalAttentionTest(LayerTestCase):
         queries, keys = layer.query_dense(X), layer.key_dense(X)
         plain = DotProductAttention()
         plain.build(*3 * [(None, None, 4, 4)])
-        _, expected = plain(queries[:, :, :4], keys[:, :, :4], keys[:, :, :4])
+        _, expected = plain(queries, keys, keys)
         self.assert_all_close(weights, expected)
 
     @parameterized.parameters("rotary", "alibi")
@@ -109,9 +113,7 @@ class RelationalAttentionTest(LayerTestCase):
         keys = layer.key_dense(X)
         other = DotProductAttention(positions=positions)
         other.build(*3 * [(None, None, 4, 4)])
-        _, expected = other(
-            layer.query_dense(X)[:, :, :4], keys[:, :, :4], keys[:, :, :4]
-        )
+        _, expected = other(layer.query_dense(X), keys, keys)
         self.assert_all_close(weights, expected)
         caches = (each.project_keys_and_values(X)[2] for each in (layer, plain))
         self.assert_all_equal(*caches)
@@ -123,7 +125,6 @@ class RelationalAttentionTest(LayerTestCase):
         self.assertIs(type(cross), DotProductAttention)
 
     def test_an_odd_number_of_heads_is_refused(self):
-        layer = TPMultiHeadAttention(3, 4, attention="relational")
         with self.assertRaises(UsageError) as caught:
-            layer(X, X)
+            TPMultiHeadAttention(3, 4, attention="relational")
         self.assertEqual(caught.exception.field, "num_heads")

@@ -7,7 +7,7 @@ them: it factors queries, keys and values, and has no roles.
 from typing import Any
 
 from tpt_keras.errors import UsageError
-from tpt_keras.layers.base_layer import make_choice
+from tpt_keras.layers.base_layer import make_part
 from tpt_keras.layers.bindings.binding import Binding
 from tpt_keras.layers.bindings.binding import NoBinding
 from tpt_keras.layers.bindings.circular_convolution_binding import (
@@ -15,7 +15,6 @@ from tpt_keras.layers.bindings.circular_convolution_binding import (
 )
 from tpt_keras.layers.bindings.discrete_binding import DiscreteBinding
 from tpt_keras.layers.bindings.gated_binding import GatedBinding
-from tpt_keras.layers.bindings.gated_binding import HybridGatedBinding
 from tpt_keras.layers.bindings.hadamard_binding import HadamardBinding
 from tpt_keras.layers.bindings.tensor_binding import TensorBinding
 
@@ -26,7 +25,6 @@ __all__ = [
     "DiscreteBinding",
     "GatedBinding",
     "HadamardBinding",
-    "HybridGatedBinding",
     "NoBinding",
     "TensorBinding",
     "make_binding",
@@ -39,7 +37,6 @@ BINDINGS = {
     "tensor": TensorBinding,
     "discrete": DiscreteBinding,
     "gated": GatedBinding,
-    "hybrid_gated": HybridGatedBinding,
     "circular_convolution": CircularConvolutionBinding,
 }
 
@@ -54,7 +51,15 @@ def make_binding(
 
     See `TPMultiHeadAttention`. Raises a `UsageError` with the field at fault.
     """
-    return make_choice("binding", Binding, BINDINGS, binding, options, **kwargs)
+    return make_part(
+        binding,
+        options,
+        base=Binding,
+        table=BINDINGS,
+        field="binding",
+        options_field="binding_options",
+        **kwargs,
+    )
 
 
 def with_gate(binding: str | Binding) -> str:

@@ -1,10 +1,6 @@
-from typing import Any
-
 import keras
 
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 class Binding(BaseLayer):
@@ -35,7 +31,7 @@ class Binding(BaseLayer):
     # True if the role map is created before the value map, as Keras's gate is.
     role_before_value = False
 
-    def build(self, filler_shape: Shape) -> None:
+    def build(self, filler_shape):
         """Creates the weights for fillers `(..., num_heads, value_dim)`."""
         self.num_heads, self.value_dim = filler_shape[-2:]
         self.built = True
@@ -46,19 +42,11 @@ class Binding(BaseLayer):
         return self.value_dim
 
     @property
-    def role_map_arguments(self) -> dict[str, Any]:
-        """Arguments of the role map, a `Projection`, that are not the layer's.
-
-        Those of the other maps hold for what is missing here.
-        """
-        return {}
-
-    @property
     def bound_dim(self) -> int:
         """Size of a head's bound vector."""
         return self.value_dim
 
-    def role(self, mapped: Tensor) -> Tensor:
+    def role(self, mapped):
         """Makes the roles from the role map's output.
 
         Args:
@@ -69,19 +57,14 @@ class Binding(BaseLayer):
         """
         return mapped
 
-    def bind_and_map(
-        self,
-        filler: Tensor,
-        role: Tensor | None,
-        output_map: keras.layers.EinsumDense,
-    ) -> Tensor:
+    def bind_and_map(self, filler, role, output_map):
         """Binds fillers to roles and applies the output map, a `Projection`.
 
         A binding whose bound vectors are large can override it.
         """
         return output_map(self(filler, role))
 
-    def compute_output_shape(self, filler_shape: Shape) -> Shape:
+    def compute_output_shape(self, filler_shape):
         return (*filler_shape[:-1], self.bound_dim)
 
 
@@ -94,5 +77,5 @@ class NoBinding(Binding):
 
     has_role = False
 
-    def call(self, filler: Tensor, role: Tensor | None = None) -> Tensor:
+    def call(self, filler, role=None):
         return filler

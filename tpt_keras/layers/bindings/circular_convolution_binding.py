@@ -4,7 +4,6 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.bindings.binding import Binding
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -30,10 +29,10 @@ class CircularConvolutionBinding(Binding):
     (3, 10, 2, 8)
     """
 
-    def role(self, mapped: Tensor) -> Tensor:
+    def role(self, mapped):
         return ops.divide(mapped, math.sqrt(self.value_dim))
 
-    def call(self, filler: Tensor, role: Tensor) -> Tensor:
+    def call(self, filler, role):
         dtype = keras.backend.result_type(filler.dtype, "float32")
         (a, b), (c, d) = (
             ops.rfft(ops.cast(x, dtype)) for x in (filler, role)

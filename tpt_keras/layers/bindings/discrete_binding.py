@@ -5,8 +5,6 @@ from keras import ops
 
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.bindings.binding import Binding
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -41,7 +39,7 @@ class DiscreteBinding(Binding):
         check_positive_integer("num_roles", num_roles)
         self.num_roles = num_roles
 
-    def build(self, filler_shape: Shape) -> None:
+    def build(self, filler_shape):
         super().build(filler_shape)
         self.dictionary = self.add_weight(
             name="dictionary",
@@ -53,7 +51,7 @@ class DiscreteBinding(Binding):
     def role_dim(self) -> int:
         return self.num_roles
 
-    def role(self, mapped: Tensor) -> Tensor:
+    def role(self, mapped):
         # The softmax and the norms are in float32 under every dtype policy.
         mixture = ops.softmax(ops.cast(mapped, "float32"), axis=-1)
         dictionary = ops.normalize(
@@ -63,7 +61,7 @@ class DiscreteBinding(Binding):
             ops.cast(mixture, mapped.dtype), ops.cast(dictionary, mapped.dtype)
         )
 
-    def call(self, filler: Tensor, role: Tensor) -> Tensor:
+    def call(self, filler, role):
         return ops.add(filler, ops.multiply(filler, role))
 
     def get_config(self) -> dict[str, Any]:

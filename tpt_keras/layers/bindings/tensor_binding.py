@@ -6,8 +6,6 @@ from keras import ops
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.bindings.binding import Binding
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -48,7 +46,7 @@ class TensorBinding(Binding):
             check_positive_integer("rank", rank)
         self.rank = rank
 
-    def build(self, filler_shape: Shape) -> None:
+    def build(self, filler_shape):
         super().build(filler_shape)
         if self.rank is None:
             return
@@ -68,7 +66,7 @@ class TensorBinding(Binding):
     def bound_dim(self) -> int:
         return self.value_dim**2 if self.rank is None else self.rank
 
-    def call(self, filler: Tensor, role: Tensor) -> Tensor:
+    def call(self, filler, role):
         if self.rank is None:
             return _outer_product(filler, role)
         return ops.multiply(
@@ -76,12 +74,7 @@ class TensorBinding(Binding):
             _map_heads(role, self.role_kernel),
         )
 
-    def bind_and_map(
-        self,
-        filler: Tensor,
-        role: Tensor,
-        output_map: keras.layers.EinsumDense,
-    ) -> Tensor:
+    def bind_and_map(self, filler, role, output_map):
         # A quantized map does not compute with its kernel.
         if self.rank is not None or output_map.quantization_mode is not None:
             return super().bind_and_map(filler, role, output_map)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tpt_keras.layers.base_layer import make_choice
+from tpt_keras.layers.base_layer import make_part
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.mechanisms.dot_product_attention import (
     DotProductAttention,
@@ -48,11 +48,12 @@ def make_mechanism(
 
     See `TPMultiHeadAttention`. Raises a `UsageError` with the field at fault.
     """
-    return make_choice(
-        "attention",
-        AttentionMechanism,
-        MECHANISMS,
+    return make_part(
         attention,
         options,
+        base=AttentionMechanism,
+        table=MECHANISMS,
+        field="attention",
+        options_field="attention_options",
         **kwargs,
     )

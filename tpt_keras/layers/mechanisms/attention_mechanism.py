@@ -3,8 +3,6 @@ from typing import Any
 import keras
 
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 class AttentionMechanism(BaseLayer):
@@ -65,6 +63,13 @@ class AttentionMechanism(BaseLayer):
     needs_positions = False
     # True if it takes the argument `positions`, as `DotProductAttention` does.
     takes_positions = False
+    # True if it has maps of the layer's inputs. It then gets these wherever it
+    # gets their heads, as further arguments `query` and `key`; `build` gets
+    # their shapes.
+    takes_inputs = False
+    # The number of kinds of heads, of which there are equally many. Only the
+    # first kind has values.
+    num_kinds = 1
 
     def __init__(
         self,
@@ -81,24 +86,7 @@ class AttentionMechanism(BaseLayer):
             dropout, seed=seed, dtype=self.dtype_policy
         )
 
-    def num_heads_of_maps(self, num_heads: int) -> tuple[int, int, int]:
-        """Returns the numbers of heads that queries, keys and values have.
-
-        A mechanism that also matches queries and keys in another way takes more
-        heads of them than it has fillers. So it needs neither maps nor inputs
-        of its own, and its calls and caches keep their arguments.
-
-        Args:
-            num_heads: Number of fillers of a query.
-        """
-        return num_heads, num_heads, num_heads
-
-    def build(
-        self,
-        query_heads_shape: Shape,
-        key_heads_shape: Shape,
-        value_heads_shape: Shape,
-    ) -> None:
+    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         """Creates the weights. Lengths and the batch size may be `None`."""
         self.num_heads, self.key_dim = query_heads_shape[-2:]
         self.value_dim = value_heads_shape[-1]
@@ -106,13 +94,13 @@ class AttentionMechanism(BaseLayer):
 
     def attend(
         self,
-        query_heads: Tensor,
-        cache: tuple[Tensor, ...],
-        attention_mask: Tensor | None = None,
-        index: int | Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
+        query_heads,
+        cache,
+        attention_mask=None,
+        index=None,
+        training=None,
+        return_weights=True,
+    ):
         """Attends over a KV cache, and returns what a call returns.
 
         Args:
@@ -126,12 +114,7 @@ class AttentionMechanism(BaseLayer):
         """
         raise NotImplementedError
 
-    def make_cache(
-        self,
-        key_heads: Tensor,
-        value_heads: Tensor,
-        padding_mask: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+    def make_cache(self, key_heads, value_heads, padding_mask=None):
         """Makes the KV cache of a whole sequence.
 
         A mechanism that sums over positions here needs the `padding_mask`,
@@ -139,25 +122,15 @@ class AttentionMechanism(BaseLayer):
         """
         raise NotImplementedError
 
-    def init_cache(
-        self, batch_size: int | Tensor, max_length: int | Tensor
-    ) -> tuple[Tensor, ...]:
+    def init_cache(self, batch_size, max_length):
         """Makes an empty KV cache for decoding."""
         raise NotImplementedError
 
-    def grow_cache(
-        self, cache: tuple[Tensor, ...], max_length: int | Tensor
-    ) -> tuple[Tensor, ...]:
+    def grow_cache(self, cache, max_length):
         """Makes room for more positions in a KV cache."""
         raise NotImplementedError
 
-    def update_cache(
-        self,
-        cache: tuple[Tensor, ...],
-        key_heads: Tensor,
-        value_heads: Tensor,
-        index: int | Tensor,
-    ) -> tuple[Tensor, ...]:
+    def update_cache(self, cache, key_heads, value_heads, index):
         """Writes the keys and values of one position to a KV cache."""
         raise NotImplementedError
 

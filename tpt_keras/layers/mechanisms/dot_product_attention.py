@@ -10,8 +10,6 @@ from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.mechanisms.positions import alibi_biases
 from tpt_keras.layers.mechanisms.positions import rotate
 from tpt_keras.layers.token_and_position_embedding import ATTENTION_POSITIONS
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -84,12 +82,7 @@ class DotProductAttention(AttentionMechanism):
             )
         self.flash_attention = flash_attention
 
-    def build(
-        self,
-        query_heads_shape: Shape,
-        key_heads_shape: Shape,
-        value_heads_shape: Shape,
-    ) -> None:
+    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
         if self.positions == "rotary" and self.key_dim % 2:
             raise UsageError(
@@ -110,12 +103,7 @@ class DotProductAttention(AttentionMechanism):
             heads, start_index + ops.arange(ops.shape(heads)[1], dtype="int32")
         )
 
-    def make_cache(
-        self,
-        key_heads: Tensor,
-        value_heads: Tensor,
-        padding_mask: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+    def make_cache(self, key_heads, value_heads, padding_mask=None, key=None):
         key_heads = self._rotate(key_heads)
         return tuple(
             ops.transpose(heads, (0, 2, 1, 3))
@@ -129,9 +117,7 @@ class DotProductAttention(AttentionMechanism):
             (self.num_heads, self.value_dim),
         )
 
-    def init_cache(
-        self, batch_size: int | Tensor, max_length: int | Tensor
-    ) -> tuple[Tensor, ...]:
+    def init_cache(self, batch_size, max_length):
         return tuple(
             ops.zeros(
                 (batch_size, num_heads, max_length, size),
@@ -140,18 +126,10 @@ class DotProductAttention(AttentionMechanism):
             for num_heads, size in self.cache_heads()
         )
 
-    def grow_cache(
-        self, cache: tuple[Tensor, ...], max_length: int | Tensor
-    ) -> tuple[Tensor, ...]:
+    def grow_cache(self, cache, max_length):
         return tuple(pad_positions(past, max_length) for past in cache)
 
-    def update_cache(
-        self,
-        cache: tuple[Tensor, ...],
-        key_heads: Tensor,
-        value_heads: Tensor,
-        index: int | Tensor,
-    ) -> tuple[Tensor, ...]:
+    def update_cache(self, cache, key_heads, value_heads, index, key=None):
         key_heads = self._rotate(key_heads, index)
         return tuple(
             write_position(past, heads, index)
@@ -160,47 +138,65 @@ class DotProductAttention(AttentionMechanism):
 
     def call(
         self,
-        query_heads: Tensor,
-        key_heads: Tensor,
-        value_heads: Tensor,
-        attention_mask: Tensor | None = None,
-        use_causal_mask: bool = False,
-        start_index: int | Tensor = 0,
-        training: bool | None = None,
-        return_weights: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
-        cache = self.make_cache(key_heads, value_heads)
-        mask = self._mask(
-            query_heads, cache, attention_mask, use_causal_mask, start_index
-        )
+        query_heads,
+        key_heads,
+        value_heads,
+        attention_mask=None,
+        use_causal_mask=False,
+        start_index=0,
+        training=None,
+        return_weights=True,
+        query=None,
+        key=None,
+    ):
         return self._attend(
-            query_heads, cache, mask, start_index, training, return_weights
+            query_heads,
+            self.make_cache(key_heads, value_heads, key=key),
+            attention_mask,
+            use_causal_mask,
+            start_index,
+            training,
+            return_weights,
+            query,
         )
 
     def attend(
         self,
-        query_heads: Tensor,
-        cache: tuple[Tensor, ...],
-        attention_mask: Tensor | None = None,
-        index: int | Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
+        query_heads,
+        cache,
+        attention_mask=None,
+        index=None,
+        training=None,
+        return_weights=True,
+        query=None,
+    ):
         is_step = index is not None
-        start_index = index if is_step else 0
-        mask = self._mask(
-            query_heads, cache, attention_mask, is_step, start_index
-        )
         return self._attend(
-            query_heads, cache, mask, start_index, training, return_weights
+            query_heads,
+            cache,
+            attention_mask,
+            is_step,
+            index if is_step else 0,
+            training,
+            return_weights,
+            query,
         )
 
     def _attend(
-        self, query_heads, cache, mask, start_index, training, return_weights
+        self,
+        query_heads,
+        cache,
+        mask,
+        is_causal,
+        start_index,
+        training,
+        return_weights,
+        query,
     ):
         keys, values = cache
-        query_heads = self._rotate(query_heads, start_index)
+        mask = self._mask(query_heads, keys, mask, is_causal, start_index)
         if not return_weights and self._is_fused(query_heads, training):
+            query_heads = self._rotate(query_heads, start_index)
             heads_last = (ops.transpose(x, (0, 2, 1, 3)) for x in cache)
             return ops.dot_product_attention(
                 query_heads,
@@ -208,6 +204,14 @@ class DotProductAttention(AttentionMechanism):
                 mask=mask,
                 flash_attention=self.flash_attention,
             ), None
+        weights = self._weights(query_heads, keys, mask, start_index)
+        filler = self.retrieve(
+            self.dropout_layer(weights, training=training), values, start_index
+        )
+        return filler, weights
+
+    def _weights(self, query_heads, keys, mask, start_index):
+        query_heads = self._rotate(query_heads, start_index)
         # The softmax is in float32 under every dtype policy.
         logits = ops.cast(
             self.logits(query_heads, keys, start_index), "float32"
@@ -221,11 +225,7 @@ class DotProductAttention(AttentionMechanism):
             # The dtype of `ops.where` with numbers would be `floatx`.
             is_hidden = ops.cast(ops.logical_not(mask), logits.dtype)
             logits = logits + is_hidden * -1e9
-        weights = ops.cast(_softmax(logits), self.compute_dtype)
-        filler = self.retrieve(
-            self.dropout_layer(weights, training=training), values, start_index
-        )
-        return filler, weights
+        return ops.cast(_softmax(logits), self.compute_dtype)
 
     def _is_fused(self, query_heads, training):
         if self.flash_attention is not None:
@@ -239,11 +239,11 @@ class DotProductAttention(AttentionMechanism):
             and (self.compute_dtype == "float32" or _is_on_gpu(query_heads))
         )
 
-    def _mask(self, query_heads, cache, mask, is_causal, start_index):
+    def _mask(self, query_heads, keys, mask, is_causal, start_index):
         """Adds the limits of distance to a mask, and an axis of heads."""
         near = self._distance_mask(
             ops.shape(query_heads)[1],
-            ops.shape(cache[0])[2],
+            ops.shape(keys)[2],
             is_causal,
             start_index,
         )
@@ -269,9 +269,7 @@ class DotProductAttention(AttentionMechanism):
         is_near = ops.less(ops.abs(rows - columns), self.sliding_window)
         return is_near if mask is None else ops.logical_and(mask, is_near)
 
-    def logits(
-        self, query_heads: Tensor, keys: Tensor, start_index: int | Tensor
-    ) -> Tensor:
+    def logits(self, query_heads, keys, start_index):
         """Matches queries with keys.
 
         Args:
@@ -286,9 +284,7 @@ class DotProductAttention(AttentionMechanism):
         query_heads = ops.multiply(query_heads, 1.0 / math.sqrt(self.key_dim))
         return ops.einsum("bthd,bhsd->bhts", query_heads, keys)
 
-    def retrieve(
-        self, weights: Tensor, values: Tensor, start_index: int | Tensor
-    ) -> Tensor:
+    def retrieve(self, weights, values, start_index):
         """Sums the values by their weights.
 
         Args:
@@ -321,7 +317,7 @@ def _is_on_gpu(tensor):
     return getattr(device, "type", "cpu") != "cpu"
 
 
-def write_position(cache: Tensor, heads: Tensor, index: int | Tensor) -> Tensor:
+def write_position(cache, heads, index):
     """Writes heads `(batch, 1, num_heads, dim)` to a cache with heads first.
 
     On TensorFlow, `ops.slice_update` becomes an XLA op that TF Serving refuses
@@ -337,7 +333,7 @@ def write_position(cache: Tensor, heads: Tensor, index: int | Tensor) -> Tensor:
     )
 
 
-def pad_positions(cache: Tensor, max_length: int | Tensor) -> Tensor:
+def pad_positions(cache, max_length):
     """Pads a cache `(batch, num_heads, length, dim)` with zeros."""
     room = max_length - ops.shape(cache)[2]
     return ops.pad(cache, ((0, 0), (0, 0), (0, room), (0, 0)))

@@ -7,8 +7,6 @@ from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.mechanisms.dot_product_attention import pad_positions
 from tpt_keras.layers.mechanisms.dot_product_attention import write_position
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -81,12 +79,7 @@ class MultiLinearAttention(AttentionMechanism):
         self.num_cores = num_cores
         self.output_dim = output_dim
 
-    def build(
-        self,
-        query_heads_shape: Shape,
-        key_heads_shape: Shape,
-        value_heads_shape: Shape,
-    ) -> None:
+    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
         if self.key_dim != self.value_dim:
             raise ValueError(
@@ -117,15 +110,15 @@ class MultiLinearAttention(AttentionMechanism):
 
     def call(
         self,
-        query_heads: Tensor,
-        key_heads: Tensor,
-        value_heads: Tensor,
-        attention_mask: Tensor | None = None,
-        use_causal_mask: bool = False,
-        start_index: int | Tensor = 0,
-        training: bool | None = None,
-        return_weights: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
+        query_heads,
+        key_heads,
+        value_heads,
+        attention_mask=None,
+        use_causal_mask=False,
+        start_index=0,
+        training=None,
+        return_weights=True,
+    ):
         self._check_length(key_heads.shape[1])
         attention_mask = self._source_mask(attention_mask)
         if not use_causal_mask:
@@ -143,32 +136,25 @@ class MultiLinearAttention(AttentionMechanism):
 
     def attend(
         self,
-        query_heads: Tensor,
-        cache: tuple[Tensor, ...],
-        attention_mask: Tensor | None = None,
-        index: int | Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
+        query_heads,
+        cache,
+        attention_mask=None,
+        index=None,
+        training=None,
+        return_weights=True,
+    ):
         filler = ops.einsum(
             "bthr,bhrv->bthv", self._weigh(query_heads), cache[-1]
         )
         return filler, None
 
-    def make_cache(
-        self,
-        key_heads: Tensor,
-        value_heads: Tensor,
-        padding_mask: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+    def make_cache(self, key_heads, value_heads, padding_mask=None):
         self._check_length(key_heads.shape[1])
         keys, values = _zero_padding(padding_mask, key_heads, value_heads)
         of_values = ops.einsum("hjmv,bmhr->bhjrv", self._kernel(keys), values)
         return (ops.einsum("bjhr,bhjrv->bhrv", keys, of_values),)
 
-    def init_cache(
-        self, batch_size: int | Tensor, max_length: int | Tensor
-    ) -> tuple[Tensor, ...]:
+    def init_cache(self, batch_size, max_length):
         self._check_length(max_length)
         shapes = [(max_length, self.key_dim)] * 2
         filler_dim = self.output_dim or self.value_dim
@@ -179,22 +165,14 @@ class MultiLinearAttention(AttentionMechanism):
             for shape in (*shapes, (self.key_dim, filler_dim))
         )
 
-    def grow_cache(
-        self, cache: tuple[Tensor, ...], max_length: int | Tensor
-    ) -> tuple[Tensor, ...]:
+    def grow_cache(self, cache, max_length):
         keys, values, contracted = cache
         keys, values = (
             pad_positions(past, max_length) for past in (keys, values)
         )
         return keys, values, contracted
 
-    def update_cache(
-        self,
-        cache: tuple[Tensor, ...],
-        key_heads: Tensor,
-        value_heads: Tensor,
-        index: int | Tensor,
-    ) -> tuple[Tensor, ...]:
+    def update_cache(self, cache, key_heads, value_heads, index):
         keys, values, contracted = cache
         kernel = self._kernel(keys, axis=2)
         values = write_position(values, value_heads, index)

@@ -3,10 +3,9 @@
 from keras import ops
 
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
-from tpt_keras.typing import Tensor
 
 
-def rotate(heads: Tensor, positions: Tensor) -> Tensor:
+def rotate(heads, positions):
     """Rotates heads by their positions (rotary positions, Su et al., 2021).
 
     Columns `2i` and `2i + 1` turn by `position * exp(-log(10000) * 2i / dim)`,
@@ -43,12 +42,7 @@ def alibi_slopes(num_heads: int) -> list[float]:
     return slopes + between[: num_heads - power]
 
 
-def alibi_biases(
-    num_heads: int,
-    target_length: int | Tensor,
-    source_length: int | Tensor,
-    start_index: int | Tensor,
-) -> Tensor:
+def alibi_biases(num_heads, target_length, source_length, start_index):
     """Biases of logits, `-slope * |distance|`, the same in both directions.
 
     Returns:

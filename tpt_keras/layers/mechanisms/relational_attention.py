@@ -3,7 +3,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.mechanisms.dot_product_attention import (
     DotProductAttention,
@@ -11,8 +10,7 @@ from tpt_keras.layers.mechanisms.dot_product_attention import (
 from tpt_keras.layers.mechanisms.dot_product_attention import write_position
 from tpt_keras.layers.mechanisms.relative_attention import clipped_distances
 from tpt_keras.layers.mechanisms.relative_attention import keys_to_distances
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
+from tpt_keras.layers.projection import Projection
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -42,50 +40,47 @@ class RelationalAttention(DotProductAttention):
         **kwargs: See `DotProductAttention`. `positions` are those of the
             weights, not of the relations.
 
-    The call arguments are those of `AttentionMechanism`, with the numbers of
-    heads that `num_heads_of_maps` gives.
+    Call arguments:
+        query: The query of the `TPMultiHeadAttention`, `(batch, target_length,
+            hidden_dim)`.
+        key: Its key, `(batch, source_length, hidden_dim)`.
+
+    The others are those of `AttentionMechanism`. The values have half as many
+    heads as the queries and keys.
 
     Example:
 
     >>> mechanism = RelationalAttention(max_distance=4)
-    >>> mechanism.num_heads_of_maps(2)
-    (4, 4, 1)
-    >>> heads = keras.random.normal((3, 10, 4, 8))
-    >>> filler, weights = mechanism(heads, heads, heads[:, :, :1])
+    >>> x = keras.random.normal((3, 10, 16))
+    >>> heads = keras.random.normal((3, 10, 2, 8))
+    >>> values = heads[:, :, :1]
+    >>> filler, weights = mechanism(heads, heads, values, query=x, key=x)
     >>> filler.shape, weights.shape
     ((3, 10, 2, 8), (3, 2, 10, 10))
     """
 
     needs_positions = True
+    takes_inputs = True
+    num_kinds = 2
 
     def __init__(self, max_distance: int = 161, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_positive_integer("max_distance", max_distance)
         self.max_distance = max_distance
 
-    def num_heads_of_maps(self, num_heads: int) -> tuple[int, int, int]:
-        if num_heads % 2:
-            raise UsageError(
-                "Half of the heads of relational attention are relational. "
-                f"`num_heads` must be even. Received: {num_heads}",
-                field="num_heads",
-            )
-        return 2 * num_heads, 2 * num_heads, num_heads // 2
-
     def build(
         self,
-        query_heads_shape: Shape,
-        key_heads_shape: Shape,
-        value_heads_shape: Shape,
-    ) -> None:
-        *lengths, num_heads, key_dim = query_heads_shape
-        super().build(
-            (*lengths, num_heads // 2, key_dim),
-            key_heads_shape,
-            value_heads_shape,
-        )
+        query_heads_shape,
+        key_heads_shape,
+        value_heads_shape,
+        query_shape,
+        key_shape,
+    ):
+        super().build(query_heads_shape, key_heads_shape, value_heads_shape)
         # As many relations as heads of either kind.
         self.num_relations = self.num_heads // 2
+        self.query_dense = self._projection("relation_query", query_shape)
+        self.key_dense = self._projection("relation_key", key_shape)
         self.relation_kernel, self.symbols = (
             self.add_weight(
                 name=name,
@@ -98,12 +93,14 @@ class RelationalAttention(DotProductAttention):
             )
         )
 
-    def _split(self, heads):
-        """The heads of the weights, and those of the relations, in pairs."""
-        heads, of_relations = ops.split(heads, 2, axis=2)
-        batch_size, length = ops.shape(heads)[:2]
-        pairs = (batch_size, length, self.num_relations, 2 * self.key_dim)
-        return heads, ops.reshape(of_relations, pairs)
+    def _projection(self, name, input_shape):
+        layer = Projection(
+            (self.num_relations, 2 * self.key_dim),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        layer.build(input_shape)
+        return layer
 
     def cache_heads(self) -> tuple[tuple[int, int], ...]:
         return (
@@ -112,67 +109,62 @@ class RelationalAttention(DotProductAttention):
             (self.num_relations, 2 * self.key_dim),
         )
 
-    def make_cache(
-        self,
-        key_heads: Tensor,
-        value_heads: Tensor,
-        padding_mask: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
-        key_heads, of_relations = self._split(key_heads)
+    def make_cache(self, key_heads, value_heads, padding_mask=None, key=None):
         return (
             *super().make_cache(key_heads, value_heads),
-            ops.transpose(of_relations, (0, 2, 1, 3)),
+            ops.transpose(self.key_dense(key), (0, 2, 1, 3)),
         )
 
-    def update_cache(
-        self,
-        cache: tuple[Tensor, ...],
-        key_heads: Tensor,
-        value_heads: Tensor,
-        index: int | Tensor,
-    ) -> tuple[Tensor, ...]:
-        keys, values, relation_keys = cache
-        key_heads, of_relations = self._split(key_heads)
+    def update_cache(self, cache, key_heads, value_heads, index, key=None):
+        *cache, relation_keys = cache
         return (
-            *super().update_cache(
-                (keys, values), key_heads, value_heads, index
-            ),
-            write_position(relation_keys, of_relations, index),
+            *super().update_cache(cache, key_heads, value_heads, index),
+            write_position(relation_keys, self.key_dense(key), index),
         )
 
-    def _attend(self, query_heads, cache, *args):
+    def _attend(
+        self,
+        query_heads,
+        cache,
+        mask,
+        is_causal,
+        start_index,
+        training,
+        return_weights,
+        query,
+    ):
         keys, values, relation_keys = cache
-        query_heads, of_relations = self._split(query_heads)
+        mask = self._mask(query_heads, keys, mask, is_causal, start_index)
+        weights = self._weights(query_heads, keys, mask, start_index)
+        for_values, for_relations = ops.split(
+            self.dropout_layer(weights, training=training), 2, axis=1
+        )
         relations = ops.einsum(
             "btrd,brsd->brts",
-            ops.multiply(of_relations, (2 * self.key_dim) ** -0.5),
+            ops.multiply(self.query_dense(query), (2 * self.key_dim) ** -0.5),
             relation_keys,
         )
-        # What `retrieve` takes as values.
-        retrieved = values, relations
-        return super()._attend(query_heads, (keys, retrieved), *args)
+        of_values = self.retrieve(for_values, values, start_index)
+        of_relations = ops.add(
+            self._retrieve_relations(for_relations, relations),
+            self._retrieve_symbols(for_relations, start_index),
+        )
+        return ops.concatenate([of_values, of_relations], axis=2), weights
 
-    def retrieve(
-        self,
-        weights: Tensor,
-        values: tuple[Tensor, Tensor],
-        start_index: int | Tensor,
-    ) -> Tensor:
-        values, relations = values
-        for_values, weights = ops.split(weights, 2, axis=1)
-        of_values = super().retrieve(for_values, values, start_index)
-        of_relations = ops.einsum(
+    def _retrieve_relations(self, weights, relations):
+        return ops.einsum(
             "bthr,rhd->bthd",
             ops.einsum("bhts,brts->bthr", weights, relations),
             self._of_heads(self.relation_kernel),
         )
+
+    def _retrieve_symbols(self, weights, start_index):
         rows = clipped_distances(
             ops.shape(weights)[2:], start_index, self.max_distance
         )
         symbols = self._of_heads(ops.take(self.symbols, rows, axis=0))
         of_distances = keys_to_distances(weights, ops.shape(rows)[0])
-        of_symbols = ops.einsum("bhtw,whd->bthd", of_distances, symbols)
-        return ops.concatenate([of_values, of_relations + of_symbols], axis=2)
+        return ops.einsum("bhtw,whd->bthd", of_distances, symbols)
 
     def _of_heads(self, weight):
         # Keras casts call arguments, but not weights.

@@ -12,8 +12,6 @@ from tpt_keras.layers.mechanisms.dot_product_attention import (
     DotProductAttention,
 )
 from tpt_keras.layers.token_and_position_embedding import position_sinusoids
-from tpt_keras.typing import Shape
-from tpt_keras.typing import Tensor
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -53,12 +51,7 @@ class RelativeAttention(DotProductAttention):
         check_positive_integer("max_distance", max_distance)
         self.max_distance = max_distance
 
-    def build(
-        self,
-        query_heads_shape: Shape,
-        key_heads_shape: Shape,
-        value_heads_shape: Shape,
-    ) -> None:
+    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
         self.key_table, self.value_table = (
             self.add_weight(
@@ -72,9 +65,7 @@ class RelativeAttention(DotProductAttention):
             )
         )
 
-    def logits(
-        self, query_heads: Tensor, keys: Tensor, start_index: int | Tensor
-    ) -> Tensor:
+    def logits(self, query_heads, keys, start_index):
         logits = super().logits(query_heads, keys, start_index)
         lengths = ops.shape(logits)[2:]
         vectors = self._distance_vectors(self.key_table, lengths, start_index)
@@ -85,9 +76,7 @@ class RelativeAttention(DotProductAttention):
         )
         return logits + distances_to_keys(of_distances, lengths[1])
 
-    def retrieve(
-        self, weights: Tensor, values: Tensor, start_index: int | Tensor
-    ) -> Tensor:
+    def retrieve(self, weights, values, start_index):
         vectors = self._distance_vectors(
             self.value_table, ops.shape(weights)[2:], start_index
         )
@@ -154,12 +143,7 @@ class TransformerXLAttention(DotProductAttention):
             dtype=self.dtype_policy, name="biases"
         )
 
-    def build(
-        self,
-        query_heads_shape: Shape,
-        key_heads_shape: Shape,
-        value_heads_shape: Shape,
-    ) -> None:
+    def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         super().build(query_heads_shape, key_heads_shape, value_heads_shape)
         if not self.biases.built:
             self.biases.build(query_heads_shape)
@@ -170,9 +154,7 @@ class TransformerXLAttention(DotProductAttention):
             initializer="glorot_uniform",
         )
 
-    def logits(
-        self, query_heads: Tensor, keys: Tensor, start_index: int | Tensor
-    ) -> Tensor:
+    def logits(self, query_heads, keys, start_index):
         for_contents, for_distances = self.biases(query_heads)
         source_length = ops.shape(keys)[2]
         vectors = self._distance_vectors(
@@ -225,7 +207,7 @@ class QueryBiases(BaseLayer):
         those that meet the distances.
     """
 
-    def build(self, query_heads_shape: Shape) -> None:
+    def build(self, query_heads_shape):
         self.content_bias, self.position_bias = (
             self.add_weight(
                 name=name,
@@ -236,7 +218,7 @@ class QueryBiases(BaseLayer):
         )
         self.built = True
 
-    def call(self, query_heads: Tensor) -> tuple[Tensor, ...]:
+    def call(self, query_heads):
         return tuple(
             query_heads + ops.convert_to_tensor(bias, query_heads.dtype)
             for bias in (self.content_bias, self.position_bias)
@@ -250,11 +232,7 @@ class QueryBiases(BaseLayer):
 # quarters of the time on a CPU.
 
 
-def all_distances(
-    target_length: int | Tensor,
-    source_length: int | Tensor,
-    start_index: int | Tensor = 0,
-) -> Tensor:
+def all_distances(target_length, source_length, start_index=0):
     """All positions of keys minus positions of queries, ascending."""
     before = target_length
     if isinstance(target_length, int) and target_length > 0:
@@ -265,17 +243,13 @@ def all_distances(
     return columns - before - start_index
 
 
-def clipped_distances(
-    lengths: tuple[int | Tensor, int | Tensor],
-    start_index: int | Tensor,
-    max_distance: int,
-) -> Tensor:
+def clipped_distances(lengths, start_index, max_distance):
     """The rows of all distances in a table of `2 * max_distance + 1`."""
     distances = all_distances(*lengths, start_index)
     return ops.clip(distances, -max_distance, max_distance) + max_distance
 
 
-def distances_to_keys(values: Tensor, source_length: int | Tensor) -> Tensor:
+def distances_to_keys(values, source_length):
     """Rearranges values of distances, the last axis, to values of keys."""
     num_distances = ops.shape(values)[3]
     shift = with_gradient(
@@ -285,7 +259,7 @@ def distances_to_keys(values: Tensor, source_length: int | Tensor) -> Tensor:
     return shift(values)
 
 
-def keys_to_distances(values: Tensor, num_distances: int | Tensor) -> Tensor:
+def keys_to_distances(values, num_distances):
     """The inverse of `distances_to_keys`; distances without a key get zeros."""
     source_length = ops.shape(values)[3]
     shift = with_gradient(
