@@ -6,8 +6,6 @@ import re
 import numpy as np
 import pytest
 
-from tpt_keras.models import Transformer
-
 README = pathlib.Path(__file__).parent.parent / "README.md"
 BLOCKS = dict(
     re.findall(
@@ -29,7 +27,6 @@ def test_every_block_is_tested():
     assert set(BLOCKS) == {
         "Ask the trained solver",
         "TP-Attention in your own model",
-        "A whole model",
     }
     assert len(BLOCKS) == README.read_text().count("```python")
 
@@ -69,15 +66,3 @@ def test_own_model_learns(own_model):
     labels = ids[:, 0] % 2
     history = own_model.fit(ids, labels, epochs=3, batch_size=32, verbose=0)
     assert history.history["loss"][-1] < history.history["loss"][0]
-
-
-@pytest.mark.slow
-def test_whole_model(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "models" / "demo"
-    folder.mkdir(parents=True)
-    Transformer.from_preset(
-        "tp_transformer_tiny", num_layers=1, hidden_dim=8, num_heads=2
-    ).save(folder / "model.keras")
-    model = run("A whole model")["model"]
-    assert model.config.hidden_dim == 8
