@@ -110,7 +110,7 @@ class EncoderCellTest(LayerTestCase):
     def test_returns_what_its_attention_retrieved(self):
         cell = EncoderCell(12, 2)
         output, found = cell(X, MASK, return_intermediates=True)
-        self.assert_all_equal(output, cell(X, MASK))
+        self.assert_all_close(output, cell(X, MASK))
         x = ops.add(X, mapped(cell.self_attention, found))
         x = x + cell.feed_forward(cell.feed_forward_layer_norm(x))
         self.assert_all_close(cell.output_layer_norm(x), output)
@@ -165,7 +165,7 @@ class DecoderCellTest(LayerTestCase):
         cell = DecoderCell(12, 2)
         masks = {"encoder_padding_mask": SOURCE_MASK}
         output, found = cell(X, SOURCE, **masks, return_intermediates=True)
-        self.assert_all_equal(output, cell(X, SOURCE, **masks))
+        self.assert_all_close(output, cell(X, SOURCE, **masks))
         x = ops.add(X, mapped(cell.self_attention, found))
         x = x + mapped(cell.cross_attention, found)
         x = x + cell.feed_forward(cell.feed_forward_layer_norm(x))
