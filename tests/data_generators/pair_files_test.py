@@ -75,7 +75,11 @@ def test_tables_are_read_as_written_or_refused(suffix, quoting, pairs):
     options = {"quoting": quoting, "delimiter": delimiter}
     assert_read_or_refused(as_table(pairs, **options), suffix, pairs)
     named = as_table([HEADER, *pairs], **options)
-    if suffix == ".csv" and HEADER not in pairs and HEADER[::-1] not in pairs:
+    is_certain = suffix == ".csv" and not any(
+        pair in (HEADER, HEADER[::-1]) or "\\" in "".join(pair)
+        for pair in pairs
+    )
+    if is_certain:
         assert read_text(named, suffix) == pairs
     else:
         assert_read_or_refused(named, suffix, pairs)

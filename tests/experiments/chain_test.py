@@ -111,7 +111,7 @@ def test_text_pairs_of_a_user(run, tmp_path, without_graphs):
     assert f"{pairs}: 60 pairs" in read
     assert line.startswith(pairs.stem)
 
-    page = tmp_path / "report.html"
+    page = tmp_path / "report.md"
     lines_of(
         run("report", f"--model_dirs={tmp_path / 'model'}", f"--output={page}")
     )

@@ -7,7 +7,7 @@ import pytest
 
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
-from tpt_keras.training.state import checkpoints as training_state
+from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.state.checkpoints import TrainingState
 from tpt_keras.training.trainer import Trainer
 
@@ -210,8 +210,8 @@ def as_worker(monkeypatch):
     """Makes states those of a worker, and the chief say a number."""
 
     def as_worker(number):
-        monkeypatch.setattr(training_state, "is_chief", lambda _: False)
-        monkeypatch.setattr(training_state, "broadcast", lambda *_: number)
+        monkeypatch.setattr(CurrentBackend, "is_chief", False)
+        monkeypatch.setattr(CurrentBackend, "broadcast", lambda *_: number)
 
     return as_worker
 
@@ -257,7 +257,7 @@ def test_chief_waits_until_all_have_restored(folder, trainer, monkeypatch):
     """It removes old checkpoints, which the others may still be reading."""
     asked = []
     monkeypatch.setattr(
-        training_state,
+        CurrentBackend,
         "broadcast",
         lambda _, number: asked.append(state.step) or number,
     )

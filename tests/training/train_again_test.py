@@ -15,6 +15,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.models.stored import load_model
 from tpt_keras.training import train as train_module
+from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.train import train
 from tpt_keras.training.trainer import Trainer
 
@@ -95,7 +96,7 @@ def test_workers_share_the_folder(
     folder, model_config, training, monkeypatch, unfitted
 ):
     """One of them, the chief, has the lock."""
-    monkeypatch.setattr(train_module, "is_chief", lambda *args: False)
+    monkeypatch.setattr(CurrentBackend, "is_chief", False)
     (folder / "model.keras").unlink()
     before = contents(folder)
     with folder_lock(folder, "trains"):
