@@ -149,6 +149,16 @@ def _interruptible(line):
             signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt
 
+    def raise_again(unraisable):
+        # Python drops an exception of a destructor or of a callback of the
+        # garbage collector (JAX has one).
+        if isinstance(unraisable.exc_value, KeyboardInterrupt) and received:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+        else:
+            dropped(unraisable)
+
+    dropped, sys.unraisablehook = sys.unraisablehook, raise_again
+    alarm = signal.signal(signal.SIGALRM, interrupt)
     try:
         with _handling(interrupt):
             yield
@@ -156,6 +166,10 @@ def _interruptible(line):
         # TensorFlow may have turned it into an exception of its own.
         if not received:
             raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, alarm)
+        sys.unraisablehook = dropped
     if received:
         print(line, file=sys.stderr)
         sys.exit(128 + received[0])
