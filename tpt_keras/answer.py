@@ -97,9 +97,9 @@ def explain(
     vocabulary: Sequence[str] = (),
     max_length: int | None = None,
 ) -> str:
-    """Returns the rest of a sentence about a question without an answer.
+    """Returns why a question has no answer, as the end of a sentence.
 
-    The model's vocabulary and its longest question make it more precise.
+    `vocabulary` and `max_length`, the model's, make it more precise.
     """
     if status == UNKNOWN_CHARACTER and vocabulary:
         characters = [symbol for symbol in vocabulary if len(symbol) == 1]

@@ -36,8 +36,8 @@ class TextSegments(NumberedBatches):
     Every row of a batch is a stream, and each batch continues where the last
     one ended. The streams start at equal distances and continue into one
     another, the last into the first, so that the memory is right in every
-    epoch. An epoch predicts every symbol once, except for the first one and
-    for a rest that fills no segment; the next epoch reads that.
+    epoch. An epoch predicts every symbol once, except for the first one. The
+    last symbols, if they fill no segment, are left to the next epoch.
 
     A batch is a pair of token ids and the next token ids, int32 arrays
     `(batch, length)`.
@@ -336,8 +336,8 @@ def evaluate_text(
 ) -> list[dict[str, Any]]:
     """Evaluates a model on parts of a text.
 
-    Every symbol is predicted from equally many earlier ones, as far as the
-    memory reaches.
+    The model predicts every symbol from the same number of earlier symbols,
+    up to the length of its memory.
 
     Args:
         model: A `TransformerXL`.

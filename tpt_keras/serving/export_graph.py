@@ -24,9 +24,9 @@ MAX_CONSTANT_BYTES = 1_500_000_000
 class ConstantWeights(keras.StatelessScope):
     """A scope in which bfloat16 weights are constants of TensorFlow's graph.
 
-    oneDNN reorders a bfloat16 matrix before it multiplies: a constant once, a
-    variable at every product, which for small batches takes longer than the
-    product itself. Weights of other dtypes, and weights that do not fit into a
+    oneDNN reorders a bfloat16 matrix before it multiplies. It reorders a
+    constant once, and a variable at every product, which for small batches
+    takes longer than the product itself. Weights of other dtypes, and weights that do not fit into a
     graph, stay variables.
 
     Each graph gets its own constants, and so does the body of a loop, because

@@ -104,7 +104,7 @@ class GraphTokenizer(tf.Module):
     def _join_words(self, characters, ids):
         """Gives a word's token to its first character, and none to the others.
 
-        As `CharacterTokenizer.join_words`.
+        It does the same as `CharacterTokenizer.join_words`.
         """
         rows, characters = characters.value_rowids(), characters.values
         is_letter = tf.strings.regex_full_match(characters, OF_WORDS)

@@ -12,8 +12,8 @@ from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.logs import MetricsLog
 from tpt_keras.training.step import global_norm
 
-# Share of the peak learning rate that the rate may be off by. A change in
-# every step would keep the device waiting.
+# The rate is set only when it is off by this share of the peak rate: the device
+# would wait for a change in every step.
 _RATE_TOLERANCE = 0.005
 _SECONDS_PER_LINE = 30
 

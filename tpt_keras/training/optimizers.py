@@ -109,8 +109,8 @@ class Muon(keras.optimizers.Muon):
     matrix orthogonal, and leaves every other variable to AdamW: so nearly all
     weights of an attention, whose kernels are `(hidden_dim, num_heads,
     key_dim)` and back. Here such a kernel is the matrix `(fan_in, fan_out)`
-    that its `Projection` multiplies by, and is updated like one. What is no
-    kernel is AdamW's: embeddings, biases, norms, tables.
+    that its `Projection` multiplies by, and is updated like one. AdamW
+    updates all other variables: embeddings, biases, norms, tables.
 
     The step of a matrix is scaled by `0.2 * sqrt(max(fan_in, fan_out))` times
     the learning rate, as in Moonlight (Liu et al., 2025), so that its elements

@@ -195,7 +195,7 @@ class TrainingTuner(keras_tuner.Tuner):
     def search(self) -> None:
         """Runs trials until none is left.
 
-        An error of a training that is not its trial's own is raised.
+        Raises the errors that no choice of a trial has caused.
         """
         with warnings.catch_warnings():
             # A Gaussian process of few trials warns of its length scale.
