@@ -10,6 +10,7 @@ from tpt_keras.layers.base_layer import option_defaults
 
 DOCS = pathlib.Path(tpt_keras.__file__).parents[1] / "docs"
 
+
 def test_every_figure_is_shown_with_a_command():
     shown = set()
     for page in DOCS.glob("*.md"):
@@ -17,6 +18,7 @@ def test_every_figure_is_shown_with_a_command():
             if "```sh" in section:
                 shown |= set(re.findall(r"\((\w+\.png)\)", section))
     assert shown == {path.name for path in DOCS.glob("*.png")}
+
 
 @pytest.mark.parametrize("parts", [MECHANISMS, BINDINGS])
 def test_options_are_listed_with_their_defaults(parts):
@@ -32,6 +34,7 @@ def test_options_are_listed_with_their_defaults(parts):
             if option not in inherited
         }
 
+
 def test_looking_inside_from_python(capsys):
     text = (DOCS / "look_inside.md").read_text()
     binding, activations = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -44,7 +47,9 @@ def test_looking_inside_from_python(capsys):
     assert names["weights"].shape == (1, 4, length, length)
     assert names["roles"].shape == (1, length, 4, 32)
 
+
 PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
+
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_names_the_extras_of_its_commands(page):
@@ -57,6 +62,7 @@ def test_a_page_names_the_extras_of_its_commands(page):
         # One of them: an export's depends on its format.
         if extras and name != "prepare_data":
             assert set(extras) & set(named), name
+
 
 @pytest.mark.slow
 def test_training_from_python(tmp_path, monkeypatch, place_value_data, capsys):
@@ -79,6 +85,7 @@ def test_training_from_python(tmp_path, monkeypatch, place_value_data, capsys):
     assert int(step) == 4
     assert float(loss) > 0.0
     assert (tmp_path / "models/place_value/model.keras").is_file()
+
 
 @pytest.mark.slow
 def test_tuning_in_a_notebook(

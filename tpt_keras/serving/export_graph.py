@@ -26,8 +26,8 @@ class ConstantWeights(keras.StatelessScope):
 
     oneDNN reorders a bfloat16 matrix before it multiplies. It reorders a
     constant once, and a variable at every product, which for small batches
-    takes longer than the product itself. Weights of other dtypes, and weights that do not fit into a
-    graph, stay variables.
+    takes longer than the product itself. Weights of other dtypes, and weights
+    that do not fit into a graph, stay variables.
 
     Each graph gets its own constants, and so does the body of a loop, because
     the inputs of a loop are not constant. Raises a `UsageError` if a weight is

@@ -12,8 +12,8 @@ from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.logs import MetricsLog
 from tpt_keras.training.step import global_norm
 
-# The rate is set only when it is off by this share of the peak rate: the device
-# would wait for a change in every step.
+# The rate is set when it is off by this share of the peak rate. If it were set
+# in every step, the device would wait.
 _RATE_TOLERANCE = 0.005
 _SECONDS_PER_LINE = 30
 
