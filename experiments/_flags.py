@@ -230,12 +230,7 @@ class ModelFlags:
             require("requests" if is_url else "tensorflow_serving", "serving")
 
     def load(self):
-        """Loads the model.
-
-        Returns:
-            An object with `answer`; and a dict of the model's configuration,
-            empty if it is unknown.
-        """
+        """Loads the model, an `AnsweringModel`."""
         if self.server:
             from tpt_keras import serving
 
@@ -243,21 +238,18 @@ class ModelFlags:
             if not is_url:  # its messages are TensorFlow's
                 _cli.import_tensorflow()
             client = serving.RestClient if is_url else serving.GrpcClient
-            return client(self.server, self.model_name), {}
+            return client(self.server, self.model_name)
         if self.saved_model:
             _cli.import_tensorflow()
             from tpt_keras.serving import SavedModel
 
-            saved_model = SavedModel(self.saved_model)
-            return saved_model, saved_model.config
+            return SavedModel(self.saved_model)
         if self.onnx_model:
             from tpt_keras.serving import OnnxModel
 
-            onnx_model = OnnxModel(self.onnx_model)
-            return onnx_model, onnx_model.config
+            return OnnxModel(self.onnx_model)
         _cli.import_backend()
         from tpt_keras.decoding import Generator
         from tpt_keras.models.stored import load_model
 
-        model = load_model(self.model_dir or self.preset)
-        return Generator(model), dataclasses.asdict(model.config)
+        return Generator(load_model(self.model_dir or self.preset))

@@ -27,7 +27,7 @@ def check():
 
 def main():
     model_flags = ModelFlags(**_flags.values(ModelFlags))
-    model, _ = model_flags.load()
+    model = model_flags.load()
     problems = Problems.of(FLAGS.model_dir)
     texts = problems.read(FLAGS.count)
     num_right = num_asked = 0

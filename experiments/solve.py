@@ -19,7 +19,6 @@ import os
 from absl import flags
 
 from tpt_keras.answer import OK
-from tpt_keras.answer import unanswered
 from tpt_keras.errors import UsageError
 
 from . import _cli
@@ -51,17 +50,12 @@ def main():
             "lines on standard input.",
             field="question",
         )
-    model, config = ModelFlags(**_flags.values(ModelFlags)).load()
+    model = ModelFlags(**_flags.values(ModelFlags)).load()
     # As bytes: the shell may have passed invalid text.
     answers = model.answer(list(map(os.fsencode, questions)))
     if any(answer.status == OK for answer in answers):
         print("\n".join(answer.text for answer in answers))
-    faults = unanswered(
-        questions,
-        answers,
-        config.get("vocabulary", ()),
-        config.get("max_question_length"),
-    )
+    faults = model.unanswered(questions, answers)
     if faults:
         raise UsageError(faults)
 

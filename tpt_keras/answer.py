@@ -161,15 +161,21 @@ class AnsweringModel:
         """
         texts = list_of_texts(questions)
         answers = self.answer(texts, batch_size)
-        faults = unanswered(
-            texts,
+        faults = self.unanswered(texts, answers)
+        if faults:
+            warnings.warn(faults, stacklevel=2)
+        return [answer.text for answer in answers]
+
+    def unanswered(
+        self, questions: Sequence[str], answers: Sequence[Answer]
+    ) -> str:
+        """Describes the questions without an answer; see `unanswered`."""
+        return unanswered(
+            questions,
             answers,
             self.config.get("vocabulary", ()),
             self.config.get("max_question_length"),
         )
-        if faults:
-            warnings.warn(faults, stacklevel=2)
-        return [answer.text for answer in answers]
 
     def answer(
         self, questions: Sequence[str | bytes], batch_size: int | None = None

@@ -45,13 +45,23 @@ def attention_activations(
     Raises:
         UsageError: If `attention` is unknown or the model is no `Transformer`.
     """
+    activations = _activations(
+        model, attention, encoder_token_ids, decoder_token_ids
+    )
+    return [
+        {name: _array(tensor) for name, tensor in each.items()}
+        for each in activations
+    ]
+
+
+def _activations(model, attention, questions, answers=None):
+    """Returns the tensors of `attention_activations`."""
     check_choice("attention", attention, ATTENTIONS)
     if not isinstance(model, Transformer):
         raise UsageError(
             f"A model of the class {type(model).__name__} cannot be analysed. "
             "Take a model of a Transformer preset."
         )
-    questions, answers = encoder_token_ids, decoder_token_ids
     encoder_mask = model.padding_mask(questions)
     encoder_output, activations = _run_cells(
         model.encoder_cells,
@@ -82,13 +92,12 @@ def _run_cells(cells, name, x, **inputs):
         values = getattr(cell, name).value_dense(states)
         x, intermediates = cell(x, **inputs, return_intermediates=True)
         found = {**intermediates[name], "states": states, "values": values}
-        activations.append(
-            {
-                key: ops.convert_to_numpy(ops.cast(tensor, "float32"))
-                for key, tensor in found.items()
-            }
-        )
+        activations.append(found)
     return x, activations
+
+
+def _array(tensor):
+    return ops.convert_to_numpy(ops.cast(tensor, "float32"))
 
 
 def _check(activations, names):
@@ -116,7 +125,7 @@ def attention_weights(
     """
     question_ids = encode_questions(model, [question])
     # Before the time that an answer takes.
-    _check(attention_activations(model, "encoder", question_ids), ["weights"])
+    _check(_activations(model, "encoder", question_ids), ["weights"])
     if answer is None:
         [answer] = model.solve([question])
     answer_ids = encode_answers(model, [answer])
@@ -164,11 +173,11 @@ def collect_vectors(
         if attention != "encoder":
             ids.append(encode_answers(model, answers[batch]))
         is_real = ids[of_answers] != model.tokenizer.pad_id
-        activations = attention_activations(model, attention, *ids)
+        activations = _activations(model, attention, *ids)
         _check(activations, names)
         for name in names:
             collected[name].append(
-                [each[name][is_real] for each in activations]
+                [_array(each[name])[is_real] for each in activations]
             )
     texts: list[str | list[str]]
     if of_answers:
