@@ -261,15 +261,12 @@ class DigitPlaceEmbedding(BaseLayer):
         """Returns the places `(batch, length)`: 1 for units, 0 for no digit."""
         ids = ops.cast(token_ids, "int32")
         is_digit = self._is_digit(ids)
-        from_first = ops.flip(self._count(ops.flip(is_digit, 1)), 1)
+        is_point = ops.equal(ids, self.point_id)
+        from_first = self._count_from_first(is_digit)
         whole = from_first if units_first else self._count(is_digit)
-        before = ops.arange(ops.shape(ids)[1], dtype="int32") - from_first
-        before = ops.take_along_axis(ids, ops.maximum(before, 0), axis=1)
-        is_fraction = (
-            is_digit
-            & ops.equal(before, self.point_id)
-            & (from_first <= self.max_places)
-        )
+        # A run that starts after a point is longer with the point.
+        follow_point = self._count_from_first(is_digit | is_point) > from_first
+        is_fraction = is_digit & follow_point & (from_first <= self.max_places)
         return ops.where(
             is_fraction,
             self.max_places + from_first,
@@ -281,15 +278,21 @@ class DigitPlaceEmbedding(BaseLayer):
         return ops.any(ops.equal(ops.expand_dims(ids, -1), digit_ids), -1)
 
     def _count(self, is_digit):
-        """Counts the digits from each to the last of its run."""
+        """Counts the digits from each to the last of its run.
+
+        Counts are right up to one more than `max_places`, at least.
+        """
         counts = ops.cast(is_digit, "int32")
         # Counts up to `width` digits, and doubles it.
         width = 1
-        while width < self.max_places:
+        while width <= self.max_places:
             following = ops.pad(counts, ((0, 0), (0, width)))[:, width:]
             counts = counts + ops.where(ops.equal(counts, width), following, 0)
             width *= 2
         return counts
+
+    def _count_from_first(self, is_digit):
+        return ops.flip(self._count(ops.flip(is_digit, 1)), 1)
 
     def call(self, inputs, units_first=False):
         return self._embed(self.places(inputs, units_first))
