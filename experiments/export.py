@@ -87,12 +87,19 @@ def _export_onnx(*arguments):
 
 def _export_saved_model(*arguments):
     from tpt_keras.decoding import BeamSampler
+    from tpt_keras.models.stored import resolve
     from tpt_keras.serving.export import export
 
     sampler = "greedy"
     if FLAGS.beam_width != 1 or FLAGS.length_penalty:
         sampler = BeamSampler(FLAGS.beam_width, FLAGS.length_penalty)
-    return export(*arguments, sampler, FLAGS.precision)
+    card = resolve(FLAGS.model_dir) / "README.md"
+    return export(
+        *arguments,
+        sampler,
+        FLAGS.precision,
+        card=card if card.is_file() else None,
+    )
 
 
 if __name__ == "__main__":

@@ -9,23 +9,24 @@ import numpy as np
 _TRACING = threading.RLock()
 
 
-def compiled(function, variables):
+def compiled(function, variables, num_inputs=1):
     """Compiles a function of token ids.
 
     On TensorFlow it is traced once, for every shape. On JAX it is compiled
     for each shape. PyTorch runs it eagerly.
 
     Args:
-        function: Function of an int32 tensor `(batch, length)` to a dict of
+        function: Function of int32 tensors `(batch, length)` to a dict of
             tensors.
         variables: List of the variables that it reads.
+        num_inputs: Number of its tensors.
 
     Returns:
-        Function of an int32 NumPy array to a dict of NumPy arrays, which
-        threads may share.
+        Function of int32 NumPy arrays to a dict of NumPy arrays, which threads
+        may share.
     """
     if keras.backend.backend() == "tensorflow":
-        function = _on_tensorflow(function)
+        function = _on_tensorflow(function, num_inputs)
     elif keras.backend.backend() == "jax":
         function = _on_jax(function, variables)
     elif keras.backend.backend() == "torch":
@@ -33,8 +34,8 @@ def compiled(function, variables):
 
         function = torch.inference_mode()(function)
 
-    def call(token_ids):
-        found = function(keras.ops.convert_to_tensor(token_ids))
+    def call(*token_ids):
+        found = function(*map(keras.ops.convert_to_tensor, token_ids))
         return {
             name: np.asarray(keras.ops.convert_to_numpy(values))
             for name, values in found.items()
@@ -43,13 +44,13 @@ def compiled(function, variables):
     return call
 
 
-def _on_tensorflow(function):
+def _on_tensorflow(function, num_inputs):
     import tensorflow as tf
 
-    spec = tf.TensorSpec((None, None), tf.int32)
+    specs = [tf.TensorSpec((None, None), tf.int32)] * num_inputs
     with _TRACING:
         return tf.function(
-            function, input_signature=[spec], autograph=False
+            function, input_signature=specs, autograph=False
         ).get_concrete_function()
 
 
@@ -57,20 +58,20 @@ def _on_jax(function, variables):
     import jax
 
     @jax.jit
-    def stateless(values, token_ids):
+    def stateless(values, *token_ids):
         with keras.StatelessScope(state_mapping=zip(variables, values)):
-            return function(token_ids)
+            return function(*token_ids)
 
     traced_shapes = set()
 
-    def run(token_ids):
+    def run(*token_ids):
         values = [variable.value for variable in variables]
-        shape = tuple(token_ids.shape)
-        if shape in traced_shapes:
-            return stateless(values, token_ids)
+        shapes = tuple(each.shape for each in token_ids)
+        if shapes in traced_shapes:
+            return stateless(values, *token_ids)
         with _TRACING:
-            found = stateless(values, token_ids)
-        traced_shapes.add(shape)
+            found = stateless(values, *token_ids)
+        traced_shapes.add(shapes)
         return found
 
     return run

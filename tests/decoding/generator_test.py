@@ -12,6 +12,7 @@ from tests.models.transformer_test import QUESTIONS
 from tests.models.transformer_test import VOCABULARY
 from tests.models.transformer_test import make_answering_model
 from tests.models.transformer_test import make_model
+from tests.models.transformer_test import set_logit
 from tpt_keras.answer import Answer
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
@@ -67,6 +68,44 @@ def test_answers_have_the_texts_and_log_probs_of_the_tokens(model, generator):
     )
     assert {a.status for a in answers} == {"OK"}
     assert model.solve(QUESTIONS) == [a.text for a in answers]
+
+
+def test_scores_are_the_log_probs_of_answers():
+    model = make_answering_model()
+    # A start symbol in an answer is no text that could be scored.
+    set_logit(model, model.tokenizer.start_id, -100.0)
+    generator = Generator(model)
+    answers = generator.answer(QUESTIONS)
+    texts = [a.text for a in answers]
+    lengths = set(map(len, texts))
+    assert min(lengths) < max(lengths) == generator.max_length
+    scored = generator.score(QUESTIONS, texts, batch_size=3)
+    assert [a.text for a in scored] == texts
+    np.testing.assert_allclose(
+        [a.log_prob for a in scored],
+        [a.log_prob for a in answers],
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+def test_an_answer_that_cannot_be_scored_does_not_affect_others(generator):
+    questions = ["1+2", "1+2", "", "1+2", "1+2", "2"]
+    answers = ["", "é", "1", "1" * 100, "\ud800", b"2"]
+    statuses = [
+        *("OK", "UNKNOWN_CHARACTER", "EMPTY", "TOO_LONG", "INVALID_UTF8"),
+        "OK",
+    ]
+    scored = generator.score(questions, answers)
+    assert [answer.status for answer in scored] == statuses
+    [first] = generator.score(["1+2"], [""])
+    np.testing.assert_allclose(
+        scored[0].log_prob, first.log_prob, rtol=1e-5, atol=1e-5
+    )
+    assert scored[1] == Answer("é", None, "UNKNOWN_CHARACTER")
+    with pytest.raises(UsageError) as caught:
+        generator.score(questions, answers[1:])
+    assert caught.value.field == "answers"
 
 
 def test_order_and_batch_size_do_not_matter(generator):

@@ -78,6 +78,20 @@ def test_beam_answers_are_the_models(beam_version, model):
         )
 
 
+def test_scores_are_the_models(version, model):
+    inputs = questions(q.encode() for q in SUMS[:6])
+    answers = "3", "", "-12.34", "%", "1234567", "654321"
+    inputs["answers"] = np.array([a.encode() for a in answers], object)
+    [scored] = run_without_python(version, ("score", inputs))
+    expected = Generator(model).score(SUMS[:6], answers)
+    assert [status.decode() for status in scored["status"]] == [
+        answer.status for answer in expected
+    ]
+    np.testing.assert_allclose(
+        scored["log_probs"], [a.log_prob or 0.0 for a in expected], atol=1e-5
+    )
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_precisions_run(request, precision):
     version = request.getfixturevalue(f"{precision}_version")

@@ -57,6 +57,21 @@ def test_questions_are_answered_in_their_order(protocol):
     assert answers == [Answer(text, -0.5, "OK") for text in texts]
 
 
+def test_scores(protocol):
+    server = TFServing()
+    with (
+        server.serve(protocol) as address,
+        CLIENTS[protocol](address, batch_size=2) as client,
+    ):
+        answers = client.score(["1 + 1", "1", b"2"], ["2", "", "½漢"])
+    assert server.batch_sizes == [2, 1]
+    assert answers == [
+        Answer("2", -15.0),
+        Answer("", -1.0),
+        Answer("½漢", -21.0),
+    ]
+
+
 def test_a_log_probability_may_be_missing_or_infinite(protocol):
     for log_probs in ({}, {"log_probs": [math.nan]}):
         outputs = {"answers": ["1"], "status": ["OK"], **log_probs}

@@ -1,6 +1,7 @@
 """TF Serving's configuration files agree with it and with each other."""
 
 import http.server
+import inspect
 import pathlib
 import re
 import subprocess
@@ -12,6 +13,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 import tpt_keras.serving
+from tpt_keras.serving import RestClient
 from tpt_keras.serving.export import WARMUP_BATCH_SIZES
 
 FOLDER = pathlib.Path(tpt_keras.serving.__file__).parent / "config"
@@ -36,7 +38,24 @@ def test_the_model_is_at_its_mount():
     assert config.name == NAME
     assert config.base_path == MODEL_PATH
     assert config.model_platform == "tensorflow"
-    assert config.model_version_policy.latest.num_versions == 1
+    # The version before stays loaded, to go back to.
+    assert config.model_version_policy.latest.num_versions == 2
+    assert dict(config.version_labels) == {"stable": 1, "canary": 2}
+
+
+def test_monitoring_has_known_fields():
+    """Its protocol buffer is not in tensorflow-serving-api."""
+    lines = [
+        line
+        for line in (FOLDER / "monitoring.config").read_text().splitlines()
+        if not line.startswith("#")
+    ]
+    assert lines == [
+        "prometheus_config {",
+        "  enable: true",
+        '  path: "/monitoring/prometheus/metrics"',
+        "}",
+    ]
 
 
 def test_batching_has_known_fields():
@@ -62,12 +81,21 @@ def test_batching_has_known_fields():
 
 def test_the_server_reads_the_files_beside_it(service):
     flags = dict(argument.split("=") for argument in service["command"])
+    # A request that a client no longer waits for is given up.
+    timeout = int(inspect.signature(RestClient).parameters["timeout"].default)
     assert flags == {
         "--model_config_file": "/config/model.config",
         "--enable_batching": "true",
         "--batching_parameters_file": "/config/batching.config",
         "--tensorflow_intra_op_parallelism": "1",
+        "--monitoring_config_file": "/config/monitoring.config",
+        "--rest_api_timeout_in_ms": str(timeout * 1000),
+        "--allow_version_labels_for_unavailable_models": "true",
+        "--model_config_file_poll_wait_seconds": "60",
     }
+    for flag in ("model_config", "batching_parameters", "monitoring_config"):
+        name = pathlib.PurePosixPath(flags[f"--{flag}_file"]).name
+        assert (FOLDER / name).is_file()
     models, config = service["volumes"]
     assert models["target"] == MODEL_PATH
     # Relative to the file.

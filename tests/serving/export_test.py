@@ -86,6 +86,45 @@ def test_bad_questions_do_not_affect_others(served, model):
     )
 
 
+def test_scores_are_the_log_probs_of_greedy_answers(served, model):
+    token_ids = model.tokenizer.encode_questions(SUMS)
+    greedy = Generator(model).generate_on_batch(token_ids)
+    answers = list(map(model.tokenizer.decode, greedy["token_ids"][:, 0]))
+    scored = served("score", questions=SUMS, answers=answers)
+    assert set(scored["status"].tolist()) == {b"OK"}
+    # An untrained model may answer with a start symbol, which is no text.
+    is_text = ~np.any(greedy["token_ids"] == model.tokenizer.start_id, (1, 2))
+    assert 10 < np.sum(is_text)
+    np.testing.assert_allclose(
+        scored["log_probs"][is_text],
+        greedy["log_probs"][is_text, 0],
+        atol=1e-5,
+    )
+
+
+def test_an_answer_that_cannot_be_scored_does_not_affect_others(served, model):
+    pairs = {
+        ("1+2", "3"): b"OK",
+        ("1+2", "%"): b"UNKNOWN_CHARACTER",
+        ("1+2", ""): b"OK",
+        ("1+2", "1" * 7): b"TOO_LONG",
+        ("", "3"): b"EMPTY",
+        ("1+2", b"\xff"): b"INVALID_UTF8",
+        ("2*23", "-12.34"): b"OK",
+    }
+    questions, answers = zip(*pairs)
+    together = served("score", questions=questions, answers=answers)
+    assert together["status"].tolist() == list(pairs.values())
+    alone = [
+        served("score", questions=[q], answers=[a])["log_probs"][0]
+        for q, a in pairs
+    ]
+    np.testing.assert_allclose(together["log_probs"], alone, atol=1e-5)
+    is_scored = together["status"] == b"OK"
+    assert np.all(together["log_probs"][is_scored] < 0.0)
+    assert not np.any(together["log_probs"][~is_scored])
+
+
 def test_n_best_answers_are_the_generators(beam_served, model):
     questions = [*SUMS[:100:9], QUESTIONS[0]]
     n_best = beam_served("n_best", questions=questions)
@@ -168,9 +207,15 @@ def test_weights_that_are_not_finite_are_refused(
     assert not (tmp_path / "model").exists()
 
 
-def test_the_configuration_is_beside_the_graph(version, model):
+def test_the_card_is_beside_the_graph(version, model, tmp_path):
     config = json.loads((version / CONFIG_ASSET).read_text())
     assert from_stored(config) == model.config
+    assert not (version / "assets.extra/README.md").exists()
+    card = tmp_path / "card.md"
+    card.write_text("# A solver\n")
+    version = export(model, tmp_path / "model", card=card)
+    copy = version / "assets.extra/README.md"
+    assert copy.read_text() == card.read_text()
 
 
 def test_warm_up_requests_are_answered(version, served):
@@ -208,6 +253,7 @@ def test_signatures_have_the_documented_shapes(request, kind, num_sequences):
             "scores": (tf.float32, best),
             "status": strings,
         },
+        "score": {"log_probs": (tf.float32, [-1]), "status": strings},
     }
 
     def shapes(tensors):
@@ -223,7 +269,10 @@ def test_signatures_have_the_documented_shapes(request, kind, num_sequences):
     assert set(signatures) == set(outputs)
     for name, signature in signatures.items():
         assert signature.method_name == "tensorflow/serving/predict"
-        assert shapes(signature.inputs) == {"questions": strings}
+        inputs = {"questions": strings}
+        if name == "score":
+            inputs["answers"] = strings
+        assert shapes(signature.inputs) == inputs
         assert shapes(signature.outputs) == outputs[name]
 
 

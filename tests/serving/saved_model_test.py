@@ -4,10 +4,12 @@ import gc
 import shutil
 import weakref
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from tpt_keras.answer import Answer
+from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.serving.export import export
 from tpt_keras.serving.saved_model import CONFIG_ASSET
@@ -69,18 +71,30 @@ def test_answers_are_the_models(version, model):
         saved_model.answer("1 + 1")
 
 
+def test_scores_are_the_models(version, model):
+    pairs = ["1+2", "", "2*23"], ["3", "1", "x" * 7]
+    scored = SavedModel(version).score(*pairs)
+    expected = Generator(model).score(*pairs)
+    assert [answer.text for answer in scored] == pairs[1]
+    assert [answer.status for answer in scored] == ["OK", "EMPTY", "TOO_LONG"]
+    assert [answer.status for answer in expected] == ["OK", "EMPTY", "TOO_LONG"]
+    np.testing.assert_allclose(
+        scored[0].log_prob, expected[0].log_prob, atol=1e-5
+    )
+
+
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_a_model_that_is_gone_leaves_nothing(tmp_path, model, precision):
     path = export(model, tmp_path / "model", precision=precision)
     saved_model = SavedModel(path)
     graphs = [
         weakref.ref(saved_model._loaded.signatures[name].graph)
-        for name in ("serving_default", "n_best")
+        for name in ("serving_default", "n_best", "score")
     ]
     expected = saved_model.solve(["1"])
     del saved_model
     gc.collect()
-    assert [graph() for graph in graphs] == [None, None]
+    assert [graph() for graph in graphs] == [None] * 3
     assert SavedModel(path).solve(["1"]) == expected
 
 

@@ -37,6 +37,15 @@ def echo(questions):
     }
 
 
+def score(questions, answers):
+    """The outputs of a model that thinks of lengths."""
+    pairs = zip(questions, answers, strict=True)
+    return {
+        "log_probs": [-float(len(q) + 10 * len(a)) for q, a in pairs],
+        "status": ["OK"] * len(questions),
+    }
+
+
 class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
     """Serves a model under the name `"solver"`.
 
@@ -63,11 +72,12 @@ class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
             yield f"127.0.0.1:{port}"
 
     def Predict(self, request, context):  # noqa: N802
-        questions = tf.make_ndarray(request.inputs["questions"])
-        code, outputs = self._handle(
-            request.model_spec.name,
-            [q.decode(errors="replace") for q in questions],
-        )
+        inputs = {
+            name: tf.make_ndarray(tensor).tolist()
+            for name, tensor in request.inputs.items()
+        }
+        spec = request.model_spec
+        code, outputs = self._handle(spec.name, spec.signature_name, inputs)
         if code:
             context.abort(grpc.StatusCode[code], outputs)
         response = predict_pb2.PredictResponse()
@@ -78,23 +88,32 @@ class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
     def respond(self, path, body):
         """The HTTP status and JSON content for a request."""
         name = path.removeprefix("/v1/models/").removesuffix(":predict")
-        questions = [
-            base64.b64decode(question["b64"]).decode(errors="replace")
-            for question in json.loads(body)["inputs"]["questions"]
-        ]
-        code, outputs = self._handle(name, questions)
+        request = json.loads(body)
+        inputs = {
+            key: [base64.b64decode(text["b64"]) for text in texts]
+            for key, texts in request["inputs"].items()
+        }
+        code, outputs = self._handle(name, request["signature_name"], inputs)
         if code:
             return HTTP_STATUSES[code], {"error": outputs}
         return 200, {"outputs": outputs}
 
-    def _handle(self, model_name, questions):
+    def _handle(self, model_name, signature, inputs):
         """A code and a message, or `None` and the outputs."""
+        inputs = {
+            name: [text.decode(errors="replace") for text in texts]
+            for name, texts in inputs.items()
+        }
+        questions = inputs.pop("questions")
+        assert set(inputs) == ({"answers"} if signature == "score" else set())
         self.batch_sizes.append(len(questions))
         time.sleep(self.delay)
         if self.failures:
             return self.failures.pop(0), "as told"
         if model_name != "solver":
             return "NOT_FOUND", "no such model"
+        if signature == "score":
+            return None, score(questions, inputs["answers"])
         return None, self.predict(questions)
 
     @contextlib.contextmanager

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 from keras import tree
 
+from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
 from tpt_keras.compilation import compiled
@@ -83,12 +84,16 @@ class Generator(AnsweringModel):
         self.batch_size = batch_size
         self.early_exit = early_exit
         self._lock = threading.Lock()
-        # The variables that the program was compiled for, and the program.
+        # The variables that the programs were compiled for, and the programs.
         self._compiled = None, None
 
-    def _status(self, question):
+    def _status(self, question, answer=""):
+        tokenizer = self.model.tokenizer
         longest = self.model.config.max_question_length
-        return self.model.tokenizer.question_status(question, longest)
+        status = tokenizer.question_status(question, longest)
+        if status == OK:
+            status = tokenizer.answer_status(answer, self.max_length)
+        return status
 
     def _answer_batch(self, texts):
         tokenizer = self.model.tokenizer
@@ -113,6 +118,13 @@ class Generator(AnsweringModel):
                 ),
             )
 
+    def _score_batch(self, questions, answers):
+        encode = self.model.tokenizer.encode_batch
+        found = self._run(
+            "score", encode(questions, questions=True), encode(answers)
+        )
+        return map(Answer, answers, found["log_probs"].tolist())
+
     def generate_on_batch(
         self, encoder_token_ids: Tensor
     ) -> dict[str, np.ndarray]:
@@ -122,10 +134,14 @@ class Generator(AnsweringModel):
         """
         token_ids = np.asarray(encoder_token_ids).astype("int32")
         check_token_ids(token_ids, self.model.config.vocabulary_size)
-        num_rows = len(token_ids)
+        return self._run("generate", token_ids)
+
+    def _run(self, name, *token_ids):
+        num_rows = len(token_ids[0])
         if self._has_fixed_shapes:
-            token_ids = self._padded(token_ids)
-        found = self._program()(token_ids)
+            limits = self.model.config.max_question_length, self.max_length
+            token_ids = map(self._padded, token_ids, limits)
+        found = self._program(name)(*token_ids)
         return {name: values[:num_rows] for name, values in found.items()}
 
     def init_cache(self, encoder_token_ids: Tensor) -> dict[str, Any]:
@@ -178,24 +194,59 @@ class Generator(AnsweringModel):
             else None,
         )
 
-    def _program(self):
+    def score_token_ids(
+        self, encoder_token_ids: Tensor, decoder_token_ids: Tensor
+    ) -> dict[str, Tensor]:
+        """Computes log-probabilities of answers, in pure `keras.ops`.
+
+        Args:
+            encoder_token_ids: Tensor `(batch, source_length)`.
+            decoder_token_ids: Tensor `(batch, target_length)`, with the start
+                and the end symbol.
+
+        Returns:
+            Dict of `log_probs`, float32 `(batch,)`, as `generate` defines them.
+        """
+        inputs = {
+            "encoder_token_ids": encoder_token_ids,
+            "decoder_token_ids": decoder_token_ids[:, :-1],
+        }
+        log_probs = ops.log_softmax(
+            ops.cast(self.model(inputs, training=False), "float32"), axis=-1
+        )
+        next_ids = decoder_token_ids[:, 1:]
+        vocabulary = ops.arange(log_probs.shape[-1], dtype="int32")
+        is_next = ops.equal(ops.expand_dims(next_ids, -1), vocabulary)
+        log_probs = ops.sum(ops.where(is_next, log_probs, 0.0), axis=-1)
+        # An answer of the largest length needs no end.
+        positions = ops.arange(ops.shape(next_ids)[1], dtype="int32")
+        counts = ops.logical_and(
+            self.model.padding_mask(next_ids), positions < self.max_length
+        )
+        return {"log_probs": ops.sum(ops.where(counts, log_probs, 0.0), -1)}
+
+    def _program(self, name):
         variables = list(self.model.variables)
         with self._lock:
-            compiled_for, program = self._compiled
+            compiled_for, programs = self._compiled
             # LoRA and quantization exchange a model's variables.
             if compiled_for is None or list(map(id, compiled_for)) != list(
                 map(id, variables)
             ):
-                program = compiled(
-                    lambda token_ids: self.generate(token_ids), variables
-                )
-                self._compiled = variables, program
-            return program
+                programs = {}
+                self._compiled = variables, programs
+            if name not in programs:
+                function, count = {
+                    "generate": (lambda token_ids: self.generate(token_ids), 1),
+                    "score": (self.score_token_ids, 2),
+                }[name]
+                programs[name] = compiled(function, variables, count)
+            return programs[name]
 
-    def _padded(self, token_ids):
+    def _padded(self, token_ids, max_length):
         """Pads a batch to one of a few shapes."""
         num_rows, length = token_ids.shape
-        longest = max(length, self.model.config.max_question_length + 2)
+        longest = max(length, max_length + 2)
         padding = min(-length % _LENGTH_STEP, longest - length)
         more_rows = (1 << max(num_rows - 1, 0).bit_length()) - num_rows
         pad_id = self.model.tokenizer.pad_id

@@ -40,8 +40,33 @@ class ServingError(UsageError):
         self.code = code
 
 
-class _Client(AnsweringModel):
-    """Base class of the clients, which implement `_connect` and `_predict`."""
+class ServedModel(AnsweringModel):
+    """Base class of what asks the signatures of an export.
+
+    A subclass defines `_predict`, from a signature's name and a dict of its
+    inputs, lists of bytes, to a dict of lists; and `_malformed`, from an
+    exception about these to the error that is raised.
+    """
+
+    def _answer_batch(self, questions):
+        return self._ask("serving_default", questions=questions)
+
+    def _score_batch(self, questions, answers):
+        return self._ask("score", questions=questions, answers=answers)
+
+    def _ask(self, signature, **texts):
+        inputs = {name: to_bytes(column) for name, column in texts.items()}
+        outputs = self._predict(signature, inputs)
+        try:
+            # Scores are of the answers that were sent.
+            return _answers({**texts, **outputs}, len(texts["questions"]))
+        # The response of another program may be anything.
+        except Exception as error:
+            raise self._malformed(error) from None
+
+
+class _Client(ServedModel):
+    """Base class of the clients, which define `_connect` and `_predict`."""
 
     def __init__(
         self,
@@ -65,9 +90,6 @@ class _Client(AnsweringModel):
     def _connect(self):
         raise NotImplementedError
 
-    def _predict(self, questions):
-        raise NotImplementedError
-
     def __enter__(self) -> Self:
         return self
 
@@ -78,13 +100,8 @@ class _Client(AnsweringModel):
         """Closes the connection."""
         self._connection.close()
 
-    def _answer_batch(self, questions):
-        outputs = self._predict(to_bytes(questions))
-        try:
-            return answers_of(outputs, len(questions))
-        # The response of another program may be anything.
-        except Exception as error:
-            raise self._error("MALFORMED", repr(error)) from None
+    def _malformed(self, error):
+        return self._error("MALFORMED", repr(error))
 
     def _error(self, code, reason):
         reason = " ".join(str(reason).split())[:1000]
@@ -132,7 +149,7 @@ class GrpcClient(_Client):
         ]
         return grpc.insecure_channel(self.server, options)
 
-    def _predict(self, questions):
+    def _predict(self, signature, inputs):
         import grpc
         import tensorflow as tf
         from tensorflow_serving.apis import predict_pb2
@@ -143,9 +160,11 @@ class GrpcClient(_Client):
         )
         request = predict_pb2.PredictRequest()
         request.model_spec.name = self.model_name
-        request.inputs["questions"].CopyFrom(
-            tf.make_tensor_proto(questions, tf.string)
-        )
+        request.model_spec.signature_name = signature
+        for name, texts in inputs.items():
+            request.inputs[name].CopyFrom(
+                tf.make_tensor_proto(texts, tf.string)
+            )
         try:
             response = service.Predict(request, timeout=self.timeout)
         except grpc.RpcError as error:
@@ -200,13 +219,16 @@ class RestClient(_Client):
             session.mount(scheme, adapter)
         return session
 
-    def _predict(self, questions):
+    def _predict(self, signature, inputs):
         import requests
 
         url = self.server if "://" in self.server else f"http://{self.server}"
         name = urllib.parse.quote(self.model_name, safe="")
-        encoded = [{"b64": base64.b64encode(q).decode()} for q in questions]
-        body = {"inputs": {"questions": encoded}}
+        encoded = {
+            key: [{"b64": base64.b64encode(text).decode()} for text in texts]
+            for key, texts in inputs.items()
+        }
+        body = {"signature_name": signature, "inputs": encoded}
         try:
             response = self._connection.post(
                 f"{url.rstrip('/')}/v1/models/{name}:predict",
@@ -228,7 +250,7 @@ class RestClient(_Client):
         return content.get("outputs")
 
 
-def answers_of(outputs: dict[str, Any], count: int) -> list[Answer]:
+def _answers(outputs, count):
     """Returns `count` `Answer`s; raises any exception for other outputs.
 
     Args:

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import keras
 import tensorflow as tf
@@ -38,6 +39,7 @@ def export(
     max_answer_length: int | None = None,
     sampler: str | Sampler = "greedy",
     precision: str = "float32",
+    card: StrPath | None = None,
 ) -> pathlib.Path:
     """Exports a model as the next version in a folder.
 
@@ -47,7 +49,9 @@ def export(
     - `serving_default`: `questions`, strings, to `answers`, `log_probs` and
       `status`;
     - `n_best`: `questions` to the sampler's best `answers` with `log_probs`
-      and `scores`, and `status`.
+      and `scores`, and `status`;
+    - `score`: `questions` and `answers` to the answers' `log_probs`, and
+      `status`.
 
     Args:
         model: A `SequenceToSequence`.
@@ -58,6 +62,8 @@ def export(
         precision: `"float32"`, `"bfloat16"` or `"int8"`. With `"int8"`
             matrices are stored as int8 with a scale for each output column,
             and become float32 when the version is loaded.
+        card: File that describes the model, which the version keeps as
+            `assets.extra/README.md`.
 
     Returns:
         Path of the new version.
@@ -91,6 +97,8 @@ def export(
         config_path = partial / CONFIG_ASSET
         config_path.parent.mkdir()
         config_path.write_text(json.dumps(to_stored(config), indent=2))
+        if card is not None:
+            shutil.copyfile(card, config_path.with_name("README.md"))
         _write_warmup_requests(partial / WARMUP_ASSET)
     return version
 
@@ -98,14 +106,18 @@ def export(
 def _write_graph(graph, path):
     # Keras's `ExportArchive` would trace everything twice and save every
     # weight under two names.
-    questions = tf.TensorSpec((None,), tf.string, name="questions")
+    questions, answers = (
+        tf.TensorSpec((None,), tf.string, name=name)
+        for name in ("questions", "answers")
+    )
     signatures = {
         name: tf.function(
-            function, [questions], autograph=False
+            function, inputs, autograph=False
         ).get_concrete_function()
-        for name, function in (
-            ("serving_default", graph.answer),
-            ("n_best", graph.answer_n_best),
+        for name, function, inputs in (
+            ("serving_default", graph.answer, [questions]),
+            ("n_best", graph.answer_n_best, [questions]),
+            ("score", graph.score, [questions, answers]),
         )
     }
     module = tf.Module()

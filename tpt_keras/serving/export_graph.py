@@ -17,8 +17,9 @@ from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
 
 # Questions that are encoded together.
 GROUP_SIZE = 8
-# A graph is a protocol buffer, which is limited to two gigabytes.
-MAX_CONSTANT_BYTES = 1_500_000_000
+# A graph is a protocol buffer, which is limited to two gigabytes. It has the
+# constants of answering and those of scoring.
+MAX_CONSTANT_BYTES = 750_000_000
 
 
 class ConstantWeights(keras.StatelessScope):
@@ -153,7 +154,6 @@ class AnswerGraph(tf.Module):
         model = generator.model
         self._generator = generator
         self.weights = weights
-        self._max_length = model.config.max_question_length
         self.tokenizer = GraphTokenizer(
             model.tokenizer, model.config.vocabulary_size
         )
@@ -182,9 +182,7 @@ class AnswerGraph(tf.Module):
             Dict of `answers`, strings, `log_probs` and `scores`, float32, all
             `(batch, num_sequences)`; and of `status`, strings `(batch,)`.
         """
-        token_ids, status = self.tokenizer.encode_questions(
-            questions, self._max_length
-        )
+        token_ids, status = self._encode_questions(questions)
         with self.weights:
             found = self._generate(token_ids)
         answers = self.tokenizer.decode(found["token_ids"])
@@ -195,6 +193,25 @@ class AnswerGraph(tf.Module):
             "scores": tf.where(is_ok, found["scores"], 0.0),
             "status": status,
         }
+
+    def score(self, questions, answers):
+        """Returns the `log_probs` of answers and a `status`, all `(batch,)`."""
+        token_ids, status = self._encode_questions(questions)
+        answer_ids, answer_status = self.tokenizer.encode(
+            answers, self._generator.max_length
+        )
+        with self.weights:
+            found = self._generator.score_token_ids(token_ids, answer_ids)
+        status = tf.where(tf.equal(status, OK), answer_status, status)
+        is_ok = tf.equal(status, OK)
+        return {
+            "log_probs": tf.where(is_ok, found["log_probs"], 0.0),
+            "status": status,
+        }
+
+    def _encode_questions(self, questions):
+        longest = self._generator.model.config.max_question_length
+        return self.tokenizer.encode(questions, longest, questions=True)
 
     def _generate(self, token_ids):
         """Decodes answers after encoding questions sorted by length."""

@@ -4,20 +4,18 @@ import json
 
 import tensorflow as tf
 
-from tpt_keras.answer import AnsweringModel
-from tpt_keras.answer import to_bytes
 from tpt_keras.files import refuse_pattern
-from tpt_keras.serving.client import answers_of
+from tpt_keras.serving.client import ServedModel
 from tpt_keras.serving.versions import damaged
 from tpt_keras.serving.versions import newest_version
 from tpt_keras.typing import StrPath
 
 GRAPH_FILE = "saved_model.pb"
 # The model's configuration, which TF Serving ignores.
-CONFIG_ASSET = "assets.extra/tpt_keras.json"
+CONFIG_ASSET = "assets.extra/config.json"
 
 
-class SavedModel(AnsweringModel):
+class SavedModel(ServedModel):
     """An exported model in this process.
 
     Needs TensorFlow and no Keras model.
@@ -47,21 +45,20 @@ class SavedModel(AnsweringModel):
             self.config = json.loads((self.path / CONFIG_ASSET).read_bytes())
             # A signature alone does not keep the variables alive.
             self._loaded = tf.saved_model.load(str(self.path))
-            self._signature = self._loaded.signatures["serving_default"]
         # TensorFlow raises many kinds of exceptions for a damaged graph.
         except Exception as error:
             raise damaged(
                 "SavedModel", self.path, "cannot be loaded", error
             ) from error
 
-    def _answer_batch(self, questions):
+    def _predict(self, signature, inputs):
+        inputs = {k: tf.constant(v, tf.string) for k, v in inputs.items()}
         try:
-            encoded = tf.constant(to_bytes(questions), tf.string)
-            found = self._signature(questions=encoded)
-            outputs = {name: v.numpy().tolist() for name, v in found.items()}
-            return answers_of(outputs, len(questions))
-        # The model of another program may return anything.
+            found = self._loaded.signatures[signature](**inputs)
+        # The model of another program may raise anything.
         except Exception as error:
-            raise damaged(
-                "SavedModel", self.path, "answers no questions", error
-            ) from error
+            raise self._malformed(error) from error
+        return {name: value.numpy().tolist() for name, value in found.items()}
+
+    def _malformed(self, error):
+        return damaged("SavedModel", self.path, "answers no questions", error)

@@ -318,6 +318,10 @@ class CharacterTokenizer:
             return UNKNOWN_CHARACTER
         return OK
 
+    def answer_status(self, answer: str, max_length: int) -> str:
+        """Returns `"OK"` if an answer can be encoded; it may be empty."""
+        return self.question_status(answer, max_length) if answer else OK
+
     def decode(self, token_ids: Iterable[int]) -> str:
         """Decodes an answer's token ids up to the end symbol.
 

@@ -49,48 +49,49 @@ class GraphTokenizer(tf.Module):
         )
         self._symbols = tf.constant(symbols)
 
-    def encode_questions(
-        self, questions: tf.Tensor, max_length: int
+    def encode(
+        self, texts: tf.Tensor, max_length: int, questions: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Encodes questions as one padded batch.
+        """Encodes answers or questions as one padded batch.
 
         Args:
-            questions: String tensor `(batch,)`.
-            max_length: Most characters of a question.
+            texts: String tensor `(batch,)`.
+            max_length: Most characters of each.
+            questions: Whether they are questions, which may not be empty.
 
         Returns:
-            Token ids, int32 `(batch, longest question + 2)`, and statuses,
-            strings `(batch,)`. A question that cannot be encoded becomes an
-            empty one.
+            Token ids, int32 `(batch, longest sequence + 2)`, and statuses,
+            strings `(batch,)`. A text that cannot be encoded becomes an empty
+            one.
         """
         is_valid = tf.equal(
-            questions,
+            texts,
             tf.strings.unicode_transcode(
-                questions, "UTF-8", "UTF-8", errors="ignore"
+                texts, "UTF-8", "UTF-8", errors="ignore"
             ),
         )
         # Replaced before anything is computed from them.
         lengths = tf.strings.length(
-            tf.where(is_valid, questions, ""), unit="UTF8_CHAR"
+            tf.where(is_valid, texts, ""), unit="UTF8_CHAR"
         )
         is_short = lengths <= max_length
         characters = tf.strings.unicode_split(
-            tf.where(is_valid & is_short, questions, ""), "UTF-8"
+            tf.where(is_valid & is_short, texts, ""), "UTF-8"
         )
         ids = self.token_of_symbol[characters]
         is_known = tf.reduce_all(ids != _UNKNOWN_ID, axis=-1)
-        status = tf.fill(tf.shape(questions), OK)
+        status = tf.fill(tf.shape(texts), OK)
         for is_fine, reason in (
             (is_known, UNKNOWN_CHARACTER),
-            (lengths > 0, EMPTY),
+            ((lengths > 0) | (not questions), EMPTY),
             (is_short, TOO_LONG),
             (is_valid, INVALID_UTF8),
         ):
             status = tf.where(is_fine, status, reason)
-        if self._tokenizer.words:
+        if questions and self._tokenizer.words:
             ids = self._join_words(characters, ids)
         ids = tf.ragged.boolean_mask(ids, ids != _UNKNOWN_ID)
-        frame = tf.ones_like(questions, tf.int32)[:, tf.newaxis]
+        frame = tf.ones_like(texts, tf.int32)[:, tf.newaxis]
         ids = tf.concat(
             [
                 frame * self._tokenizer.start_id,
@@ -99,7 +100,8 @@ class GraphTokenizer(tf.Module):
             ],
             axis=1,
         )
-        return ids.to_tensor(self._tokenizer.pad_id), status
+        ids = ids.to_tensor(self._tokenizer.pad_id)
+        return ids if questions else self._order_digits(ids), status
 
     def _join_words(self, characters, ids):
         """Gives a word's token to its first character, and none to the others.
@@ -132,14 +134,14 @@ class GraphTokenizer(tf.Module):
         Returns:
             String tensor `(...)`.
         """
-        if self._tokenizer.answer_order != "as_written":
-            token_ids = self._order_digits(token_ids)
         return tf.strings.reduce_join(
-            tf.gather(self._symbols, token_ids), axis=-1
+            tf.gather(self._symbols, self._order_digits(token_ids)), axis=-1
         )
 
     def _order_digits(self, token_ids):
         """As `CharacterTokenizer.order_digits`, of `(..., length)`."""
+        if self._tokenizer.answer_order == "as_written":
+            return token_ids
         flat = tf.reshape(token_ids, (-1,))
         indices = tf.range(tf.size(flat))
         is_first = indices % tf.shape(token_ids)[-1] == 0
