@@ -11,31 +11,6 @@ needs_tensorflow = pytest.mark.skipif(
 )
 
 
-def copy_maps(source, target):
-    """Copies the query, key, value and role maps of an attention."""
-    for name in ("query", "key", "value", "role"):
-        getattr(target, f"{name}_dense").set_weights(
-            getattr(source, f"{name}_dense").get_weights()
-        )
-
-
-def map_of_products(kernel):
-    """The output map of whole products that reads their diagonals alone.
-
-    Args:
-        kernel: Output map of elementwise products, `(num_heads, value_dim,
-            hidden_dim)`.
-
-    Returns:
-        Array `(num_heads, value_dim ** 2, hidden_dim)`.
-    """
-    num_heads, value_dim, hidden_dim = kernel.shape
-    wide = np.zeros((num_heads, value_dim, value_dim, hidden_dim), "float32")
-    for index in range(value_dim):
-        wide[:, index, index] = kernel[:, index]
-    return wide.reshape(num_heads, value_dim**2, hidden_dim)
-
-
 def dropout_masks(layer, *inputs):
     """Records the dropouts of a training call.
 

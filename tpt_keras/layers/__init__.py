@@ -1,6 +1,5 @@
 """Keras layers of the TP-Transformer, in pure `keras.ops`."""
 
-from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.base_layer import dtype_config
 from tpt_keras.layers.bindings import BINDINGS
 from tpt_keras.layers.bindings import Binding
@@ -11,11 +10,11 @@ from tpt_keras.layers.mechanisms import MECHANISMS
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.mechanisms import DotProductAttention
 from tpt_keras.layers.mechanisms import MultiLinearAttention
-from tpt_keras.layers.mechanisms import QueryBiases
 from tpt_keras.layers.mechanisms import RelationalAttention
 from tpt_keras.layers.mechanisms import RelativeAttention
 from tpt_keras.layers.mechanisms import TransformerXLAttention
 from tpt_keras.layers.mechanisms import make_mechanism
+from tpt_keras.layers.mechanisms.relative_attention import QueryBiases
 from tpt_keras.layers.projection import FanInUniform
 from tpt_keras.layers.projection import FeedForward
 from tpt_keras.layers.projection import Projection
@@ -54,6 +53,5 @@ __all__ = [
     "dtype_config",
     "make_binding",
     "make_mechanism",
-    "merge_masks",
     "position_sinusoids",
 ]

@@ -10,16 +10,9 @@ from keras import ops
 def merge_masks(query_mask, value_mask, key_mask, attention_mask):
     """Merges masks into one, as Keras does.
 
-    Args:
-        query_mask: Boolean `(batch, target_length)`, or None.
-        value_mask: Boolean `(batch, source_length)`, or None.
-        key_mask: Boolean `(batch, source_length)`, or None.
-        attention_mask: Boolean `(batch, target_length, source_length)`, or of
-            rank 4 with the heads as its second axis, or None.
-
-    Returns:
-        Boolean, broadcastable to `(batch, num_heads, target_length,
-        source_length)`, or None.
+    Each may be `None`, and the `attention_mask` may have an axis of heads.
+    Returns a boolean tensor, broadcastable to `(batch, num_heads,
+    target_length, source_length)`, or `None`.
     """
     masks = []
     if query_mask is not None:
@@ -35,11 +28,14 @@ def merge_masks(query_mask, value_mask, key_mask, attention_mask):
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
+def resolve_attention_axes(
+    attention_axes, query_shape, value_shape, key_shape, has_order
+):
     """Resolves the axes to attend over, counted from the front.
 
     `None` stands for all axes but the first and the last one. Raises a
-    `ValueError` if the shapes or axes do not fit together.
+    `ValueError` if the shapes or axes do not fit together, or if positions that
+    have an order are on several axes.
     """
     rank = len(query_shape)
     between = range(1, rank - 1)
@@ -65,6 +61,11 @@ def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
             "`query` and `value` must be equal in the axes that are not in "
             "`attention_axes`."
         )
+    elif has_order and len(axes) > 1:
+        problem = (
+            "A causal mask, a sliding window and relative positions need a "
+            "single attention axis."
+        )
     if problem:
         raise ValueError(
             f"{problem} Received: query_shape={tuple(query_shape)}, "
@@ -75,7 +76,6 @@ def resolve_attention_axes(attention_axes, query_shape, value_shape, key_shape):
 
 
 def tuple_or_none(sizes: int | Sequence[int] | None) -> tuple[int, ...] | None:
-    """Converts an integer or several to a tuple, and nothing to `None`."""
     if isinstance(sizes, int):
         return (sizes,)
     return tuple(sizes) if sizes else None
@@ -86,6 +86,7 @@ class FoldedAxes:
 
     The attention axes are moved behind the other axes, then both kinds are
     folded: `(batch, ..., features)` to `(batch * others, length, features)`.
+    Masks and outputs that are `None` stay `None`.
 
     Args:
         attention_axes: Tuple of positive integers.
@@ -109,7 +110,6 @@ class FoldedAxes:
         )
 
     def fold(self, sequences):
-        """Folds `(batch, ..., features)` to rank 3."""
         sequences = ops.moveaxis(sequences, self._axes, self._last_axes)
         *sizes, features = ops.shape(sequences)
         leading, lengths = sizes[: -self._num_axes], sizes[-self._num_axes :]
@@ -118,16 +118,13 @@ class FoldedAxes:
         )
 
     def fold_padding_mask(self, mask):
-        """Folds a mask `(batch, ...)` to rank 2. `None` stays `None`."""
+        """Folds a mask `(batch, ...)` to rank 2."""
         if mask is None:
             return None
         return ops.squeeze(self.fold(ops.expand_dims(mask, -1)), -1)
 
     def fold_attention_mask(self, mask):
-        """Folds an attention mask to rank 4. `None` stays `None`.
-
-        The mask may lack the axes of the heads and of the others.
-        """
+        """Folds an attention mask, which may lack axes, to rank 4."""
         if mask is None:
             return None
         heads_axis = -2 * self._num_axes - 1
@@ -144,7 +141,7 @@ class FoldedAxes:
         return ops.reshape(ops.broadcast_to(mask, shape), folded_shape)
 
     def unfold(self, outputs):
-        """Unfolds `(batch * others, target_length, ...)`, or keeps `None`."""
+        """Unfolds `(batch * others, target_length, ...)`."""
         if outputs is None:
             return None
         outputs = ops.reshape(
@@ -153,7 +150,6 @@ class FoldedAxes:
         return ops.moveaxis(outputs, self._last_axes, self._axes)
 
     def unfold_weights(self, weights):
-        """Unfolds attention weights, or keeps `None`."""
         if weights is None:
             return None
         return ops.reshape(weights, self._weights_shape)

@@ -37,10 +37,9 @@ class BaseLayer(keras.layers.Layer):
 
 
 def dtype_config(layer: keras.layers.Layer) -> dict[str, Any]:
-    """Serializes the dtype of a layer that holds other layers.
+    """Serializes the dtype of a layer, and of its quantized sublayers by path.
 
-    A quantized layer can only be loaded with its own dtype policy, so the
-    policies of quantized sublayers are kept by their paths.
+    A quantized layer can only be loaded with its own dtype policy.
     """
     policy = layer.dtype_policy
     if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
@@ -54,35 +53,33 @@ def dtype_config(layer: keras.layers.Layer) -> dict[str, Any]:
 
 
 def make_part(
+    field: str,
     part: Any,
     options: dict[str, Any] | None,
     base: type,
     table: Mapping[str, type],
-    field: str,
-    options_field: str,
     **kwargs: Any,
 ) -> Any:
     """Makes the mechanism or the binding of an attention.
 
     Args:
+        field: The name of the argument `part`. That of `options` follows.
         part: A key of `table`, the name of a subclass of `base` that is
             registered with Keras (`"package>Class"`), or an instance.
         options: Dict of arguments of that class, or `None`. They override
             `kwargs`. An instance takes none.
         base: Base class of the parts.
         table: Dict of names to built-in classes.
-        field: The name of `part`, for messages.
-        options_field: The name of `options`, for messages.
-        **kwargs: Arguments that every such class takes.
+        **kwargs: Arguments of every such class.
     """
     if isinstance(part, dict):
         part = keras.saving.deserialize_keras_object(part)
     if isinstance(part, base):
         if options:
             raise UsageError(
-                f"`{options_field}` are for a name. Give the options to the "
+                f"`{field}_options` are for a name. Give the options to the "
                 f"{base.__name__} instead. Received: {options}",
-                field=options_field,
+                field=f"{field}_options",
             )
         return part
     part_class = table.get(part) or keras.saving.get_registered_object(part)
@@ -99,10 +96,10 @@ def make_part(
         defaults = option_defaults(part_class).items()
         known = ", ".join(f"{name}={value!r}" for name, value in defaults)
         raise UsageError(
-            f"`{options_field}` {options} do not fit {part!r}: "
+            f"`{field}_options` {options} do not fit {part!r}: "
             f"{str(error).rstrip('.')}. Options and defaults of {part!r}: "
             f"{known or 'none'}.",
-            field=options_field,
+            field=f"{field}_options",
         ) from None
 
 
@@ -119,23 +116,18 @@ def option_defaults(part_class: type) -> dict[str, Any]:
     }
 
 
-def serialize_part(part: str | keras.layers.Layer) -> str | dict[str, Any]:
-    """Serializes the name or the instance that `make_part` takes."""
-    if isinstance(part, keras.layers.Layer):
-        return keras.saving.serialize_keras_object(part)
-    return part
+def serialize(part: Any) -> Any:
+    """Serializes an object of Keras. A name, and what is serialized, stays."""
+    if isinstance(part, (str, dict)):
+        return part
+    return keras.saving.serialize_keras_object(part)
 
 
 def with_gradient(forward, gradient):
     """A function with a gradient of its own, on every backend.
 
-    Args:
-        forward: Function of tensors that returns a tensor.
-        gradient: Function of the upstream gradient and of the same tensors.
-            It returns a gradient for each of them, or `None`.
-
-    Returns:
-        A function like `forward`.
+    `gradient` is a function of the upstream gradient and of the tensors that
+    `forward` takes. It returns a gradient for each of them, or `None`.
     """
 
     @ops.custom_gradient

@@ -9,7 +9,7 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.layers.base_layer import serialize_part
+from tpt_keras.layers.base_layer import serialize
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.projection import FeedForward
@@ -72,27 +72,28 @@ class TransformerCell(BaseLayer):
                 f"num_heads={self.num_heads}, hidden size {self.hidden_dim}.",
                 field="num_heads",
             )
-        arguments = {
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim or self.hidden_dim // self.num_heads,
-            "dropout": self.dropout,
+        choices = {
             "binding": self.binding,
-            "binding_options": self.binding_options,
             "attention": self.attention,
             "attention_options": self.attention_options,
-            "kernel_initializer": self.attention_kernel_initializer,
-            "bias_initializer": self.bias_initializer,
-            "seed": self._sublayer_seed(name),
-            "dtype": self.dtype_policy,
-            "name": name,
         }
-        attention = TPMultiHeadAttention(**{**arguments, **kwargs})
+        attention = TPMultiHeadAttention(
+            self.num_heads,
+            self.key_dim or self.hidden_dim // self.num_heads,
+            dropout=self.dropout,
+            binding_options=self.binding_options,
+            kernel_initializer=self.attention_kernel_initializer,
+            bias_initializer=self.bias_initializer,
+            seed=self._sublayer_seed(name),
+            dtype=self.dtype_policy,
+            name=name,
+            **choices | kwargs,
+        )
         shape = (None, None, self.hidden_dim)
         attention.build(shape, shape)
         return attention
 
     def _build_feed_forward(self):
-        """Builds the sublayers that all cells end with."""
         self.feed_forward_layer_norm = self._layer_norm("feed_forward_norm")
         self.feed_forward = FeedForward(
             self.intermediate_dim,
@@ -119,7 +120,7 @@ class TransformerCell(BaseLayer):
         return random.Random(f"{self.seed} {name}").getrandbits(31)
 
     def _attend(self, attention, query, value, intermediates, **kwargs):
-        """Calls an attention, and keeps its intermediates in a dict, if any."""
+        """Calls an attention, and keeps its intermediates in a dict."""
         if intermediates is None:
             return attention(query, value, **kwargs)
         output, intermediates[attention.name] = attention(
@@ -141,23 +142,19 @@ class TransformerCell(BaseLayer):
             "intermediate_dim": self.intermediate_dim,
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
-            "binding": serialize_part(self.binding),
+            "binding": serialize(self.binding),
             "binding_options": self.binding_options,
-            "attention": serialize_part(self.attention),
+            "attention": serialize(self.attention),
             "attention_options": self.attention_options,
             "dropout": self.dropout,
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "seed": self.seed,
             "activation": keras.activations.serialize(self.activation),
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
-            "attention_kernel_initializer": keras.initializers.serialize(
+            "kernel_initializer": serialize(self.kernel_initializer),
+            "attention_kernel_initializer": serialize(
                 self.attention_kernel_initializer
             ),
-            "bias_initializer": keras.initializers.serialize(
-                self.bias_initializer
-            ),
+            "bias_initializer": serialize(self.bias_initializer),
         }
 
 
@@ -173,8 +170,7 @@ class EncoderCell(TransformerCell):
         return LN3(x)
 
     Args:
-        intermediate_dim: Size of the feed-forward's hidden layer (the paper's
-            d_f).
+        intermediate_dim: Size of the feed-forward's hidden layer (d_f).
         num_heads: Number of attention heads. It must divide the hidden size
             unless `key_dim` is given.
         binding: The binding, see `TPMultiHeadAttention`.
@@ -199,12 +195,11 @@ class EncoderCell(TransformerCell):
         inputs: Tensor `(batch, length, hidden_dim)`.
         padding_mask: Boolean `(batch, length)`, true at real tokens.
         training: Whether to apply dropout.
-        return_intermediates: Whether to also return those of the attention.
+        return_intermediates: Whether to also return a dict of the attention's,
+            as `"self_attention"`; see `TPMultiHeadAttention`.
 
     Returns:
-        Tensor `(batch, length, hidden_dim)`. With `return_intermediates=True`
-        also a dict from `"self_attention"` to the attention's dict, see
-        `TPMultiHeadAttention`.
+        Tensor `(batch, length, hidden_dim)`.
 
     Example:
 
@@ -261,9 +256,8 @@ class DecoderCell(TransformerCell):
     mechanism, or dot products if that mechanism needs positions: the distance
     from an answer's token to a question's means nothing.
 
-    To decode token by token, `init_cache` makes a KV cache for self-attention,
-    `cross_attention_keys_and_values` makes one of the encoder's output, and
-    `decode_step` takes both.
+    `decode_step` decodes token by token. It takes a KV cache of `init_cache`,
+    and one of `cross_attention_keys_and_values`.
 
     Call arguments:
         decoder_sequence: Tensor `(batch, target_length, hidden_dim)`.
@@ -273,13 +267,12 @@ class DecoderCell(TransformerCell):
             tokens.
         encoder_padding_mask: Boolean `(batch, source_length)`.
         training: Whether to apply dropout.
-        return_intermediates: Whether to also return those of the attentions.
+        return_intermediates: Whether to also return a dict of the attentions',
+            as `"self_attention"` and `"cross_attention"`; see
+            `TPMultiHeadAttention`.
 
     Returns:
-        Tensor `(batch, target_length, hidden_dim)`. With
-        `return_intermediates=True` also a dict from `"self_attention"` and
-        `"cross_attention"` to the attentions' dicts, see
-        `TPMultiHeadAttention`.
+        Tensor `(batch, target_length, hidden_dim)`.
 
     Example:
 
@@ -353,9 +346,8 @@ class DecoderCell(TransformerCell):
             x: Tensor `(batch, 1, hidden_dim)`.
             self_attention_cache: KV cache of the tokens before this one.
             cross_attention_cache: KV cache of the encoder's output.
-            cache_update_index: Position of the token, an integer or a scalar
-                tensor.
-            encoder_padding_mask: Boolean `(batch, source_length)`.
+            cache_update_index: Position of the token.
+            encoder_padding_mask: See the call arguments.
 
         Returns:
             Tensor `(batch, 1, hidden_dim)` and the updated KV cache.
@@ -382,15 +374,7 @@ class DecoderCell(TransformerCell):
         return decoder_sequence_shape
 
     def init_cache(self, batch_size, max_length):
-        """Makes an empty KV cache for the self-attention.
-
-        Args:
-            batch_size: Number of rows, an integer or a scalar tensor.
-            max_length: Largest number of tokens to decode.
-
-        Returns:
-            A KV cache, see `AttentionMechanism`.
-        """
+        """Makes an empty KV cache of the self-attention."""
         return self.self_attention.attention.init_cache(batch_size, max_length)
 
     def grow_cache(self, cache, max_length):
@@ -400,24 +384,17 @@ class DecoderCell(TransformerCell):
     def cross_attention_keys_and_values(
         self, encoder_sequence, encoder_padding_mask=None
     ):
-        """Makes the KV cache of the encoder's output, a tuple of tensors.
-
-        Args:
-            encoder_sequence: Tensor `(batch, source_length, hidden_dim)`.
-            encoder_padding_mask: Boolean `(batch, source_length)`.
-        """
+        """Makes the KV cache of the encoder's output, a tuple of tensors."""
         return self.cross_attention.project_keys_and_values(
             encoder_sequence, padding_mask=encoder_padding_mask
         )
 
 
 def _source_mask(padding_mask):
-    """Makes an attention mask `(batch, 1, length)` of a padding mask."""
     return None if padding_mask is None else ops.expand_dims(padding_mask, 1)
 
 
 def _copy(choice):
-    """A new layer like an instance, or the same name."""
     if isinstance(choice, keras.layers.Layer):
         return type(choice).from_config(choice.get_config())
     return choice

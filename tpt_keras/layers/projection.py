@@ -1,5 +1,3 @@
-"""Affine maps, the feed-forward layer and the initializer of PyTorch."""
-
 import math
 import string
 from collections.abc import Callable
@@ -11,6 +9,7 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import serialize
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -26,13 +25,11 @@ class Projection(keras.layers.EinsumDense):
     - Initializers get the shape of the matrix `(fan_in, fan_out)`, whatever
       axes the kernel has.
 
-    LoRA and quantization work as in Keras: `enable_lora(rank)` freezes the
-    kernel and trains two thin matrices, and `quantize("int8")` and the other
-    modes store the kernel in fewer bits. As in Keras, saving merges adapters
-    into the kernel, which rounds a quantized one once more, and loading weights
-    into a layer with adapters sets both matrices to zero, so that neither
-    trains: call `enable_lora` on a layer whose weights are loaded.
-    `tpt_keras.models.enable_lora` does this for all maps of a model.
+    LoRA (`enable_lora(rank)`) and quantization (`quantize("int8")`) work as in
+    Keras. Saving merges adapters into the kernel, which rounds a quantized one
+    once more, and loading weights into a layer with adapters sets both matrices
+    to zero, so that neither trains: call `enable_lora` on a layer whose weights
+    are loaded. `tpt_keras.models.enable_lora` does this for a whole model.
 
     Args:
         output_shape: Integer or tuple, the axes that replace the contracted
@@ -107,21 +104,16 @@ class Projection(keras.layers.EinsumDense):
             self._kernel.matrix_shape = _matrix_shape(
                 self._kernel.shape, self.num_input_axes
             )
+        axes = range(-self.num_input_axes, 0)
         self.input_spec = keras.InputSpec(
-            min_ndim=self.num_input_axes + 1,
-            axes={
-                axis - len(contracted): size
-                for axis, size in enumerate(contracted)
-            },
+            min_ndim=len(axes) + 1, axes=dict(zip(axes, contracted))
         )
 
     def call(self, inputs, training=None):
         kernel = self.kernel
         matrix_shape = _matrix_shape(kernel.shape, self.num_input_axes)
-        outputs = ops.matmul(
-            ops.reshape(inputs, (-1, matrix_shape[0])),
-            ops.reshape(kernel, matrix_shape),
-        )
+        matrix = ops.reshape(kernel, matrix_shape)
+        outputs = ops.matmul(ops.reshape(inputs, (-1, matrix_shape[0])), matrix)
         if self.bias is not None:
             outputs = ops.add(outputs, ops.reshape(self.bias, matrix_shape[1:]))
         return self._with_leading_axes(self.activation(outputs), inputs)
@@ -208,13 +200,12 @@ class FeedForward(BaseLayer):
         self.seed = seed
 
     def build(self, input_shape):
+        hidden_shape = (*input_shape[:-1], self.intermediate_dim)
         self.intermediate_dense = self._projection(
             self.intermediate_dim, "intermediate", input_shape
         )
         self.output_dense = self._projection(
-            input_shape[-1],
-            "output",
-            (*input_shape[:-1], self.intermediate_dim),
+            input_shape[-1], "output", hidden_shape
         )
         self.dropout_layer = keras.layers.Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
@@ -247,12 +238,8 @@ class FeedForward(BaseLayer):
             "dropout": self.dropout,
             "seed": self.seed,
             "activation": keras.activations.serialize(self.activation),
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
-            "bias_initializer": keras.initializers.serialize(
-                self.bias_initializer
-            ),
+            "kernel_initializer": serialize(self.kernel_initializer),
+            "bias_initializer": serialize(self.bias_initializer),
         }
 
 
@@ -262,8 +249,7 @@ class FanInUniform(keras.initializers.RandomUniform):
 
     Args:
         fan_in: Size of the map's input. Defaults to the first size of the
-            initialized shape, which is right for a matrix. A `Projection`
-            gives it to the initializer of its bias.
+            shape. A `Projection` gives it to the initializer of its bias.
         seed: See `keras.initializers.RandomUniform`.
 
     Example:
@@ -301,10 +287,8 @@ class _MatrixInitializer(keras.initializers.Initializer):
         self.num_input_axes = num_input_axes
 
     def __call__(self, shape, dtype=None):
-        matrix = self.initializer(
-            _matrix_shape(shape, self.num_input_axes), dtype=dtype
-        )
-        return ops.reshape(matrix, shape)
+        matrix_shape = _matrix_shape(shape, self.num_input_axes)
+        return ops.reshape(self.initializer(matrix_shape, dtype=dtype), shape)
 
 
 def _copy(initializer):

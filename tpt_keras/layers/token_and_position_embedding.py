@@ -7,6 +7,7 @@ from keras import ops
 
 from tpt_keras.errors import check_choice
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import serialize
 from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.projection import Projection
 
@@ -19,9 +20,8 @@ POSITIONS = ("sinusoidal", "none", *ATTENTION_POSITIONS)
 class TokenAndPositionEmbedding(BaseLayer):
     """Embeds tokens at positions, binds them to a role, and gives logits.
 
-    The scaled embedding of the token plus the sinusoid of its position. With
-    `bind_embeddings`, this sum is multiplied by a role, an affine map of it
-    (section 4.1 of the paper and the released code):
+    With `bind_embeddings`, the embedding is multiplied by a role, an affine map
+    of it (section 4.1 of the paper and the released code):
 
         x = E[token] * sqrt(hidden_dim) + sinusoid(position)
         x = x * (W_p x + b_p + 1)
@@ -32,12 +32,11 @@ class TokenAndPositionEmbedding(BaseLayer):
     Args:
         vocabulary_size: Number of tokens in the vocabulary.
         hidden_dim: Size of the embedding (the paper's d_z).
-        bind_embeddings: Whether to bind the sum to its role. Defaults to
-            `True`.
+        bind_embeddings: Whether to bind embeddings. Defaults to `True`.
         embeddings_initializer: Initializer of E and W_p. Defaults to a normal
             distribution with a standard deviation of `1 / sqrt(hidden_dim)`.
-        bias_initializer: Initializer of b_p. Defaults to `"zeros"`.
-        dropout: Dropout rate of the embedded input. Defaults to `0.0`.
+        bias_initializer: Initializer of b_p.
+        dropout: Dropout rate of the output. Defaults to `0.0`.
         seed: Seed of the dropout.
         mask_zero: Whether id 0 is padding. The output then carries a Keras
             mask, as that of `keras.layers.Embedding` does, and logits carry
@@ -139,14 +138,12 @@ class TokenAndPositionEmbedding(BaseLayer):
         # TensorFlow's custom gradient takes tensors, but not variables. The
         # ids are an argument because JAX may trace them.
         x = _look_up(ops.copy(self.embeddings), ops.cast(inputs, "int32"))
-        x = ops.multiply(
-            ops.cast(x, self.compute_dtype), math.sqrt(self.hidden_dim)
-        )
+        x = ops.cast(x, self.compute_dtype) * math.sqrt(self.hidden_dim)
         if self.positions == "sinusoidal":
-            positions = (
-                ops.arange(ops.shape(inputs)[-1], dtype="int32") + start_index
+            positions = ops.arange(ops.shape(inputs)[-1], dtype="int32")
+            sinusoids = position_sinusoids(
+                positions + start_index, self.hidden_dim
             )
-            sinusoids = position_sinusoids(positions, self.hidden_dim)
             x = ops.add(x, ops.cast(sinusoids, self.compute_dtype))
         if added is not None:
             x = ops.add(x, ops.cast(added, self.compute_dtype))
@@ -167,8 +164,8 @@ class TokenAndPositionEmbedding(BaseLayer):
     def compute_mask(self, inputs, mask=None):
         if not self.mask_zero:
             return None
-        is_hidden_states = len(inputs.shape) > 2
-        return mask if is_hidden_states else ops.not_equal(inputs, 0)
+        has_hidden_states = len(inputs.shape) > 2
+        return mask if has_hidden_states else ops.not_equal(inputs, 0)
 
     def compute_output_shape(self, input_shape):
         if len(input_shape) > 2:  # hidden states
@@ -182,12 +179,8 @@ class TokenAndPositionEmbedding(BaseLayer):
             "hidden_dim": self.hidden_dim,
             "bind_embeddings": self.bind_embeddings,
             "positions": self.positions,
-            "embeddings_initializer": keras.initializers.serialize(
-                self.embeddings_initializer
-            ),
-            "bias_initializer": keras.initializers.serialize(
-                self.bias_initializer
-            ),
+            "embeddings_initializer": serialize(self.embeddings_initializer),
+            "bias_initializer": serialize(self.bias_initializer),
             "dropout": self.dropout,
             "seed": self.seed,
             "mask_zero": self.mask_zero,
@@ -199,12 +192,11 @@ class DigitPlaceEmbedding(BaseLayer):
     """Embeds the place of a digit in its number: units, tens, hundreds.
 
     Before a decimal point, a place counts the digits from this one to the last
-    of its run, this one included: 1 for units. With `units_first=True`, the
-    number is written that way, and a place counts the digits from the first.
-    After a point, a place counts from the point, in the second half of the
-    table. So a digit has the same place in both orders. A token that is no
-    digit gets zeros. The table is zero at first, so that a place that was never
-    seen changes nothing.
+    of its run, this one included: 1 for units. With `units_first=True`, it
+    counts them from the first, so that a digit has the same place in both
+    orders. After a point, a place counts from the point, in the second half of
+    the table. A token that is no digit gets zeros. The table is zero at first,
+    so that a place that was never seen changes nothing.
 
     Args:
         digit_ids: Token ids of the digits.
@@ -280,7 +272,7 @@ class DigitPlaceEmbedding(BaseLayer):
     def _count(self, is_digit):
         """Counts the digits from each to the last of its run.
 
-        Counts are right up to one more than `max_places`, at least.
+        Counts are right at least up to one more than `max_places`.
         """
         counts = ops.cast(is_digit, "int32")
         # Counts up to `width` digits, and doubles it.
@@ -304,16 +296,11 @@ class DigitPlaceEmbedding(BaseLayer):
         return ops.cast(x, self.compute_dtype)
 
     def embed_step(self, token_ids, next_place):
-        """Embeds the places of the next tokens, written units first.
+        """Embeds the places of the next tokens `(batch, 1)`, units first.
 
-        Args:
-            token_ids: Integer tensor `(batch, 1)`.
-            next_place: The place of each token if it is a digit, an int32
-                tensor `(batch,)`: ones before the first step, then what the
-                last step returned.
-
-        Returns:
-            Tensor `(batch, 1, hidden_dim)`, and the next `next_place`.
+        `next_place`, int32 `(batch,)`, is the place of each token if it is a
+        digit: ones before the first step. Returns a tensor `(batch, 1,
+        hidden_dim)` and the `next_place` of the next step.
         """
         ids = ops.cast(token_ids, "int32")[:, 0]
         is_digit = self._is_digit(ids)
@@ -343,17 +330,12 @@ class DigitPlaceEmbedding(BaseLayer):
 _MOST_ONE_HOT = 1024
 
 
-def _take_rows(matrix, token_ids):
-    return ops.take(matrix, token_ids, axis=0)
-
-
 def _take_rows_gradient(upstream, matrix, token_ids):
     """The gradient of a lookup, of a small vocabulary by one-hot vectors.
 
     The usual gradient adds one row for each token. With few different rows,
     the additions wait for one another: on a GPU they took most of a training
-    step. The product costs as much as that of the tied logits. With many rows
-    it would take much memory.
+    step. With many rows the product would take much memory.
     """
     vocabulary_size, hidden_dim = matrix.shape
     token_ids = ops.reshape(token_ids, (-1,))
@@ -369,30 +351,25 @@ def _take_rows_gradient(upstream, matrix, token_ids):
     return matrix_gradient, None  # Token ids have no gradient.
 
 
-_look_up = with_gradient(_take_rows, _take_rows_gradient)
+_look_up = with_gradient(
+    lambda matrix, token_ids: ops.take(matrix, token_ids, axis=0),
+    _take_rows_gradient,
+)
 
 
 def position_sinusoids(positions, hidden_dim):
     """Sinusoids of positions: sine in even columns, cosine in odd ones.
 
     Column `2i` has the frequency `exp(-log(10000) * 2i / hidden_dim)`, as in
-    the released code. The columns of tensor2tensor and keras-hub have another
-    order.
-
-    Args:
-        positions: Tensor of positions `(length,)`.
-        hidden_dim: Size of the embedding.
-
-    Returns:
-        float32 tensor `(length, hidden_dim)`.
+    the released code. tensor2tensor and keras-hub have another order. Maps
+    `(length,)` to float32 `(length, hidden_dim)`.
     """
     frequencies = ops.exp(
         ops.arange(0, hidden_dim, 2, dtype="float32")
         * (-math.log(10000.0) / hidden_dim)
     )
-    angles = (
-        ops.expand_dims(ops.cast(positions, "float32"), -1) * frequencies
-    )  # (length, ceil(hidden_dim / 2))
+    positions = ops.expand_dims(ops.cast(positions, "float32"), -1)
+    angles = positions * frequencies  # (length, ceil(hidden_dim / 2))
     pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     interleaved = ops.reshape(pairs, (-1, 2 * frequencies.shape[0]))
     return interleaved[:, :hidden_dim]

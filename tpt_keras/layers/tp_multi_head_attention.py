@@ -4,14 +4,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.attention_inputs import FoldedAxes
 from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.attention_inputs import resolve_attention_axes
 from tpt_keras.layers.attention_inputs import tuple_or_none
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.layers.base_layer import serialize_part
+from tpt_keras.layers.base_layer import serialize
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.bindings import make_binding
 from tpt_keras.layers.bindings import with_gate
@@ -44,12 +43,11 @@ class TPMultiHeadAttention(BaseLayer):
             `key_dim`.
         dropout: Dropout rate of the attention weights. Defaults to `0.0`.
         use_bias: Whether the maps have biases. Defaults to `True`.
-        output_shape: Size of the output's last axis (or axes). Defaults to
-            the query's.
-        binding: The binding of fillers to roles: `"hadamard"` (default, the
-            TP-Transformer), `"none"` (standard attention), another of
+        output_shape: Size or sizes of the output. Defaults to the query's.
+        binding: The binding of fillers to roles: `"hadamard"` (default),
+            `"none"` (standard attention), another of
             `tpt_keras.layers.BINDINGS`, the registered name of a `Binding`, or
-            a `Binding`.
+            an instance.
         kernel_initializer: Initializer of the maps' matrices.
         bias_initializer: Initializer of the maps' biases.
         kernel_regularizer: Regularizer of the kernels.
@@ -60,17 +58,14 @@ class TPMultiHeadAttention(BaseLayer):
         seed: Seed of the dropout.
         attention_axes: Axis or axes to attend over, if the inputs have several
             between the batch and the features. Defaults to all of them.
-        sliding_window: Limits attention to positions that are fewer steps away
-            than this. Defaults to no limit.
-        flash_attention: Whether to use fused attention, see
-            `DotProductAttention`.
-        attention: The attention mechanism: `"dot_product"` (default),
-            `"relative"`, `"transformer_xl"`, `"multi_linear"`, `"relational"`,
-            the registered name of an `AttentionMechanism`, or an instance,
-            which has a `dropout`, `sliding_window` and `seed` of its own.
-            Layers that are given the same instance share its weights. Keras
-            loads such a model if its class makes the layers, and no functional
-            model.
+        sliding_window: Limits attention to positions that are nearer than this.
+        flash_attention: See `DotProductAttention`.
+        attention: The attention mechanism: `"dot_product"` (default), another
+            of `tpt_keras.layers.MECHANISMS`, the registered name of an
+            `AttentionMechanism`, or an instance, which has a `dropout`,
+            `sliding_window` and `seed` of its own. Layers that are given the
+            same instance share its weights. Keras loads such a model if its
+            class makes the layers, and no functional model.
         attention_options: Dict of further arguments of the named mechanism.
         binding_options: Dict of further arguments of the named binding.
         use_gate: Keras's name of `binding="gated"`, in place of the default.
@@ -90,12 +85,11 @@ class TPMultiHeadAttention(BaseLayer):
             attention axes `(batch, others..., targets..., sources...)`, where
             the others are the axes that are not attended over.
         return_attention_scores: Whether to also return the attention weights.
-        return_intermediates: Whether to also return a dict of the attention
-            weights, roles and fillers.
+        return_intermediates: Whether to also return weights, roles and fillers.
         training: Whether to apply dropout.
         use_causal_mask: Whether to mask the positions after each query.
-        start_index: Position of the first query among the keys, for keys that
-            start with a memory. Defaults to `0`.
+        start_index: Position of the first query among the keys. Defaults to
+            `0`; keys may start with a memory.
 
     Returns:
         The output `(batch, target_length, hidden_dim)`. With
@@ -108,9 +102,8 @@ class TPMultiHeadAttention(BaseLayer):
         Weights or roles that there are not are not in it.
 
     Raises:
-        ValueError: If an argument is invalid, the mechanism and the binding do
-            not fit together, the inputs' shapes do not match, or there are no
-            attention weights to return.
+        ValueError: If the arguments, or the shapes of the inputs, are invalid
+            or do not fit together.
 
     Example:
 
@@ -153,8 +146,6 @@ class TPMultiHeadAttention(BaseLayer):
         check_positive_integer("num_heads", num_heads)
         check_positive_integer("key_dim", key_dim)
         check_positive_integer("value_dim", value_dim)
-        if sliding_window is not None:
-            check_positive_integer("sliding_window", sliding_window)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
@@ -197,21 +188,7 @@ class TPMultiHeadAttention(BaseLayer):
             dtype=self.dtype_policy,
             name="binding",
         )
-        num_kinds = self.attention.num_kinds
-        if self.num_heads % num_kinds:
-            raise UsageError(
-                f"`num_heads` must be a multiple of {num_kinds} for "
-                f"{attention!r}, which has {num_kinds} kinds of heads. "
-                f"Received: {self.num_heads}",
-                field="num_heads",
-            )
-        if self.attention.output_dim is not None and self.binding.has_role:
-            raise UsageError(
-                "An attention mechanism with an `output_dim` is the output map "
-                'too and needs binding="none". Received: '
-                f"binding={binding!r}",
-                field="binding",
-            )
+        self.attention.check_layer(self.num_heads, self.binding)
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
@@ -302,7 +279,9 @@ class TPMultiHeadAttention(BaseLayer):
                 f"attention weights. Received: {self.attention}"
             )
         key = value if key is None else key
-        axes = self._resolve_axes(query.shape, value.shape, key.shape)
+        axes = self._resolve_axes(
+            query.shape, value.shape, key.shape, use_causal_mask
+        )
         folded = None
         if len(query.shape) > 3:
             folded = FoldedAxes(
@@ -313,7 +292,6 @@ class TPMultiHeadAttention(BaseLayer):
                 folded.fold_padding_mask, (query_mask, value_mask, key_mask)
             )
             attention_mask = folded.fold_attention_mask(attention_mask)
-        self._check_axes(axes, use_causal_mask)
         if not self.attention.has_attention_scores:
             query_mask = None  # there are no rows of weights to mask
         filler, weights = self.attention(
@@ -342,25 +320,11 @@ class TPMultiHeadAttention(BaseLayer):
             outputs.append({k: v for k, v in found.items() if v is not None})
         return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
-    def _check_axes(self, axes, use_causal_mask):
-        if len(axes) > 1 and (
-            use_causal_mask
-            or self.attention.sliding_window is not None
-            or self.attention.needs_positions
-        ):
-            raise ValueError(
-                "A causal mask, a sliding window and relative positions need "
-                f"a single attention axis. Received: attention_axes={axes}"
-            )
-
     def project_keys_and_values(self, value, key=None, padding_mask=None):
         """Makes the KV cache of a whole sequence, for `attend`.
 
-        Args:
-            value: Tensor `(batch, source_length, hidden_dim)`.
-            key: Tensor of the same shape. Defaults to `value`.
-            padding_mask: Boolean `(batch, source_length)`, true at real
-                tokens. Some mechanisms need it both here and in `attend`.
+        `value` and `key` are call arguments. Some mechanisms need the
+        `padding_mask`, boolean `(batch, source_length)`, here too.
         """
         key = value if key is None else key
         return self.attention.make_cache(
@@ -370,22 +334,17 @@ class TPMultiHeadAttention(BaseLayer):
             **self._inputs(key=key),
         )
 
-    def update_cache(self, cache, value, index, key=None):
-        """Writes one position to a KV cache.
+    def update_cache(self, cache, value, index):
+        """Writes the position `index` to a KV cache.
 
-        Args:
-            cache: Cache from `attention.init_cache` or `update_cache`.
-            value: Tensor `(batch, 1, hidden_dim)`.
-            index: The position, an integer or a scalar tensor.
-            key: Tensor of the same shape. Defaults to `value`.
+        The `value`, `(batch, 1, hidden_dim)`, is the key too.
         """
-        key = value if key is None else key
         return self.attention.update_cache(
             cache,
-            self.key_dense(key),
+            self.key_dense(value),
             self.value_dense(value),
             index,
-            **self._inputs(key=key),
+            **self._inputs(key=value),
         )
 
     def _inputs(self, **inputs):
@@ -400,8 +359,7 @@ class TPMultiHeadAttention(BaseLayer):
             cache: Cache from `project_keys_and_values` or `update_cache`.
             mask: Boolean, broadcastable to `(batch, target_length,
                 source_length)`, true where a query may attend.
-            index: Position of the only query, for a cache from
-                `update_cache`.
+            index: Position of the only query, for a cache of `update_cache`.
 
         Returns:
             The output `(batch, target_length, hidden_dim)`.
@@ -426,10 +384,15 @@ class TPMultiHeadAttention(BaseLayer):
             return ops.sum(filler, axis=-2)
         return self.binding.bind_and_map(filler, role, self.output_dense)
 
-    def _resolve_axes(self, query_shape, value_shape, key_shape):
-        key_shape = value_shape if key_shape is None else key_shape
+    def _resolve_axes(
+        self, query_shape, value_shape, key_shape, is_causal=False
+    ):
         return resolve_attention_axes(
-            self.attention_axes, query_shape, value_shape, key_shape
+            self.attention_axes,
+            query_shape,
+            value_shape,
+            value_shape if key_shape is None else key_shape,
+            has_order=is_causal or self.attention.uses_distances,
         )
 
     def compute_mask(self, query, query_mask=None):
@@ -448,32 +411,18 @@ class TPMultiHeadAttention(BaseLayer):
             "dropout": self.dropout,
             "use_bias": self.use_bias,
             "output_shape": self._output_shape,
-            "binding": serialize_part(self._binding_name or self.binding),
+            "binding": serialize(self._binding_name or self.binding),
             "binding_options": self.binding_options,
-            "attention": serialize_part(self._attention_name or self.attention),
+            "attention": serialize(self._attention_name or self.attention),
             "attention_options": self.attention_options,
             "use_gate": self.use_gate,
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
-            "bias_initializer": keras.initializers.serialize(
-                self.bias_initializer
-            ),
-            "kernel_regularizer": keras.regularizers.serialize(
-                self.kernel_regularizer
-            ),
-            "bias_regularizer": keras.regularizers.serialize(
-                self.bias_regularizer
-            ),
-            "activity_regularizer": keras.regularizers.serialize(
-                self.activity_regularizer
-            ),
-            "kernel_constraint": keras.constraints.serialize(
-                self.kernel_constraint
-            ),
-            "bias_constraint": keras.constraints.serialize(
-                self.bias_constraint
-            ),
+            "kernel_initializer": serialize(self.kernel_initializer),
+            "bias_initializer": serialize(self.bias_initializer),
+            "kernel_regularizer": serialize(self.kernel_regularizer),
+            "bias_regularizer": serialize(self.bias_regularizer),
+            "activity_regularizer": serialize(self.activity_regularizer),
+            "kernel_constraint": serialize(self.kernel_constraint),
+            "bias_constraint": serialize(self.bias_constraint),
             "seed": self.seed,
             "attention_axes": self.attention_axes,
             "sliding_window": self.sliding_window,

@@ -19,13 +19,10 @@ class TransformerXLCell(TransformerCell):
         x = LN1(x + attention(x, [memory, x], [memory, x])), causal
         return LN2(x + FF(x))
 
-    The default `binding="none"` is the paper's. Any other makes a
-    TP-Transformer-XL.
-
     Args:
         intermediate_dim: See `EncoderCell`.
         num_heads: See `EncoderCell`.
-        binding: The binding. Defaults to `"none"`.
+        binding: The binding. Defaults to the paper's `"none"`.
         attention: The attention mechanism. Defaults to `"transformer_xl"`. To
             share `QueryBiases` among cells, give `TransformerXLAttention`s.
         **kwargs: The other arguments of an `EncoderCell`.

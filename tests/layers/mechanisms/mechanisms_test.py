@@ -2,7 +2,6 @@
 
 import warnings
 
-import keras
 import numpy as np
 import pytest
 from absl.testing import parameterized
@@ -12,7 +11,6 @@ from tests.layer_test_case import LayerTestCase
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import MECHANISMS
-from tpt_keras.layers import DotProductAttention
 from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.layers import make_mechanism
 
@@ -151,15 +149,6 @@ class MechanismsTest(LayerTestCase):
         self.assert_all_close(filler, expected)
 
     @parameterized.parameters(*CASES)
-    def test_unknown_lengths(self, name):
-        layer = TPMultiHeadAttention(2, 4, attention=built(name))
-        inputs = keras.Input((None, 8))
-        model = keras.Model(inputs, layer(inputs, inputs, use_causal_mask=True))
-        for length in (2, 6):
-            x = RNG.normal(size=(2, length, 8)).astype("float32")
-            self.assert_all_close(model(x), layer(x, x, use_causal_mask=True))
-
-    @parameterized.parameters(*CASES)
     def test_config(self, name):
         mechanism = make_mechanism(*CASES[name], dropout=0.5, seed=3)
         revived = type(mechanism).from_config(mechanism.get_config())
@@ -201,9 +190,13 @@ class MechanismsTest(LayerTestCase):
             queries, sources = inputs_of(mechanism, 1)
             mechanism(**queries, **sources)
 
-    def test_registered_names(self):
-        mechanism = make_mechanism("tpt_keras>DotProductAttention")
-        self.assertIsInstance(mechanism, DotProductAttention)
+    def test_rotary_positions_need_an_even_size(self):
+        layer = TPMultiHeadAttention(
+            2, 3, attention_options={"positions": "rotary"}
+        )
+        with self.assertRaises(UsageError) as caught:
+            layer(X, X)
+        self.assertEqual(caught.exception.field, "key_dim")
 
     @parameterized.parameters(
         ("dot", None, "attention"),
@@ -216,6 +209,15 @@ class MechanismsTest(LayerTestCase):
         ("multi_linear", {"num_cores": 1.5}, "attention_options"),
         ("multi_linear", {"output_dim": 0}, "attention_options"),
         ("multi_linear", {"sliding_window": 3}, "attention_options"),
+        ("dot_product", {"sliding_window": 0}, "attention_options"),
+        ("dot_product", {"positions": "learned"}, "attention_options"),
+        ("relative", {"positions": "rotary"}, "attention_options"),
+        ("multi_linear", {"positions": "alibi"}, "attention_options"),
+        (
+            "dot_product",
+            {"positions": "alibi", "flash_attention": True},
+            "attention_options",
+        ),
     )
     def test_errors_name_the_field(self, name, options, field):
         with self.assertRaises(UsageError) as caught:

@@ -3,8 +3,6 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
-from tpt_keras.errors import UsageError
-from tpt_keras.layers import DecoderCell
 from tpt_keras.layers import DotProductAttention
 from tpt_keras.layers import TPMultiHeadAttention
 
@@ -96,15 +94,6 @@ class RelationalAttentionTest(LayerTestCase):
         output = layer(X, X, value_mask=IS_REAL, use_causal_mask=is_causal)
         self.assert_all_close(output, np.array(expected), 1e-6, 1e-6)
 
-    def test_the_first_half_of_the_heads_are_dot_products(self):
-        layer = make_layer()
-        _, weights = layer(X, X, return_attention_scores=True)
-        queries, keys = layer.query_dense(X), layer.key_dense(X)
-        plain = DotProductAttention()
-        plain.build(*3 * [(None, None, 4, 4)])
-        _, expected = plain(queries, keys, keys)
-        self.assert_all_close(weights, expected)
-
     @parameterized.parameters("rotary", "alibi")
     def test_positions_change_weights_and_not_relations(self, positions):
         layer, plain = make_layer(positions=positions), make_layer()
@@ -117,14 +106,3 @@ class RelationalAttentionTest(LayerTestCase):
         self.assert_all_close(weights, expected)
         caches = (each.project_keys_and_values(X)[2] for each in (layer, plain))
         self.assert_all_equal(*caches)
-
-    def test_cross_attention_has_dot_products(self):
-        cell = DecoderCell(12, 2, attention="relational")
-        cell.build((None, None, 8))
-        cross = cell.cross_attention.attention
-        self.assertIs(type(cross), DotProductAttention)
-
-    def test_an_odd_number_of_heads_is_refused(self):
-        with self.assertRaises(UsageError) as caught:
-            TPMultiHeadAttention(3, 4, attention="relational")
-        self.assertEqual(caught.exception.field, "num_heads")

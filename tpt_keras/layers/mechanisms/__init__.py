@@ -11,23 +11,10 @@ from tpt_keras.layers.mechanisms.multi_linear_attention import (
     MultiLinearAttention,
 )
 from tpt_keras.layers.mechanisms.relational_attention import RelationalAttention
-from tpt_keras.layers.mechanisms.relative_attention import QueryBiases
 from tpt_keras.layers.mechanisms.relative_attention import RelativeAttention
 from tpt_keras.layers.mechanisms.relative_attention import (
     TransformerXLAttention,
 )
-
-__all__ = [
-    "MECHANISMS",
-    "AttentionMechanism",
-    "DotProductAttention",
-    "MultiLinearAttention",
-    "QueryBiases",
-    "RelationalAttention",
-    "RelativeAttention",
-    "TransformerXLAttention",
-    "make_mechanism",
-]
 
 MECHANISMS = {
     "dot_product": DotProductAttention,
@@ -49,11 +36,10 @@ def make_mechanism(
     See `TPMultiHeadAttention`. Raises a `UsageError` with the field at fault.
     """
     return make_part(
+        "attention",
         attention,
         options,
-        base=AttentionMechanism,
-        table=MECHANISMS,
-        field="attention",
-        options_field="attention_options",
+        AttentionMechanism,
+        MECHANISMS,
         **kwargs,
     )

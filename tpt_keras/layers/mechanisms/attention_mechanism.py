@@ -2,6 +2,8 @@ from typing import Any
 
 import keras
 
+from tpt_keras.errors import UsageError
+from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.base_layer import BaseLayer
 
 
@@ -20,8 +22,7 @@ class AttentionMechanism(BaseLayer):
     Args:
         dropout: Dropout rate of the attention weights, if there are any.
             Defaults to `0.0`.
-        sliding_window: Limits attention to positions that are fewer steps away
-            than this. Defaults to no limit.
+        sliding_window: Limits attention to positions that are nearer than this.
         seed: Seed of the dropout.
         **kwargs: Keras's base layer arguments.
 
@@ -35,8 +36,7 @@ class AttentionMechanism(BaseLayer):
         start_index: Position of the first query among the keys, an integer or
             a scalar tensor. Defaults to `0`.
         training: Whether to apply dropout.
-        return_weights: Whether the attention weights are needed. Defaults to
-            `True`.
+        return_weights: Whether the attention weights are needed.
 
     Returns:
         The filler `(batch, target_length, num_heads, value_dim)`, and the
@@ -46,8 +46,7 @@ class AttentionMechanism(BaseLayer):
     A KV cache is a tuple of tensors `(batch, ...)`. `make_cache` makes that of
     a whole sequence. For decoding, `init_cache` makes an empty one with room
     for `max_length` positions, `grow_cache` makes more room, `update_cache`
-    writes the heads of the position `index`, and `attend` reads it. Lengths
-    and indices are integers or scalar tensors.
+    writes the heads of the position `index`, and `attend` reads it.
     """
 
     # True if each query has an attention weight for each key.
@@ -79,12 +78,34 @@ class AttentionMechanism(BaseLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if sliding_window is not None:
+            check_positive_integer("sliding_window", sliding_window)
         self.dropout = dropout
         self.sliding_window = sliding_window
         self.seed = seed
         self.dropout_layer = keras.layers.Dropout(
             dropout, seed=seed, dtype=self.dtype_policy
         )
+
+    @property
+    def uses_distances(self) -> bool:
+        """True if positions of queries and keys are near or far."""
+        return self.needs_positions or self.sliding_window is not None
+
+    def check_layer(self, num_heads, binding):
+        """Raises a `UsageError` if the mechanism does not fit its layer."""
+        if num_heads % self.num_kinds:
+            raise UsageError(
+                f"{type(self).__name__} has {self.num_kinds} kinds of heads: "
+                f"`num_heads` must be a multiple. Received: {num_heads}",
+                field="num_heads",
+            )
+        if self.output_dim is not None and binding.has_role:
+            raise UsageError(
+                "An attention mechanism with an `output_dim` is the output map "
+                f'too and needs binding="none". Received: {binding!r}',
+                field="binding",
+            )
 
     def build(self, query_heads_shape, key_heads_shape, value_heads_shape):
         """Creates the weights. Lengths and the batch size may be `None`."""
@@ -103,14 +124,8 @@ class AttentionMechanism(BaseLayer):
     ):
         """Attends over a KV cache, and returns what a call returns.
 
-        Args:
-            query_heads: See the call arguments.
-            cache: Cache from `make_cache` or `update_cache`.
-            attention_mask: See the call arguments.
-            index: Position of the only query, for a cache from
-                `update_cache`. Later positions are masked.
-            training: Whether to apply dropout.
-            return_weights: See the call arguments.
+        For a cache of `update_cache`, `index` is the position of the only
+        query, and later ones are masked. See the call arguments for the others.
         """
         raise NotImplementedError
 

@@ -7,9 +7,8 @@ from keras import ops
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
-from tpt_keras.layers.mechanisms.positions import alibi_biases
-from tpt_keras.layers.mechanisms.positions import rotate
 from tpt_keras.layers.token_and_position_embedding import ATTENTION_POSITIONS
+from tpt_keras.layers.token_and_position_embedding import position_sinusoids
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -20,8 +19,7 @@ class DotProductAttention(AttentionMechanism):
         filler = weights v
 
     It has no weights. The KV cache holds keys and values with the heads first,
-    `(batch, num_heads, source_length, key_dim)` and `value_dim`, so that no
-    decoding step transposes them.
+    so that no decoding step transposes them.
 
     Subclasses override `logits` or `retrieve` to add terms to them.
 
@@ -30,22 +28,19 @@ class DotProductAttention(AttentionMechanism):
             et al., 2021), and the cache holds rotated keys. `"alibi"` subtracts
             from each logit the distance times a slope of the head (Press et
             al., 2022), in the encoder in both directions. A `DecoderCell`
-            uses neither in its cross-attention, where distances mean nothing;
-            a layer of your own uses them wherever it attends. Defaults to
-            none.
+            uses neither in its cross-attention, a layer of your own wherever it
+            attends. Defaults to none.
         flash_attention: Whether to use fused attention, Keras's
-            `ops.dot_product_attention`, in calls that return no weights. It
-            never makes the matrix of weights. `True` is an error where the
-            backend, the device or the dtype has none: Keras's needs a GPU.
-            Defaults to where it was measured to be faster: on PyTorch, not in
-            half precision on a CPU. `keras.config.disable_flash_attention()`
-            turns this off.
+            `ops.dot_product_attention`, in calls that return no weights. `True`
+            is an error where there is none: Keras's needs a GPU. Defaults to
+            where it was measured to be faster: on PyTorch, not in half
+            precision on a CPU. `keras.config.disable_flash_attention()` turns
+            this off.
         **kwargs: The arguments of `AttentionMechanism`.
 
     Raises:
-        ValueError: If `flash_attention` meets a dropout, or a mechanism that
-            has other logits than the products of queries and keys, or
-            `positions` meet a mechanism that has positions of its own.
+        ValueError: If `flash_attention` meets a dropout or other logits than
+            products, or `positions` a mechanism that has its own.
 
     Example:
 
@@ -119,11 +114,8 @@ class DotProductAttention(AttentionMechanism):
 
     def init_cache(self, batch_size, max_length):
         return tuple(
-            ops.zeros(
-                (batch_size, num_heads, max_length, size),
-                dtype=self.compute_dtype,
-            )
-            for num_heads, size in self.cache_heads()
+            ops.zeros((batch_size, heads, max_length, size), self.compute_dtype)
+            for heads, size in self.cache_heads()
         )
 
     def grow_cache(self, cache, max_length):
@@ -149,11 +141,14 @@ class DotProductAttention(AttentionMechanism):
         query=None,
         key=None,
     ):
+        cache = self.make_cache(key_heads, value_heads, key=key)
+        mask = self._mask(
+            attention_mask, query_heads, cache, use_causal_mask, start_index
+        )
         return self._attend(
             query_heads,
-            self.make_cache(key_heads, value_heads, key=key),
-            attention_mask,
-            use_causal_mask,
+            cache,
+            mask,
             start_index,
             training,
             return_weights,
@@ -171,15 +166,10 @@ class DotProductAttention(AttentionMechanism):
         query=None,
     ):
         is_step = index is not None
+        start = index if is_step else 0
+        mask = self._mask(attention_mask, query_heads, cache, is_step, start)
         return self._attend(
-            query_heads,
-            cache,
-            attention_mask,
-            is_step,
-            index if is_step else 0,
-            training,
-            return_weights,
-            query,
+            query_heads, cache, mask, start, training, return_weights, query
         )
 
     def _attend(
@@ -187,14 +177,12 @@ class DotProductAttention(AttentionMechanism):
         query_heads,
         cache,
         mask,
-        is_causal,
         start_index,
         training,
         return_weights,
         query,
     ):
         keys, values = cache
-        mask = self._mask(query_heads, keys, mask, is_causal, start_index)
         if not return_weights and self._is_fused(query_heads, training):
             query_heads = self._rotate(query_heads, start_index)
             heads_last = (ops.transpose(x, (0, 2, 1, 3)) for x in cache)
@@ -239,62 +227,33 @@ class DotProductAttention(AttentionMechanism):
             and (self.compute_dtype == "float32" or _is_on_gpu(query_heads))
         )
 
-    def _mask(self, query_heads, keys, mask, is_causal, start_index):
+    def _mask(self, mask, query_heads, cache, is_causal, start_index):
         """Adds the limits of distance to a mask, and an axis of heads."""
-        near = self._distance_mask(
-            ops.shape(query_heads)[1],
-            ops.shape(keys)[2],
-            is_causal,
-            start_index,
-        )
-        if near is not None:
-            mask = near if mask is None else mask & near
+        rows = ops.arange(ops.shape(query_heads)[1], dtype="int32")
+        rows = ops.reshape(start_index + rows, (1, -1, 1))
+        columns = ops.arange(ops.shape(cache[0])[2], dtype="int32")
+        limits = []
+        if is_causal:
+            limits.append(rows >= columns)
+        if self.sliding_window is not None:
+            limits.append(ops.abs(rows - columns) < self.sliding_window)
+        for limit in limits:
+            mask = limit if mask is None else ops.logical_and(mask, limit)
         if mask is not None and len(mask.shape) == 3:
             mask = ops.expand_dims(mask, 1)
         return mask
 
-    def _distance_mask(
-        self, target_length, source_length, is_causal, start_index
-    ):
-        """Boolean `(1, target_length, source_length)`, or None for no limit."""
-        rows = ops.reshape(
-            start_index + ops.arange(target_length, dtype="int32"), (1, -1, 1)
-        )
-        columns = ops.reshape(
-            ops.arange(source_length, dtype="int32"), (1, 1, -1)
-        )
-        mask = ops.greater_equal(rows, columns) if is_causal else None
-        if self.sliding_window is None:
-            return mask
-        is_near = ops.less(ops.abs(rows - columns), self.sliding_window)
-        return is_near if mask is None else ops.logical_and(mask, is_near)
-
     def logits(self, query_heads, keys, start_index):
-        """Matches queries with keys.
+        """Matches queries with the keys of a cache.
 
-        Args:
-            query_heads: Tensor `(batch, target_length, num_heads, key_dim)`.
-            keys: Tensor `(batch, num_heads, source_length, key_dim)`.
-            start_index: Position of the first query among the keys.
-
-        Returns:
-            Tensor `(batch, num_heads, target_length, source_length)`.
+        Returns a tensor `(batch, num_heads, target_length, source_length)`.
         """
         # Scaling the queries costs less than scaling the logits.
         query_heads = ops.multiply(query_heads, 1.0 / math.sqrt(self.key_dim))
         return ops.einsum("bthd,bhsd->bhts", query_heads, keys)
 
     def retrieve(self, weights, values, start_index):
-        """Sums the values by their weights.
-
-        Args:
-            weights: Tensor `(batch, num_heads, target_length, source_length)`.
-            values: Tensor `(batch, num_heads, source_length, value_dim)`.
-            start_index: Position of the first query among the values.
-
-        Returns:
-            The filler `(batch, target_length, num_heads, value_dim)`.
-        """
+        """Sums the values of a cache by their weights to fillers."""
         return ops.einsum("bhts,bhsd->bthd", weights, values)
 
     def get_config(self) -> dict[str, Any]:
@@ -337,3 +296,43 @@ def pad_positions(cache, max_length):
     """Pads a cache `(batch, num_heads, length, dim)` with zeros."""
     room = max_length - ops.shape(cache)[2]
     return ops.pad(cache, ((0, 0), (0, 0), (0, room), (0, 0)))
+
+
+def rotate(heads, positions):
+    """Rotates heads by their positions (rotary positions, Su et al., 2021).
+
+    Columns `2i` and `2i + 1` of `(batch, length, num_heads, dim)` turn by
+    `position * exp(-log(10000) * 2i / dim)`, so that the product of a query and
+    a key depends on their distance.
+    """
+    shape, half = ops.shape(heads), heads.shape[-1] // 2
+    sinusoids = position_sinusoids(positions, 2 * half)
+    sinusoids = ops.reshape(ops.cast(sinusoids, heads.dtype), (-1, 1, half, 2))
+    sines, cosines = sinusoids[..., :1], sinusoids[..., 1:]
+    # (x, y) becomes (x cos - y sin, y cos + x sin).
+    pairs = ops.reshape(heads, (*shape[:-1], half, 2))
+    signed_sines = ops.concatenate([-sines, sines], axis=-1)
+    pairs = pairs * cosines + ops.flip(pairs, axis=-1) * signed_sines
+    return ops.reshape(pairs, shape)
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """Slopes of the heads' biases in ALiBi (Press et al., 2022).
+
+    For a power of two, `2 ** (-8 k / num_heads)` of the heads `k = 1, 2, ...`.
+    Other numbers take the slopes of the next smaller power, then every second
+    one of the next larger power, as in the released code.
+    """
+    power = 2 ** (num_heads.bit_length() - 1)
+    slopes = [2.0 ** (-8 * k / power) for k in range(1, power + 1)]
+    between = [2.0 ** (-4 * k / power) for k in range(1, 2 * power, 2)]
+    return slopes + between[: num_heads - power]
+
+
+def alibi_biases(num_heads, target_length, source_length, start_index):
+    """Biases `-slope * |distance|` of logits, the same in both directions."""
+    rows = start_index + ops.arange(target_length, dtype="int32")
+    columns = ops.arange(source_length, dtype="int32")
+    distances = ops.abs(ops.expand_dims(rows, 1) - columns)
+    slopes = ops.convert_to_tensor(alibi_slopes(num_heads), "float32")
+    return -ops.reshape(slopes, (-1, 1, 1)) * ops.cast(distances, "float32")

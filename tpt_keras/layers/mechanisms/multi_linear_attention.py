@@ -28,14 +28,13 @@ class MultiLinearAttention(AttentionMechanism):
     `output_dim` for that. Without one, the map gives a filler to be bound and
     mapped like any other.
 
-    The KV cache holds keys and values, `(batch, num_heads, length, key_dim)`,
-    and their contraction so far, `(batch, num_heads, key_dim, output_dim or
-    value_dim)`. That of an encoder's output holds the contraction alone.
+    The KV cache holds keys, values and their contraction so far, `(batch,
+    num_heads, key_dim, output_dim or value_dim)`. That of an encoder's output
+    holds the contraction alone.
 
     Args:
-        max_length: Largest number of keys, the size of the map's two input
-            axes. Defaults to `162`, the longest question with its start and
-            end symbols.
+        max_length: Largest number of keys. Defaults to `162`, the longest
+            question with its start and end symbols.
         num_cores: Number of block terms (the paper's h). Defaults to `1`.
         output_dim: Size of the output, to make the map the output map too.
             This needs `binding="none"`. Defaults to no output map.
@@ -97,14 +96,10 @@ class MultiLinearAttention(AttentionMechanism):
         if self.output_dim is not None:
             fan_in, fan_out = self.num_heads * fan_in, self.output_dim
         limit = (6.0 / (fan_in + fan_out)) ** 0.5
+        pairs = self.max_length, self.max_length
         self.kernel = self.add_weight(
             name="kernel",
-            shape=(
-                self.num_heads,
-                self.max_length,
-                self.max_length,
-                fan_out,
-            ),
+            shape=(self.num_heads, *pairs, fan_out),
             initializer=keras.initializers.RandomUniform(-limit, limit),
         )
 
@@ -156,21 +151,16 @@ class MultiLinearAttention(AttentionMechanism):
 
     def init_cache(self, batch_size, max_length):
         self._check_length(max_length)
-        shapes = [(max_length, self.key_dim)] * 2
-        filler_dim = self.output_dim or self.value_dim
+        positions = max_length, self.key_dim
+        contracted = self.key_dim, self.output_dim or self.value_dim
         return tuple(
-            ops.zeros(
-                (batch_size, self.num_heads, *shape), dtype=self.compute_dtype
-            )
-            for shape in (*shapes, (self.key_dim, filler_dim))
+            ops.zeros((batch_size, self.num_heads, *shape), self.compute_dtype)
+            for shape in (positions, positions, contracted)
         )
 
     def grow_cache(self, cache, max_length):
-        keys, values, contracted = cache
-        keys, values = (
-            pad_positions(past, max_length) for past in (keys, values)
-        )
-        return keys, values, contracted
+        *positions, contracted = cache
+        return *(pad_positions(x, max_length) for x in positions), contracted
 
     def update_cache(self, cache, key_heads, value_heads, index):
         keys, values, contracted = cache
@@ -191,10 +181,8 @@ class MultiLinearAttention(AttentionMechanism):
     def _contract_until_each(self, keys, values):
         """The map contracted with keys and values up to each position.
 
-        Returns:
-            Tensor `(num_heads, length, output_dim or value_dim, batch,
-            key_dim)`, in the order of the products: a transpose takes as long
-            as they do.
+        The axes `(num_heads, length, output_dim or value_dim, batch, key_dim)`
+        have the order of the products: a transpose takes as long as they do.
         """
         kernel = self._kernel(keys)
         places = ops.arange(ops.shape(keys)[1], dtype="int32")
@@ -234,9 +222,8 @@ class MultiLinearAttention(AttentionMechanism):
             return None
         if attention_mask.shape[1:3] != (1, 1):
             raise ValueError(
-                "`attention_mask` must be the same for all queries and heads "
-                "in multi-linear attention, (batch, 1, 1, source_length). "
-                f"Received: a mask of shape {tuple(attention_mask.shape)}"
+                "`attention_mask` must be (batch, 1, 1, source_length) in "
+                f"multi-linear attention. Received: {attention_mask.shape}"
             )
         return ops.squeeze(attention_mask, (1, 2))
 

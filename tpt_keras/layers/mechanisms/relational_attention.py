@@ -29,10 +29,8 @@ class RelationalAttention(DotProductAttention):
     them. The queries and keys of a relation have maps of their own, of the size
     of two heads. As in the paper's experiments with mathematics, symbols are
     relative to the query. Every attention has symbols of its own, whereas the
-    paper's layers share them, so that `s W_s` is one table.
-
-    Neither a tensor of relations for each head nor one of symbols for each pair
-    of positions is made.
+    paper's layers share them, so that `s W_s` is one table. No tensor has
+    relations for each head, or symbols for each pair of positions.
 
     Args:
         max_distance: Distances beyond this one have this one's symbol. Defaults
@@ -127,14 +125,12 @@ class RelationalAttention(DotProductAttention):
         query_heads,
         cache,
         mask,
-        is_causal,
         start_index,
         training,
         return_weights,
         query,
     ):
         keys, values, relation_keys = cache
-        mask = self._mask(query_heads, keys, mask, is_causal, start_index)
         weights = self._weights(query_heads, keys, mask, start_index)
         for_values, for_relations = ops.split(
             self.dropout_layer(weights, training=training), 2, axis=1

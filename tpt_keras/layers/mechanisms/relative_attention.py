@@ -157,9 +157,8 @@ class TransformerXLAttention(DotProductAttention):
     def logits(self, query_heads, keys, start_index):
         for_contents, for_distances = self.biases(query_heads)
         source_length = ops.shape(keys)[2]
-        vectors = self._distance_vectors(
-            ops.shape(query_heads)[1], source_length, start_index
-        )
+        lengths = ops.shape(query_heads)[1], source_length
+        vectors = self._distance_vectors(lengths, start_index)
         # `ops.einsum` would transpose the product, which is larger than the
         # queries.
         of_distances = ops.matmul(
@@ -169,17 +168,13 @@ class TransformerXLAttention(DotProductAttention):
         of_contents = super().logits(for_contents, keys, start_index)
         return of_contents + distances_to_keys(of_distances, source_length)
 
-    def _distance_vectors(self, target_length, source_length, start_index):
+    def _distance_vectors(self, lengths, start_index):
         """`(target_length + source_length, num_heads, key_dim)`."""
-        distances = all_distances(target_length, source_length, start_index)
-        sinusoids = position_sinusoids(
-            -distances, self.position_kernel.shape[0]
-        )
-        vectors = ops.matmul(
-            ops.cast(sinusoids, self.compute_dtype),
-            # Keras casts call arguments, but not weights.
-            ops.convert_to_tensor(self.position_kernel, self.compute_dtype),
-        )
+        # Keras casts call arguments, but not weights.
+        kernel = ops.convert_to_tensor(self.position_kernel, self.compute_dtype)
+        distances = all_distances(*lengths, start_index)
+        sinusoids = position_sinusoids(-distances, kernel.shape[0])
+        vectors = ops.matmul(ops.cast(sinusoids, self.compute_dtype), kernel)
         return ops.reshape(vectors, (-1, self.num_heads, self.key_dim))
 
     def get_config(self) -> dict[str, Any]:
@@ -194,10 +189,7 @@ class QueryBiases(BaseLayer):
     """The biases of queries in Transformer-XL: `q + u` and `q + v`.
 
     As in the released code, they start from a normal distribution with a
-    standard deviation of 0.02.
-
-    Args:
-        **kwargs: Keras's base layer arguments.
+    standard deviation of 0.02. The arguments are Keras's base layer arguments.
 
     Call arguments:
         query_heads: Tensor `(batch, target_length, num_heads, key_dim)`.
