@@ -32,8 +32,10 @@ class Parrot(AnsweringModel):
 )
 def test_any_iterable_is_answered_and_warns(kind):
     Parrot.config = {"vocabulary": ["1", "5", "0"]}
-    with pytest.warns(UserWarning, match="'50%' has the character '%'"):
+    match = "'50%' has the character '%'"
+    with pytest.warns(UserWarning, match=match) as warned:
         assert Parrot().solve(kind(["50%", "1"])) == ["", "1"]
+    assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Parrot().solve(kind(["22", "1"])) == ["22", "1"]

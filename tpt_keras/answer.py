@@ -160,12 +160,7 @@ class AnsweringModel:
         A question without an answer gets an empty string, and one warning names
         all such questions. For the arguments and the errors see `answer`.
         """
-        texts = list_of_texts(questions)
-        answers = self.answer(texts, batch_size)
-        faults = self.unanswered(texts, answers)
-        if faults:
-            warnings.warn(faults, stacklevel=2)
-        return [answer.text for answer in answers]
+        return solve(self, questions, batch_size)
 
     def unanswered(
         self, questions: Sequence[str], answers: Sequence[Answer]
@@ -271,6 +266,20 @@ class AnsweringModel:
 
     def _score_batch(self, questions, answers):
         raise UsageError(f"An {type(self).__name__} scores no answers.")
+
+
+def solve(
+    model: AnsweringModel,
+    questions: Sequence[str | bytes],
+    batch_size: int | None,
+) -> list[str]:
+    """The body of the methods `solve`: a warning is of the method's caller."""
+    texts = list_of_texts(questions)
+    answers = model.answer(texts, batch_size)
+    faults = model.unanswered(texts, answers)
+    if faults:
+        warnings.warn(faults, stacklevel=3)
+    return [answer.text for answer in answers]
 
 
 def to_bytes(texts: Iterable[str]) -> list[bytes]:

@@ -145,7 +145,8 @@ def test_bad_question_does_not_affect_others(generator):
 def test_solve_warns_once_of_all_bad_questions(model):
     with pytest.warns(UserWarning, match="'4'.*EMPTY") as warned:
         answers = model.solve(["1+4", "1+2", ""])
-    assert len([w for w in warned if w.category is UserWarning]) == 1
+    [warning] = [w for w in warned if w.category is UserWarning]
+    assert warning.filename == __file__
     assert answers == ["", *model.solve(["1+2"]), ""]
 
 
@@ -224,12 +225,6 @@ def test_no_rows(generator):
     assert found["scores"].shape == (0, 1)
 
 
-def test_answers_of_one_token(model, generator):
-    one = Generator(model, max_length=1, early_exit=False).answer(QUESTIONS)
-    firsts = [answer.text[:1] for answer in generator.answer(QUESTIONS)]
-    assert [answer.text for answer in one] == firsts
-
-
 @pytest.mark.parametrize("token_id", [-1, 72])
 def test_unknown_token_ids_are_refused(model, generator, token_id):
     token_ids = np.array([[1, token_id, 2]])
@@ -246,19 +241,6 @@ def test_early_exit_finds_the_same(model, generator):
     assert [a.text for a in found] == [a.text for a in expected]
 
 
-def test_sees_new_weights():
-    model, other = make_model(seed=0), make_model(seed=1)
-    question = np.array([[1, 5, 3, 6, 2]])
-    generator = Generator(model, max_length=1, early_exit=False)
-    before = generator.generate_on_batch(question)["log_probs"]
-    model.set_weights(other.get_weights())
-    after = generator.generate_on_batch(question)["log_probs"]
-    expected = generator.generate(question)["log_probs"]
-    expected = ops.convert_to_numpy(expected)
-    assert before != after
-    np.testing.assert_allclose(after, expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize("value", [0, 2.5, "8", True, math.nan])
 def test_refuses_invalid_sizes(model, value):
     for field, ask in (
@@ -268,10 +250,3 @@ def test_refuses_invalid_sizes(model, value):
         with pytest.raises(UsageError) as error:
             ask()
         assert error.value.field == field
-
-
-def test_refuses_what_is_no_list_of_strings(model):
-    with pytest.raises(UsageError):
-        model.solve("1+1")
-    with pytest.raises(UsageError):
-        model.solve(["1", 2])

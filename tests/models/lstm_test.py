@@ -11,7 +11,6 @@ from keras import ops
 from tests.layer_test_case import LayerTestCase
 from tests.models.transformer_test import VOCABULARY
 from tests.models.transformer_test import logits
-from tests.models.transformer_test import uncached_beams
 from tests.models.transformer_test import uncached_greedy
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
@@ -165,17 +164,6 @@ class LSTMTest(LayerTestCase):
         self.assertGreater(len({tuple(row) for row in found}), 1)
 
     @BOTH
-    def test_beams_are_those_of_the_uncached(self, config):
-        model = make_model(config)
-        ids = model.tokenizer.encode_questions(QUESTIONS)
-        found = Generator(model, BeamSampler(3), 4).generate_on_batch(ids)
-        expected = uncached_beams(model, ids, 4, BeamSampler(3))
-        self.assert_all_equal(found["token_ids"], expected["token_ids"])
-        self.assert_all_close(
-            found["log_probs"], expected["log_probs"], atol=1e-4
-        )
-
-    @BOTH
     def test_learns_with_dropout(self, config):
         model = make_model(config, dropout=0.2)
         ids = model.tokenizer.encode_questions(QUESTIONS)
@@ -194,18 +182,6 @@ class LSTMTest(LayerTestCase):
             self.assertTrue(
                 np.any(ops.convert_to_numpy(weight) != old), weight.path
             )
-
-    @BOTH
-    def test_is_saved(self, config):
-        model = make_model(config)
-        ids = model.tokenizer.encode_questions(QUESTIONS)
-        inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids}
-        with tempfile.TemporaryDirectory() as folder:
-            model.save(f"{folder}/model.keras")
-            loaded = keras.saving.load_model(f"{folder}/model.keras")
-        self.assertIs(type(loaded), type(model))
-        self.assertEqual(loaded.config, config)
-        self.assert_all_equal(loaded(inputs), model(inputs))
 
     @parameterized.parameters(
         (CONFIGS[0], "mixed_bfloat16"), (CONFIGS[1], "bfloat16")

@@ -4,7 +4,6 @@ import zipfile
 
 import huggingface_hub
 import keras
-import numpy as np
 import pytest
 
 from tpt_keras.errors import MissingDependencyError
@@ -18,21 +17,6 @@ from tpt_keras.models.stored import MODEL_FILE
 from tpt_keras.models.stored import PLACES
 from tpt_keras.models.stored import load_model
 from tpt_keras.models.stored import resolve
-
-
-def test_loads_what_was_saved(tmp_path):
-    model = Transformer.from_preset(
-        "tp_transformer_tiny", hidden_dim=8, num_heads=2, num_layers=1
-    )
-    model.save(tmp_path / MODEL_FILE)
-    for model_dir in (tmp_path, str(tmp_path)):
-        loaded = load_model(model_dir)
-        assert type(loaded) is Transformer
-        assert loaded.config == model.config
-        for weight, other in zip(loaded.weights, model.weights, strict=True):
-            np.testing.assert_array_equal(
-                *map(keras.ops.convert_to_numpy, (weight, other))
-            )
 
 
 def test_the_best_is_another_one(tmp_path):
@@ -50,13 +34,6 @@ def test_the_best_is_another_one(tmp_path):
     assert load_model(tmp_path).config == models[MODEL_FILE].config
     best = load_model(tmp_path, best=True)
     assert best.config == models[BEST_MODEL_FILE].config
-
-
-@pytest.mark.parametrize("best", [False, True])
-def test_missing_folder(tmp_path, best):
-    with pytest.raises(UsageError) as error:
-        load_model(tmp_path / "missing", best)
-    assert error.value.path == str(tmp_path / "missing")
 
 
 @pytest.mark.parametrize(
@@ -83,16 +60,6 @@ def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / MODEL_FILE
     model.save(path)
     return model, path.read_bytes()
-
-
-def test_a_file_is_loaded_by_its_own_name(saved, tmp_path):
-    model, content = saved
-    path = tmp_path / "mine.keras"
-    path.write_bytes(content)
-    for ours, theirs in zip(load_model(path).weights, model.weights):
-        np.testing.assert_array_equal(
-            keras.ops.convert_to_numpy(ours), keras.ops.convert_to_numpy(theirs)
-        )
 
 
 def assert_unreadable(path, best=False):

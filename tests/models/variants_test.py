@@ -143,27 +143,18 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding, preset):
 
 
 @pytest.mark.parametrize(
-    ("attention", "binding", "preset"),
-    [
-        ("relative", "discrete", "tp_transformer"),
-        ("transformer_xl", "none", "tp_transformer"),
-        ("multi_linear", "tensor", "tp_transformer"),
-        ("relational", "hadamard", "tp_transformer"),
-        ("dot_product", "gated", "tp_transformer"),
-        ("transformer_xl", "circular_convolution", "tp_transformer"),
-        ("rotary", "hadamard", "tp_transformer"),
-        ("alibi", "hadamard", "tp_transformer"),
-    ],
+    ("attention", "binding"),
+    [*ALWAYS[1:], ("rotary", "hadamard"), ("alibi", "hadamard")],
 )
 @pytest.mark.slow
 @pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="needs SavedModel"
 )
-def test_is_exported(attention, binding, preset, tmp_path):
+def test_is_exported(attention, binding, tmp_path):
     from tpt_keras.serving import SavedModel
     from tpt_keras.serving.export import export
 
-    model = make_model(attention, binding, preset)
+    model = make_model(attention, binding)
     answers = SavedModel(export(model, tmp_path)).answer(QUESTIONS)
     assert [answer.text for answer in answers] == model.solve(QUESTIONS)
 

@@ -1,8 +1,4 @@
-"""Decoding: from questions to answers, with a model and a sampler.
-
-- `generator.py`: `Generator`, the way in: batches, compiles, decodes.
-- `samplers.py`: the decoding loop and how each sampler chooses tokens.
-"""
+"""Decoding: from questions to answers, with a model and a sampler."""
 
 from tpt_keras.answer import Answer
 from tpt_keras.decoding.generator import EarlyExit

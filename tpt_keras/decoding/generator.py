@@ -33,8 +33,8 @@ class Generator(AnsweringModel):
 
     It is compiled at the first answer, except on PyTorch, and threads may share
     it. Finished answers leave the batch, and the KV cache grows on demand. On
-    JAX, whose shapes are fixed, neither happens: batches are padded to a few
-    shapes, and it is compiled for each.
+    JAX, whose shapes are fixed, batches are padded to a few shapes instead, and
+    it is compiled for each.
 
     Args:
         model: A `SequenceToSequence`, or what has its `config`, `tokenizer`,
@@ -42,15 +42,11 @@ class Generator(AnsweringModel):
             `changing_caches`.
         sampler: A `Sampler`, or a name in `SAMPLERS`: `"greedy"`, `"beam"` or
             `"top_k"`.
-        max_length: Most tokens to decode, those of an answer and of its end
-            symbol. Defaults to `model.config.max_answer_length`. An answer of
-            that length needs no end.
+        max_length: Most tokens to decode. Defaults to
+            `model.config.max_answer_length`: such an answer needs no end.
         batch_size: Number of questions decoded together.
         early_exit: Whether finished answers leave the batch. Defaults to
             `True`, except on JAX.
-
-    Raises:
-        UsageError: If a value makes no sense.
 
     Example:
 
@@ -128,10 +124,7 @@ class Generator(AnsweringModel):
     def generate_on_batch(
         self, encoder_token_ids: Tensor
     ) -> dict[str, np.ndarray]:
-        """Runs `generate` compiled, on NumPy arrays.
-
-        Raises a `UsageError` if a token id is not in the vocabulary.
-        """
+        """Runs `generate` compiled, on NumPy arrays; checks the token ids."""
         token_ids = np.asarray(encoder_token_ids).astype("int32")
         check_token_ids(token_ids, self.model.config.vocabulary_size)
         return self._run("generate", token_ids)
@@ -157,8 +150,7 @@ class Generator(AnsweringModel):
 
         Args:
             encoder_token_ids: Tensor `(batch, source_length)`.
-            cache: What `init_cache` returns for these questions. Made here by
-                default.
+            cache: What `init_cache` returns for them. Made here by default.
 
         Returns:
             Dict, the best answer first: `token_ids`, int32 `(batch,
@@ -167,11 +159,12 @@ class Generator(AnsweringModel):
             tokens up to the end symbol, with it.
         """
         model, num_sequences = self.model, self.sampler.num_sequences
+        tokenizer = model.tokenizer
         if cache is None:
             cache = self.init_cache(encoder_token_ids)
         # All sequences of a row read the same question.
         if num_sequences > 1:
-            cache = keras.tree.map_structure(
+            cache = tree.map_structure(
                 lambda values: ops.repeat(values, num_sequences, axis=0), cache
             )
 
@@ -179,7 +172,7 @@ class Generator(AnsweringModel):
             logits, cache = model.decode_step(token_ids, cache, index)
             return logits, {name: cache[name] for name in model.changing_caches}
 
-        tokenizer = model.tokenizer
+        early_exit = EarlyExit(model.grow_cache, num_sequences)
         return self.sampler.decode(
             step,
             cache,
@@ -189,9 +182,7 @@ class Generator(AnsweringModel):
             tokenizer.end_id,
             tokenizer.pad_id,
             row_keys=row_keys(encoder_token_ids, tokenizer.pad_id),
-            while_loop=EarlyExit(model.grow_cache, num_sequences)
-            if self.early_exit
-            else None,
+            while_loop=early_exit if self.early_exit else None,
         )
 
     def score_token_ids(
@@ -259,10 +250,7 @@ class Generator(AnsweringModel):
 
 
 def check_token_ids(token_ids: Tensor, vocabulary_size: int) -> None:
-    """Raises a `UsageError` if a token id is not in the vocabulary.
-
-    JAX would give NaN for it without an error.
-    """
+    """Raises a `UsageError` for an unknown token id. JAX would give NaN."""
     try:
         token_ids = ops.convert_to_numpy(token_ids)
     except (NotImplementedError, TypeError):
@@ -284,8 +272,7 @@ class EarlyExit:
     needs a backend whose loops may change shapes, which JAX's may not.
 
     Args:
-        grow_cache: Function of a cache and a number of tokens that returns a
-            cache of that length: a model's `grow_cache`.
+        grow_cache: A model's `grow_cache`.
         num_sequences: Number of sequences of a question. They leave together.
     """
 
@@ -304,8 +291,8 @@ class EarlyExit:
     ) -> tuple[dict[str, Any]]:
         """Runs the loop, and returns the last state without the cache.
 
-        The arguments are those of `keras.ops.while_loop`. `loop_vars` is a
-        tuple of the state, a dict, whose cache may have the length 1.
+        The arguments are those of `keras.ops.while_loop`. The cache in the
+        state may have the length 1.
         """
         (state,) = loop_vars
         results = {

@@ -1,4 +1,4 @@
-"""Samplers: they choose the next tokens while a model decodes."""
+"""Samplers choose the next tokens while a model decodes."""
 
 import math
 from collections.abc import Callable
@@ -26,24 +26,18 @@ class Sampler:
     A subclass defines `choose`. It may follow several sequences of a row
     (`num_sequences`), and may keep a state of its own (`init_state`). A row in
     `SAMPLERS` gives it a name.
-
-    Attributes:
-        num_sequences: Number of sequences that are followed for each row.
-        length_penalty: Exponent of the length penalty of `scores`.
     """
 
+    # The number of sequences that are followed for each row.
     num_sequences = 1
+    # The exponent of the length penalty of `scores`.
     length_penalty = 0.0
 
     def init_state(self, row_keys: Tensor) -> dict[str, Any]:
-        """Makes the sampler's own part of the state.
+        """Makes the sampler's own state, of `(batch * num_sequences, ...)`.
 
-        Args:
-            row_keys: int32 tensor `(batch,)`, which tells rows apart wherever
-                they are in a batch.
-
-        Returns:
-            Dict of tensors `(batch * num_sequences, ...)`.
+        The `row_keys`, int32 `(batch,)`, tell rows apart wherever they are in a
+        batch.
         """
         return {}
 
@@ -191,9 +185,7 @@ class GreedySampler(Sampler):
 class TopKSampler(Sampler):
     """Draws each token from the likeliest ones.
 
-    An answer depends on the seed and the question alone, whatever else is in
-    the batch. Another seed draws another answer. The draws are the same on
-    every backend.
+    An answer depends on the seed and the question alone, on every backend.
 
     Args:
         k: Number of tokens to draw from.
@@ -348,8 +340,7 @@ def row_keys(token_ids: Tensor, pad_id: int) -> Tensor:
 def _gumbel_noise(seed, keys, index, count):
     """Draws `count` numbers for each key from the standard Gumbel distribution.
 
-    Keras's own draws depend on the place in a batch. These depend on the row
-    alone, on every backend.
+    Keras's own draws depend on the place in a batch.
     """
     seed = (seed + 2**31) % 2**32 - 2**31
     keys = _mixed(_mixed(keys + seed) + ops.cast(index, "int32"))

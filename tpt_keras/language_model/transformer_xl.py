@@ -18,7 +18,7 @@ from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.layers import TransformerXLAttention
 from tpt_keras.layers import TransformerXLCell
 from tpt_keras.layers import dtype_config
-from tpt_keras.models.logits_model import LogitsModel
+from tpt_keras.models.base_model import LogitsModel
 from tpt_keras.models.stored import load_model
 from tpt_keras.typing import StrPath
 

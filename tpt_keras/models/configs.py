@@ -30,23 +30,18 @@ INITIALIZATIONS = ("paper", "released")
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """Base class of the configurations.
+    """Base class of the configurations. A wrong value is a `UsageError`.
 
     Args:
         dropout: Dropout rate.
         vocabulary: The symbols, each at its token id.
         vocabulary_size: Number of token ids. Defaults to the number of
             symbols; a larger size leaves rows unused.
-
-    Raises:
-        UsageError: If a value is invalid.
     """
 
     # The name of the subclass in a stored configuration.
     KIND: typing.ClassVar[str | None] = None
-    # Every subclass with a name, by its name.
     KINDS: typing.ClassVar[dict[str, type]] = {}
-    # The vocabularies that have a name, by it.
     VOCABULARIES: typing.ClassVar[dict[str, tuple]] = {}
 
     dropout: float = setting(0.0, minimum=0, below=1)
@@ -79,9 +74,6 @@ class ModelConfig:
 
         Args:
             **overrides: Fields by name.
-
-        Returns:
-            A configuration of the same class.
 
         Raises:
             UsageError: If a name is unknown, or a value is invalid.
@@ -134,16 +126,14 @@ class AttentionConfig(ModelConfig):
         intermediate_dim: Size of the feed-forward's hidden layer (d_f).
         num_heads: Number of attention heads (H); divides `hidden_dim`.
         num_layers: Number of cells of a kind (L).
-        binding: How a filler is bound to its role: a name in
-            `tpt_keras.layers.BINDINGS`: `"hadamard"` (the TP-Transformer),
-            `"none"` (a plain Transformer), and others.
-        binding_options: Dict of the binding's options, for instance
-            `{"rank": 16}`.
+        binding: How a filler is bound to its role: `"hadamard"` (the
+            TP-Transformer), `"none"` (a plain Transformer), or another name in
+            `tpt_keras.layers.BINDINGS`.
+        binding_options: Dict of its options, such as `{"rank": 16}`.
         attention: How queries meet keys: a name in
             `tpt_keras.layers.MECHANISMS` (`"dot_product"`), or the name under
             which an `AttentionMechanism` is registered with Keras.
-        attention_options: Dict of the mechanism's options, for instance
-            `{"max_distance": 8}`.
+        attention_options: Dict of its options, such as `{"max_distance": 8}`.
         positions: How positions are encoded: `"sinusoidal"` (added to the
             embedding), `"rotary"` or `"alibi"` (by the self-attention, see
             `DotProductAttention`) or `"none"`.
@@ -174,10 +164,7 @@ class AttentionConfig(ModelConfig):
         return {**self.attention_options, "positions": self.positions}
 
     def make_mechanism(self, key_dim: int | None = None) -> AttentionMechanism:
-        """Makes the attention's mechanism, not built, and checks its options.
-
-        The size of a head, `key_dim`, defaults to its share of `hidden_dim`.
-        """
+        """Makes the mechanism, not built, and checks its options."""
         if not key_dim and self.hidden_dim % self.num_heads:
             raise UsageError(
                 "`num_heads` must divide `hidden_dim`. Received: num_heads="
@@ -191,13 +178,20 @@ class AttentionConfig(ModelConfig):
             binding_options=self.binding_options,
             attention=self.attention,
             attention_options=self.attention_options,
-            # The default initializers draw seeds, which would change those of
-            # the model.
+            # Other initializers draw seeds, which changes those of the model.
             kernel_initializer="zeros",
         )
         mechanism = layer.attention
         if self.positions in ATTENTION_POSITIONS:
-            self._check_positions(mechanism)
+            if not mechanism.takes_positions:
+                raise UsageError(
+                    f"attention={self.attention} does not take positions="
+                    f"{self.positions}. Use positions=none, or "
+                    "attention=dot_product.",
+                    field="positions",
+                )
+            # They may not fit the other options.
+            make_mechanism(self.attention, self.mechanism_options)
         if mechanism.output_dim not in (None, self.hidden_dim):
             raise UsageError(
                 "attention_options.output_dim must be `hidden_dim`, "
@@ -205,17 +199,6 @@ class AttentionConfig(ModelConfig):
                 field="attention_options",
             )
         return mechanism
-
-    def _check_positions(self, mechanism):
-        if not mechanism.takes_positions:
-            raise UsageError(
-                f"attention={self.attention} does not take positions="
-                f"{self.positions}: it has positions of its own, or no logits. "
-                "Use positions=none, or attention=dot_product.",
-                field="positions",
-            )
-        # They may not fit the other options.
-        make_mechanism(self.attention, self.mechanism_options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,7 +268,7 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
         """Returns this variant at another size, for the tuner.
 
         A head has the size `width`, and the filter `extra_units` besides its
-        share of the hidden size, which defaults to the variant's own.
+        share of the hidden size.
         """
         if filter_ratio is None:
             filter_ratio = self.intermediate_dim / self.hidden_dim
@@ -304,11 +287,9 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
         longest = max(self.max_question_length + 2, self.max_answer_length + 1)
         if mechanism.max_length is not None and mechanism.max_length < longest:
             raise UsageError(
-                f"A `max_question_length` of {self.max_question_length} and a "
-                f"`max_answer_length` of {self.max_answer_length} need an "
+                "`max_question_length` and `max_answer_length` need an "
                 f"attention_options.max_length of at least {longest}. "
-                f"Received: {mechanism.max_length}. Increase it, or decrease "
-                "them.",
+                f"Received: {mechanism.max_length}.",
                 field="attention_options",
             )
 
@@ -321,9 +302,8 @@ class LSTMConfig(SequenceToSequenceConfig):
         hidden_dim: Size of the hidden state of the LSTM that answers.
         thinking_steps: Number of blank inputs between the question and the
             answer.
-        attention: How the answer reads the question: `"none"` (`SimpleLSTM`,
-            whose one LSTM reads and answers) or `"additive"`
-            (`AttentionalLSTM`).
+        attention: How the answer reads the question: `"none"` (`SimpleLSTM`)
+            or `"additive"` (`AttentionalLSTM`).
         encoder_dim: With attention, size of the hidden state of the encoder in
             each direction.
         attention_dim: With attention, size of the vectors read from the
@@ -343,8 +323,7 @@ class LSTMConfig(SequenceToSequenceConfig):
     def resized(self, width: int, extra_units: int, **of_cells: Any) -> Self:
         """Returns this variant at another size, for the tuner.
 
-        The sizes are in proportion to `width`, and the hidden state has
-        `extra_units` besides. An LSTM has no cells.
+        The sizes are in proportion to `width`. An LSTM has no cells.
         """
         share = width / self.hidden_dim
         return self.replace(
@@ -355,7 +334,7 @@ class LSTMConfig(SequenceToSequenceConfig):
 
 
 def to_stored(config: ModelConfig) -> dict[str, Any]:
-    """Converts a configuration to a dict for JSON, with its `kind`."""
+    """Converts a configuration to a dict for JSON."""
     return {"kind": config.KIND, **dataclasses.asdict(config)}
 
 

@@ -40,7 +40,6 @@ class LSTMModel(SequenceToSequence):
         )
 
     def _lstm(self, units, name, **kwargs):
-        """Makes an LSTM over one-hot symbols."""
         return keras.layers.LSTM(
             units,
             # An orthogonal matrix of this size takes seconds, and there is
@@ -76,10 +75,7 @@ class SimpleLSTM(LSTMModel):
     `SequenceToSequence`. Its inputs are one-hot symbols: those of the question;
     zeros for a number of thinking steps; the start symbol and the answer's own
     symbols. The logits of the next symbol are an affine map of the hidden
-    state.
-
-    Padding behind a question is skipped, so that an answer does not depend on
-    the longest question of its batch.
+    state. Padding behind a question is skipped.
 
     Args:
         config: An `LSTMConfig` without attention.
@@ -155,9 +151,9 @@ class AttentionalLSTM(LSTMModel):
 
     docs/paper.md lists the differences from Bahdanau's equations.
 
-    Blank steps before the answer, if any, attend to the question as well. The
-    encoder skips padding, and the attention masks it. Dropout also applies to
-    `m_j`. It is called as every `SequenceToSequence`.
+    Blank steps before the answer attend to the question too. The encoder skips
+    padding, and the attention masks it. Dropout also applies to `m_j`. It is
+    called as every `SequenceToSequence`.
 
     Args:
         config: An `LSTMConfig` with additive attention.
@@ -204,18 +200,14 @@ class AttentionalLSTM(LSTMModel):
     def build(self, input_shape=None):
         # No weight depends on the shape of the inputs.
         config = self.config
-        memory = (None, None, config.attention_dim)
-        self.forward_encoder.build((None, None, config.vocabulary_size))
-        self.backward_encoder.build((None, None, config.vocabulary_size))
+        num_symbols, read_dim = config.vocabulary_size, config.attention_dim
+        self.forward_encoder.build((None, None, num_symbols))
+        self.backward_encoder.build((None, None, num_symbols))
         self.memory_dense.build((None, None, 2 * config.encoder_dim))
         self.query_dense.build((None, config.hidden_dim))
-        self.attention.build([memory, memory])
-        self.decoder_cell.build(
-            (None, config.vocabulary_size + config.attention_dim)
-        )
-        self.logits_dense.build(
-            (None, config.hidden_dim + config.attention_dim)
-        )
+        self.attention.build(2 * [(None, None, read_dim)])
+        self.decoder_cell.build((None, num_symbols + read_dim))
+        self.logits_dense.build((None, config.hidden_dim + read_dim))
         self.built = True
 
     def call(self, inputs, training=None):
@@ -223,9 +215,8 @@ class AttentionalLSTM(LSTMModel):
         mask = self.padding_mask(encoder_token_ids)
         memory = self.encode(encoder_token_ids, training=training)
         states = self._think(memory, mask)
-        _, outputs = self._run(
-            self._one_hot(inputs["decoder_token_ids"]), states, memory, mask
-        )
+        answers = self._one_hot(inputs["decoder_token_ids"])
+        _, outputs = self._run(answers, states, memory, mask)
         return self._logits(outputs, training)
 
     def encode(self, encoder_token_ids, training=None):
@@ -235,10 +226,8 @@ class AttentionalLSTM(LSTMModel):
         # Backwards, padding comes first and leaves the state at zero.
         x, mask = ops.flip(x, axis=1), ops.flip(mask, axis=1)
         backward = self.backward_encoder(x, mask=mask, training=training)
-        memory = self.memory_dense(
-            ops.concatenate([forward, ops.flip(backward, axis=1)], axis=-1)
-        )
-        return self.dropout_layer(memory, training=training)
+        both = ops.concatenate([forward, ops.flip(backward, axis=1)], axis=-1)
+        return self.dropout_layer(self.memory_dense(both), training=training)
 
     def init_cache(self, encoder_token_ids, max_length):
         mask = self.padding_mask(encoder_token_ids)
@@ -259,7 +248,6 @@ class AttentionalLSTM(LSTMModel):
         return self._logits(output), {**cache, "states": states}
 
     def _think(self, memory, mask):
-        """Runs the blank steps; returns the states before the answer."""
         batch_size = ops.shape(memory)[0]
         states = tuple(self.decoder_cell.get_initial_state(batch_size))
         steps = self.config.thinking_steps
@@ -270,7 +258,6 @@ class AttentionalLSTM(LSTMModel):
         return states
 
     def _run(self, x, states, memory, mask):
-        """Runs all steps; returns the last states and the outputs."""
         # XLA on TensorFlow cannot compile the gradient of `ops.scan`.
         outputs, *states = keras.layers.RNN(
             _Reader(self._step, self.decoder_cell, memory, mask),
@@ -282,7 +269,6 @@ class AttentionalLSTM(LSTMModel):
         return tuple(states), outputs
 
     def _step(self, x, states, memory, mask):
-        """Runs one step; returns the output and the new states."""
         query = ops.expand_dims(self.query_dense(states[0]), 1)
         read = self.attention([query, memory], mask=[None, mask])
         read = ops.squeeze(read, 1)

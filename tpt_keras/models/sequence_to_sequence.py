@@ -1,5 +1,3 @@
-"""The base class of models that answer questions, and their building."""
-
 import concurrent.futures
 import dataclasses
 import random
@@ -10,14 +8,15 @@ from typing import Self
 import keras
 from keras import ops
 
+from tpt_keras.answer import solve
 from tpt_keras.decoding import Generator
 from tpt_keras.decoding.generator import check_token_ids
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import dtype_config
 from tpt_keras.models import stored
+from tpt_keras.models.base_model import StringsModel
+from tpt_keras.models.base_model import refuse_strings
 from tpt_keras.models.configs import SequenceToSequenceConfig
-from tpt_keras.models.strings import StringsModel
-from tpt_keras.models.strings import refuse_strings
 from tpt_keras.typing import StrPath
 
 
@@ -25,16 +24,11 @@ class SequenceToSequence(StringsModel):
     """Base class of the models that answer questions.
 
     Training, evaluation, tuning, export and serving use a model by this
-    interface alone. A subclass names its configuration and defines:
-
-    - `call`, which computes the logits of whole answers at once;
-    - `encode`, which reads the questions;
-    - `init_cache` and `decode_step`, which compute the same logits token by
-      token. A step changes the entries of the cache that `changing_caches`
-      names;
-    - `grow_cache`, if the cache has room for a number of tokens.
-
-    A model has its weights as soon as it is made.
+    interface alone. A subclass names its configuration and defines `call`,
+    which computes the logits of whole answers at once; `encode`, `init_cache`
+    and `decode_step`, which compute the same logits token by token; and
+    `grow_cache`, if the cache has room for a number of tokens. A model has its
+    weights as soon as it is made.
 
     Args:
         config: A configuration of the class `config_class`.
@@ -44,8 +38,8 @@ class SequenceToSequence(StringsModel):
         inputs: Dict of `encoder_token_ids` `(batch, source_length)`, the
             question, and `decoder_token_ids` `(batch, target_length)`, the
             answer, which starts with the start symbol. Both are padded at the
-            end. Integers of any dtype, or floats. Ids that are not in the
-            vocabulary give NaN on JAX, as in `keras.layers.Embedding`.
+            end. Ids that are not in the vocabulary give NaN on JAX, as in
+            `keras.layers.Embedding`.
         training: Whether to apply dropout.
 
     Returns:
@@ -53,8 +47,7 @@ class SequenceToSequence(StringsModel):
         position those of the next token.
 
     Raises:
-        UsageError: If `config` is of another class, or its vocabulary is
-            invalid.
+        UsageError: If `config` is of another class.
 
     Example:
 
@@ -68,11 +61,10 @@ class SequenceToSequence(StringsModel):
 
     def __init__(self, config: SequenceToSequenceConfig, **kwargs: Any) -> None:
         if not self.takes(config):
-            name = type(self).__name__
             raise UsageError(
-                f"A {name} cannot be made of {config!r}. Use "
-                f"{name}.from_preset for a preset's name, and build_model for "
-                "any configuration."
+                f"A {type(self).__name__} cannot be made of {config!r}. Use "
+                "from_preset for a preset's name, and build_model for any "
+                "configuration."
             )
         super().__init__(**kwargs)
         # Token ids may be floats, as those of `keras.Input`. Half precision
@@ -82,18 +74,10 @@ class SequenceToSequence(StringsModel):
         self.tokenizer = config.make_tokenizer()
         self._generator = Generator(self)
 
-    def quantize(
-        self,
-        mode: str | None = None,
-        config: Any = None,
-        filters: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def quantize(self, *args: Any, filters: Any = None, **kwargs: Any) -> None:
         """Quantizes every map; see `keras.Model.quantize`."""
         # Keras warns of each layer that it cannot quantize.
-        if filters is None:
-            filters = _is_map
-        super().quantize(mode, config=config, filters=filters, **kwargs)
+        super().quantize(*args, filters=filters or _is_map, **kwargs)
 
     def get_compile_config(self) -> dict[str, Any]:
         # Adapters are saved merged. The state of their optimizer fits no
@@ -138,9 +122,7 @@ class SequenceToSequence(StringsModel):
         only its own.
 
         Args:
-            preset: Name of a row in `PRESETS`; the folder of a trained model,
-                or its file, as `load_model` takes them; or `hf://user/name`, a
-                model on the Hugging Face Hub.
+            preset: Name of a row in `PRESETS`, or what `load_model` takes.
             dtype: Dtype policy, for instance `"mixed_bfloat16"`. Defaults to
                 that of the file, or else to Keras's global policy.
             load_weights: Whether to load trained weights. Defaults to `True`
@@ -153,9 +135,8 @@ class SequenceToSequence(StringsModel):
             A model of this class.
 
         Raises:
-            UsageError: If the preset or a field is unknown, a value is
-                invalid, or the preset is of another class, or its weights are
-                not to be had.
+            UsageError: If there is no such preset of this class, no weights or
+                no such field, or a value is invalid.
 
         Example:
 
@@ -167,36 +148,22 @@ class SequenceToSequence(StringsModel):
         return stored.from_preset(cls, preset, dtype, load_weights, overrides)
 
     def padding_mask(self, token_ids):
-        """Boolean tensor of the shape of `token_ids`, true at real tokens."""
+        """Boolean tensor like `token_ids`, true at real tokens."""
         return ops.not_equal(token_ids, self.tokenizer.pad_id)
 
     def compute_output_shape(self, input_shape):
-        """Returns the shape of the logits, `(batch, length, symbols)`."""
-        shape = tuple(input_shape["decoder_token_ids"])
+        shape = input_shape["decoder_token_ids"]
         return (*shape, self.config.vocabulary_size)
 
     def encode(self, encoder_token_ids, training=None):
-        """Encodes questions.
-
-        Args:
-            encoder_token_ids: Tensor `(batch, source_length)`.
-            training: Whether to apply dropout.
-
-        Returns:
-            Tensor or tensors `(batch, ...)`.
-        """
+        """Encodes questions to a tensor or tensors `(batch, ...)`."""
         raise NotImplementedError
 
     def init_cache(self, encoder_token_ids, max_length):
-        """Encodes questions and prepares to decode their answers.
+        """Encodes questions, to decode `max_length` tokens of their answers.
 
-        Args:
-            encoder_token_ids: Tensor `(batch, source_length)`.
-            max_length: Most tokens to decode, an integer.
-
-        Returns:
-            Dict for `decode_step` of tensors `(batch, ...)`, nested in any
-            way, so that rows can be repeated and dropped.
+        Returns a dict for `decode_step` of tensors `(batch, ...)`, nested in
+        any way, so that rows can be repeated and dropped.
         """
         raise NotImplementedError
 
@@ -205,7 +172,7 @@ class SequenceToSequence(StringsModel):
         return cache
 
     def decode_step(self, token_ids, cache, cache_update_index):
-        """Decodes one step: computes the logits of the next token.
+        """Computes the logits of the next token.
 
         Args:
             token_ids: The last tokens `(batch,)`.
@@ -213,7 +180,8 @@ class SequenceToSequence(StringsModel):
             cache_update_index: Position of `token_ids`, a scalar.
 
         Returns:
-            float32 logits `(batch, vocabulary_size)` and the updated cache.
+            float32 logits `(batch, vocabulary_size)`, and the cache with the
+            `changing_caches` updated.
         """
         raise NotImplementedError
 
@@ -253,7 +221,7 @@ class SequenceToSequence(StringsModel):
         Returns:
             List of as many strings.
         """
-        return self._generator.solve(questions, batch_size)
+        return solve(self._generator, questions, batch_size)
 
     def export(
         self,
@@ -270,11 +238,12 @@ class SequenceToSequence(StringsModel):
         """
         if input_signature is None:
             names = ("encoder_token_ids", "decoder_token_ids")
-            specs = {
-                name: keras.InputSpec("int32", (None, None), name=name)
-                for name in names
-            }
-            input_signature = [specs]
+            input_signature = [
+                {
+                    x: keras.InputSpec("int32", (None, None), name=x)
+                    for x in names
+                }
+            ]
         super().export(
             filepath, *args, input_signature=input_signature, **kwargs
         )
@@ -305,14 +274,10 @@ def build_model(
 
     Args:
         config: A `SequenceToSequenceConfig`, such as a `TransformerConfig`.
-        dtype: Dtype policy, for instance `"mixed_bfloat16"`. Defaults to
-            Keras's global policy.
+        dtype: Dtype policy. Defaults to Keras's global policy.
 
     Returns:
         A `SequenceToSequence`, such as a `Transformer`.
-
-    Raises:
-        UsageError: If no class takes the configuration.
     """
     return SequenceToSequence.class_for(config)(config, dtype=dtype)
 

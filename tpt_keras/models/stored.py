@@ -12,10 +12,10 @@ from tpt_keras.errors import disk_fault
 from tpt_keras.errors import require
 from tpt_keras.files import one_line
 from tpt_keras.files import reading
+from tpt_keras.models.base_model import StringsModel
 from tpt_keras.models.presets import FREE_FIELDS
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.models.presets import TRAINED_PRESETS
-from tpt_keras.models.strings import StringsModel
 from tpt_keras.models.weights import COMPRESSED_FILE
 from tpt_keras.models.weights import CompressedModel
 from tpt_keras.models.weights import copy_model
@@ -37,57 +37,43 @@ _KERAS_CONFIG = "config.json"
 _KERAS_FILES = (_KERAS_CONFIG, "model.weights.h5")
 _ADVICE = (
     "It is damaged or of another version. If a training wrote it, delete it "
-    "and train with the same configuration, which makes it from the last "
-    "checkpoint."
+    "and train again, which makes it from the last checkpoint."
 )
 
 
 def resolve(name: StrPath) -> pathlib.Path:
     """Returns the path of a model's folder or file.
 
-    Args:
-        name: The path itself; the name of a trained preset; or
-            `hf://user/name`, a model on the Hugging Face Hub, which is
-            downloaded into the cache of its client. A path with the name of a
-            preset comes first.
-
-    Raises:
-        UsageError: If there is no such model, or it cannot be downloaded.
+    The `name` is the path itself; that of a trained preset, unless there is a
+    path of this name; or `hf://user/name`, a model on the Hugging Face Hub,
+    which is downloaded into the cache of its client. If there is none, it
+    raises a `UsageError`.
     """
     text = str(name)
     if text.startswith(HUB):
         return _download(text)
-    path = pathlib.Path(name)
-    if path.exists():
-        return path
-    if text in TRAINED_PRESETS:
-        folders = [place / text for place in PLACES]
-        found = next(filter(pathlib.Path.is_dir, folders), None)
-        if found:
-            return found
-        problem = f"it is in none of {', '.join(map(str, folders))}. Name its"
+    folders = [place / text for place in PLACES if text in TRAINED_PRESETS]
+    for path in (pathlib.Path(name), *folders):
+        if path.exists():
+            return path
+    if folders:
+        problem = f"it is in none of {', '.join(map(str, folders))}"
     elif text in PRESETS:
-        problem = "this preset has no trained weights. Name another"
+        problem = "this preset has no trained weights"
     else:
-        problem = (
-            "no such folder or file, and no preset "
-            f"({', '.join(PRESETS)}). Name a"
-        )
+        presets = ", ".join(PRESETS)
+        problem = f"no such folder or file, and no preset ({presets})"
     raise UsageError(
-        f"There is no trained model {text!r}: {problem} folder or file, a "
-        "model on the Hugging Face Hub (hf://user/name), or a trained preset "
-        f"({', '.join(TRAINED_PRESETS)}).",
+        f"There is no trained model {text!r}: {problem}. Name a folder or "
+        "file, a model on the Hugging Face Hub (hf://user/name), or a trained "
+        f"preset ({', '.join(TRAINED_PRESETS)}).",
         field="preset",
         path=name,
     )
 
 
 def _download(address):
-    """Returns a model's folder in the cache of the Hugging Face Hub.
-
-    It is downloaded as by `keras.saving.load_model`, which would read only
-    what `model.save` uploads.
-    """
+    # As `keras.saving.load_model`, which reads only what `model.save` uploads.
     require("huggingface_hub", "hub")
     import huggingface_hub
 
@@ -98,8 +84,7 @@ def _download(address):
             raise
         raise UsageError(
             f"The model {address!r} cannot be downloaded from the Hugging Face "
-            f"Hub ({one_line(error)}). The address is hf://user/name. A "
-            "private model needs `hf auth login`.",
+            f"Hub ({one_line(error)}). A private model needs `hf auth login`.",
             field="preset",
         ) from error
     return pathlib.Path(folder)
@@ -117,8 +102,7 @@ def load_model(
             of a compressed model; a file or folder that `model.save` wrote;
             the name of a trained preset; or `hf://user/name`, a model on the
             Hugging Face Hub.
-        best: Whether to load the model that was best in validation in place of
-            the last one.
+        best: Whether to load the model that was best in validation.
         classes: Classes of models that are accepted.
 
     Returns:
@@ -126,8 +110,7 @@ def load_model(
         before `fit`.
 
     Raises:
-        UsageError: If there is no such model.
-        UnreadableFileError: If its file is damaged.
+        UsageError: If there is no such model, or its file is damaged.
 
     Example:
 
@@ -140,10 +123,7 @@ def load_model(
 
 
 def model_file(model_dir: StrPath, best: bool = False) -> pathlib.Path:
-    """Returns the file of a model, or its folder if Keras wrote it whole.
-
-    For the arguments and the errors see `load_model`.
-    """
+    """Returns the file of a model, or its folder if Keras wrote it whole."""
     folder = resolve(model_dir)
     if folder.is_file():
         return folder
@@ -155,10 +135,9 @@ def model_file(model_dir: StrPath, best: bool = False) -> pathlib.Path:
     if not best and all((folder / name).is_file() for name in _KERAS_FILES):
         return folder
     raise UsageError(
-        f"The folder {str(folder)!r} holds no {'best' if best else 'finished'} "
-        f"model ({path.name}). Finish its training, or name another folder or "
-        "a model's file. An exported model answers with "
-        "tpt_keras.serving.SavedModel.",
+        f"The folder {str(folder)!r} has no {path.name}. Finish its training, "
+        "or name another folder or a model's file. An exported model answers "
+        "with tpt_keras.serving.SavedModel.",
         path=path,
     )
 
@@ -167,7 +146,11 @@ def load(
     path: pathlib.Path, classes: tuple[type, ...] = (StringsModel,)
 ) -> Any:
     """Loads a model from what `model_file` returns; see `load_model`."""
-    known = dict(_with_subclasses(classes))
+    known: dict[str, Any] = {}
+    queue = list(classes)
+    for each in queue:
+        known[each.__name__] = each
+        queue += each.__subclasses__()
     if path.name == COMPRESSED_FILE:
         compressed = CompressedModel.read(path)
         for model_class in known.values():
@@ -195,7 +178,6 @@ def from_preset(
     load_weights: bool | None,
     overrides: dict[str, Any],
 ) -> Any:
-    """Makes or loads a model; see `SequenceToSequence.from_preset`."""
     if load_weights is None:
         load_weights = preset in TRAINED_PRESETS or preset not in PRESETS
     if load_weights:
@@ -206,7 +188,6 @@ def from_preset(
 
 
 def _load_changed(model_class, source, dtype, overrides):
-    """Loads a trained model with changed fields, class and dtype."""
     model = load_model(source)
     config = model.config.replace(**overrides)
     for field in sorted(overrides.keys() - set(FREE_FIELDS)):
@@ -236,14 +217,8 @@ def _other_model(path, name):
     )
 
 
-def _with_subclasses(classes):
-    for each in classes:
-        yield each.__name__, each
-        yield from _with_subclasses(each.__subclasses__())
-
-
 def _check_file(path):
-    """Checks a file or folder and returns the name of its model's class."""
+    """Checks a file or folder, and returns its model's class name."""
     if path.is_dir():
         return json.loads((path / _KERAS_CONFIG).read_text())["class_name"]
     with zipfile.ZipFile(path) as archive:

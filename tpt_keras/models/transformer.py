@@ -17,8 +17,7 @@ class Transformer(SequenceToSequence):
     """The Transformer and the TP-Transformer, from a question to an answer.
 
     It has one embedding for questions and answers, tied to the output layer,
-    encoder cells over the question, and decoder cells over the answer so far.
-    It is called as every `SequenceToSequence`.
+    encoder cells and decoder cells. It is called as every `SequenceToSequence`.
 
     Args:
         config: A `TransformerConfig`.
@@ -93,22 +92,19 @@ class Transformer(SequenceToSequence):
         )
 
     def _bias_initializer(self):
-        # The released code initializes kernels alone: its maps keep the biases
-        # of PyTorch.
+        # The released code initializes kernels alone.
         is_released = self.config.initialization == "released"
         return FanInUniform() if is_released else "zeros"
 
     def _attention_initializer(self):
-        # The initializer of the released TP-Attention is never called. That of
-        # the baseline is.
+        # The initializer of the released TP-Attention is never called.
         config = self.config
         if config.initialization == "released" and config.binding != "none":
             return FanInUniform()
         return "glorot_uniform"
 
     def build(self, input_shape=None):
-        # No weight depends on the shape of the inputs, so that a new model is
-        # built and can load weights at once.
+        # No weight depends on the inputs, so that a new model is built at once.
         shape = (None, None, self.config.hidden_dim)
         self.embedding.build()
         if self.digit_places is not None:
@@ -142,38 +138,28 @@ class Transformer(SequenceToSequence):
             x = cell(x, padding_mask=padding_mask, training=training)
         return x
 
-    def embed_questions(self, encoder_token_ids, training=None):
+    def embed_questions(self, token_ids, training=None):
         """Embeds questions, with the places of their digits."""
         places = None
         if self.digit_places is not None:
-            places = self.digit_places(encoder_token_ids)
-        return self.embedding(
-            encoder_token_ids, added=places, training=training
-        )
+            places = self.digit_places(token_ids)
+        return self.embedding(token_ids, added=places, training=training)
 
-    def embed_answers(self, decoder_token_ids, training=None):
+    def embed_answers(self, token_ids, training=None):
         """Embeds answers, with the places of their digits."""
         places = None
         if self._answers_have_places:
-            places = self.digit_places(decoder_token_ids, units_first=True)
-        return self.embedding(
-            decoder_token_ids, added=places, training=training
-        )
+            places = self.digit_places(token_ids, units_first=True)
+        return self.embedding(token_ids, added=places, training=training)
 
     def init_cache(self, encoder_token_ids, max_length):
         encoder_output = self.encode(encoder_token_ids)
         batch_size = ops.shape(encoder_token_ids)[0]
-        padding_mask = self.padding_mask(encoder_token_ids)
-        next_place = {}
-        if self._answers_have_places:
-            next_place["next_place"] = ops.ones((batch_size,), "int32")
-        return {
-            **next_place,
-            "encoder_padding_mask": padding_mask,
+        mask = self.padding_mask(encoder_token_ids)
+        cache = {
+            "encoder_padding_mask": mask,
             "cross_attention": tuple(
-                cell.cross_attention_keys_and_values(
-                    encoder_output, padding_mask
-                )
+                cell.cross_attention_keys_and_values(encoder_output, mask)
                 for cell in self.decoder_cells
             ),
             "self_attention": tuple(
@@ -181,15 +167,14 @@ class Transformer(SequenceToSequence):
                 for cell in self.decoder_cells
             ),
         }
+        if self._answers_have_places:
+            cache["next_place"] = ops.ones((batch_size,), "int32")
+        return cache
 
     def grow_cache(self, cache, max_length):
-        self_attention = tuple(
-            cell.grow_cache(self_cache, max_length)
-            for cell, self_cache in zip(
-                self.decoder_cells, cache["self_attention"]
-            )
-        )
-        return {**cache, "self_attention": self_attention}
+        pairs = zip(self.decoder_cells, cache["self_attention"])
+        grown = (cell.grow_cache(past, max_length) for cell, past in pairs)
+        return {**cache, "self_attention": tuple(grown)}
 
     def decode_step(self, token_ids, cache, cache_update_index):
         token_ids = ops.expand_dims(token_ids, -1)

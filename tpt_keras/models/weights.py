@@ -1,4 +1,4 @@
-"""Weights of models: copies of another dtype, and int8 files."""
+"""Weights of models: copies of another dtype, adapters, int8 files."""
 
 import hashlib
 import json
@@ -35,15 +35,8 @@ def copy_model(
 ) -> keras.Model:
     """Makes a new model of a dtype with the same weights, not compiled.
 
-    Args:
-        model: The model.
-        dtype: Dtype policy of the copy.
-        config: Its configuration, which has to have the same weights. Defaults
-            to that of `model`.
-        model_class: Its class. Defaults to that of `model`.
-
-    Raises:
-        UsageError: If the model is quantized, or has LoRA enabled.
+    The configuration, which has to have the same weights, and the class default
+    to those of `model`. For the errors see `copy_weights`.
     """
     copy = (model_class or type(model))(
         config or model.config, name=model.name, dtype=dtype
@@ -53,20 +46,19 @@ def copy_model(
 
 
 def copy_weights(source: keras.Model, target: keras.Model) -> None:
-    """Copies a model's weights into a new model, which may have another dtype.
+    """Copies weights into a new model, which may have another dtype.
 
     The memory of streams is not copied.
 
     Raises:
         UsageError: If `source` is quantized, or has LoRA enabled.
     """
-    olds, news = lasting_weights(source), lasting_weights(target)
+    olds, news = map(_lasting_weights, (source, target))
     if len(olds) != len(news):
         raise UsageError(
-            "The weights of a model that is quantized or has LoRA enabled "
-            "cannot be copied into a new model, of another dtype or for "
-            "evaluation. Save and load it to merge LoRA, or quantize the new "
-            "model.",
+            "A model that is quantized or has LoRA enabled cannot be copied, "
+            "to another dtype or for evaluation. Save and load it to merge "
+            "LoRA, or quantize the new model.",
             field="dtype",
         )
     # One by one, so that only two models are in memory.
@@ -74,8 +66,7 @@ def copy_weights(source: keras.Model, target: keras.Model) -> None:
         new.assign(ops.convert_to_numpy(old))
 
 
-def lasting_weights(model: keras.Model) -> list[keras.Variable]:
-    """Returns the weights of a model without the memory of its streams."""
+def _lasting_weights(model):
     memory = {id(v) for v in keras.tree.flatten(getattr(model, "memory", ()))}
     return [weight for weight in model.weights if id(weight) not in memory]
 
@@ -89,9 +80,6 @@ def enable_lora(model: keras.Model, rank: int) -> None:
     Args:
         model: A model with `Projection`s, such as a `Transformer`.
         rank: Rank of the adapters.
-
-    Raises:
-        UsageError: If `rank` is no positive integer.
 
     Example:
 
@@ -113,12 +101,9 @@ def enable_lora(model: keras.Model, rank: int) -> None:
 
 def is_quantized(model: keras.Model) -> bool:
     """Returns `True` if a layer has quantized weights, as `quantize` makes."""
-    return any(
-        isinstance(
-            layer.dtype_policy, keras.dtype_policies.QuantizedDTypePolicy
-        )
-        for layer in model._flatten_layers()
-    )
+    quantized = keras.dtype_policies.QuantizedDTypePolicy
+    layers = model._flatten_layers()
+    return any(isinstance(layer.dtype_policy, quantized) for layer in layers)
 
 
 class CompressedModel:
@@ -128,10 +113,9 @@ class CompressedModel:
     column; vectors are float32. They can be assigned to a model of any dtype.
     (Keras's `model.quantize("int8")` computes with integers instead.)
 
-    The file is a safetensors file. A weight has the name of its path in the
-    model, `embedding/role/kernel`, and its scales the same name with `|scale`.
-    The metadata has the configuration as JSON (`config`) and a checksum of the
-    content (`sha256`).
+    The file is a safetensors file. A weight has its path in the model as its
+    name, `embedding/role/kernel`, and its scales the same name with `|scale`.
+    The metadata has the configuration as JSON (`config`) and a `sha256`.
 
     Args:
         config: A `ModelConfig`, such as a `TransformerConfig`.
@@ -157,11 +141,11 @@ class CompressedModel:
 
     @classmethod
     def of(cls, model: keras.Model) -> Self:
-        """Compresses a `SequenceToSequence` as `copy_model` copies it.
+        """Compresses a `SequenceToSequence`.
 
         Raises:
-            UsageError: If there are adapters, weights of the same name, or
-                weights that are not finite.
+            UsageError: If it is quantized, or has adapters or weights of the
+                same name or that are not finite.
         """
         model = copy_model(model, "float32")
         num_input_axes = {
@@ -202,31 +186,22 @@ class CompressedModel:
     def write(self, path: StrPath) -> None:
         """Writes a file atomically. Its folder has to exist."""
         config = json.dumps(to_stored(self.config))
-        metadata = {
-            "config": config,
-            "sha256": _checksum(config, self.arrays),
-        }
+        sha256 = _checksum(config, self.arrays)
+        metadata = {"config": config, "sha256": sha256}
         content = safetensors.numpy.save(self.arrays, metadata)
         with whole_file(path) as partial:
             partial.write_bytes(content)
 
     def assign_to(self, model: keras.Model) -> None:
-        """Assigns these weights to a model.
-
-        Args:
-            model: A `SequenceToSequence` with this configuration, apart from
-                fields without influence on weights, such as `dropout`.
+        """Assigns these weights to a model of this configuration.
 
         Raises:
             UsageError: If the model has other weights, with their names.
         """
         variables = {weight_name(v): v for v in model.weights}
+        shapes = {name: array.shape for name, array in self.arrays.items()}
         check_shapes(
-            {
-                name: array.shape
-                for name, array in self.arrays.items()
-                if not name.endswith(SCALE)
-            },
+            {k: v for k, v in shapes.items() if not k.endswith(SCALE)},
             {name: tuple(v.shape) for name, v in variables.items()},
         )
         # One by one, so that there is no second float32 model in memory.
@@ -256,10 +231,7 @@ def finite_values(variable: keras.Variable) -> np.ndarray:
 def check_shapes(
     shapes: dict[str, tuple[int, ...]], expected: dict[str, tuple[int, ...]]
 ) -> None:
-    """Raises a `UsageError` if weights are not those of a model.
-
-    Both arguments are dicts of names to shapes.
-    """
+    """Raises a `UsageError` if weights, by name, are not those of a model."""
     wrong = [
         f"{name} {shapes.get(name, 'missing')} instead of "
         f"{expected.get(name, 'nothing')}"

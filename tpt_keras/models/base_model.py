@@ -1,4 +1,4 @@
-"""Strings as inputs of a model: encoded where it trains, else refused."""
+"""The base classes of models: their losses, and strings as their inputs."""
 
 import inspect
 import types
@@ -11,13 +11,86 @@ from keras import ops
 
 from tpt_keras.answer import list_of_texts
 from tpt_keras.errors import UsageError
-from tpt_keras.models.logits_model import LogitsModel
 from tpt_keras.typing import Tensor
 
-# Lengths are padded to multiples, so that there are few shapes to compile.
-_LENGTH_STEP = 16
+# Keras's short names of cross-entropies.
+_SHORT_NAMES = ("bce", "ce")
 # The reductions of Keras that are divided by the number of tokens.
 _MEANS = ("sum_over_batch_size", "mean")
+# Lengths are padded to multiples, so that there are few shapes to compile.
+_LENGTH_STEP = 16
+
+
+class LogitsModel(keras.Model):
+    """Base class of models whose outputs are logits."""
+
+    # The class of the configurations. A class without one is abstract.
+    config_class: Any = ()
+
+    @classmethod
+    def takes(cls, config: Any) -> bool:
+        """Returns `True` if this class makes models of `config`."""
+        return isinstance(config, cls.config_class)
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = "auto",
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Configures the model for training; see `keras.Model.compile`.
+
+        Args:
+            optimizer: The optimizer, or its name.
+            loss: The loss, of logits. Defaults to `"auto"`: the cross-entropy,
+                divided by the sum of the tokens' weights.
+            *args: Keras's.
+            **kwargs: Keras's.
+
+        Raises:
+            UsageError: If the loss or a metric takes probabilities.
+        """
+        if isinstance(loss, str) and loss == "auto":
+            loss = keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            )
+        bound = inspect.signature(super().compile).bind(
+            optimizer, loss, *args, **kwargs
+        )
+        for field in ("loss", "metrics", "weighted_metrics"):
+            for each in keras.tree.flatten(bound.arguments.get(field)):
+                _refuse_probabilities(each, field)
+        super().compile(*bound.args, **bound.kwargs)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        # Keras's own leaves a model with a `compile` of its own uncompiled.
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None:
+            self.optimizer.build(self.trainable_variables)
+
+
+def _refuse_probabilities(loss, field):
+    if isinstance(loss, str):
+        name = loss.lower()
+        # A name means Keras's defaults.
+        from_logits = not (
+            name.endswith("crossentropy") or name in _SHORT_NAMES
+        )
+    elif hasattr(loss, "from_logits"):
+        from_logits = loss.from_logits
+    else:
+        parameters = inspect.signature(loss).parameters if loss else {}
+        default = parameters.get("from_logits")
+        from_logits = default is None or default.default
+    if not from_logits:
+        name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
+        raise UsageError(
+            f"The model's outputs are logits, and {name!r} takes "
+            "probabilities. Give an object that was made with "
+            "from_logits=True; `loss` may also be left out.",
+            field=field,
+        )
 
 
 class StringsModel(LogitsModel):
@@ -43,14 +116,13 @@ class StringsModel(LogitsModel):
         that all batches have the same shapes.
 
         Args:
-            x: List of questions, or anything that Keras takes.
-            y: List of answers, or anything that Keras takes.
+            x: List of questions. What has no strings is returned as it is.
+            y: List of answers.
             sample_weight: A number for each question, or `None`.
 
         Returns:
             Dict of token ids, the token ids of the targets, and the weights of
-            the targets: 0 for padding. What has no strings is returned as it
-            is.
+            the targets: 0 for padding.
 
         Raises:
             UsageError: If a string cannot be encoded, or some inputs are
@@ -72,11 +144,9 @@ class StringsModel(LogitsModel):
 
         It also takes lists or arrays of questions (`x`) and of answers (`y`),
         which the tokenizer encodes, or a generator of batches of both. A
-        `PyDataset` returns `model.preprocess(questions, answers)`, and any
-        generator may. A `sample_weight` has a number for each question.
-
-        Padding has no weight in the loss and in the `weighted_metrics` of
-        `compile`; plain `metrics` count it.
+        `PyDataset` returns `model.preprocess(questions, answers)`. A
+        `sample_weight` has a number for each question. Padding has no weight in
+        the loss and in `weighted_metrics`; plain `metrics` count it.
 
         Example:
 
@@ -88,25 +158,17 @@ class StringsModel(LogitsModel):
         """
         return _call_encoded(self, super().fit, x, y, *args, **kwargs)
 
-    def evaluate(
-        self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluates the model. See `fit` and `keras.Model.evaluate`."""
-        return _call_encoded(self, super().evaluate, x, y, *args, **kwargs)
+        return _call_encoded(self, super().evaluate, *args, **kwargs)
 
-    def train_on_batch(
-        self, x: Any, y: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
+    def train_on_batch(self, *args: Any, **kwargs: Any) -> Any:
         """Trains on a batch. See `fit` and `keras.Model.train_on_batch`."""
-        method = super().train_on_batch
-        return _call_encoded(self, method, x, y, *args, **kwargs)
+        return _call_encoded(self, super().train_on_batch, *args, **kwargs)
 
-    def test_on_batch(
-        self, x: Any, y: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
+    def test_on_batch(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluates a batch. See `fit` and `keras.Model.test_on_batch`."""
-        method = super().test_on_batch
-        return _call_encoded(self, method, x, y, *args, **kwargs)
+        return _call_encoded(self, super().test_on_batch, *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> np.ndarray:
         """Computes logits of token ids. See `keras.Model.predict`."""
@@ -216,7 +278,14 @@ def _encoded(model, x, y=None, sample_weight=None, is_trimmed=True):
     targets = answers[:, 1:]
     weights = (targets != tokenizer.pad_id).astype("float32")
     if sample_weight is not None:
-        weights *= _column(sample_weight, len(x))
+        sample_weight = np.asarray(sample_weight, "float32")
+        if sample_weight.size != len(x) or not np.isfinite(sample_weight).all():
+            raise UsageError(
+                "`sample_weight` must have a finite number for each of "
+                f"{len(x)} questions. Received: {sample_weight}",
+                field="sample_weight",
+            )
+        weights *= sample_weight.reshape(-1, 1)
     return inputs, targets, weights
 
 
@@ -248,21 +317,6 @@ def _has_strings(x):
         dtype = np.asarray(x).dtype
     is_text = getattr(dtype, "kind", "") in ("O", "S", "T", "U")
     return is_text or "string" in str(dtype).lower()
-
-
-def _column(sample_weight, count):
-    sample_weight = np.asarray(sample_weight, "float32")
-    if sample_weight.size != count:
-        raise UsageError(
-            f"`sample_weight` must have a number for each of {count} questions."
-            f" Received the shape {sample_weight.shape}.",
-            field="sample_weight",
-        )
-    if not np.isfinite(sample_weight).all():
-        raise UsageError(
-            "A `sample_weight` is not finite.", field="sample_weight"
-        )
-    return sample_weight.reshape(count, 1)
 
 
 def _padded(token_ids, length, pad_id):
