@@ -73,13 +73,11 @@ def test_seeds_have_a_mean_and_a_range():
     assert (mean["solved"], mean["modules"]) == (0.5, 1)
 
 
-def test_published_rows_are_the_papers():
-    rows = {
-        (row["name"], row["weights"], row["step"]): row for row in PUBLISHED
+def test_a_published_row_is_the_papers():
+    [best] = [row for row in PUBLISHED if row["step"] == 1_700_000]
+    assert best["weights"] == 49_200_000
+    assert best["splits"] == {
+        "train": {"accuracy": 0.9104},
+        "interpolate": {"accuracy": 0.8424, "solved": 25},
+        "extrapolate": {"accuracy": 0.554, "solved": 3},
     }
-    assert len(rows) == len(PUBLISHED) == 11
-    best = rows["TP-Transformer", 49_200_000, 1_700_000]["splits"]
-    assert best["train"]["accuracy"] == pytest.approx(0.9104)
-    assert best["interpolate"] == {"accuracy": 0.8424, "solved": 25}
-    assert best["extrapolate"] == {"accuracy": 0.554, "solved": 3}
-    assert "train" not in rows["Simple LSTM", 18_000_000, 500_000]["splits"]

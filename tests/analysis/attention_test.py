@@ -76,13 +76,12 @@ def test_states_are_the_models_own(model, token_ids):
     assert_close(decoder[1]["states"], second.self_attention_layer_norm(x))
 
 
-def test_answers_are_shown_in_the_models_order():
+def test_words_and_answers_are_shown_as_the_model_reads_them():
     model = make_model("tp_transformer_numbers")
-    shown = attention_weights(model, "1.5 + 2", "-23.45")["characters"]
-    assert shown == {
-        "question": ["⊢", *"1.5 + 2", "⊣"],
-        "answer": "⊢-32.45",
-    }
+    problem = attention_weights(model, "What is 1.5?", "-23.45")
+    symbols = ["⊢", "What", " ", "is", *" 1.5?⊣"]
+    assert problem["characters"] == {"question": symbols, "answer": "⊢-32.45"}
+    assert np.shape(problem["weights"]["cross"])[2:] == (7, len(symbols))
     texts, vectors = collect_vectors(
         model, "decoder", ["values"], ["1.5 + 2"], ["-23.45"]
     )
@@ -127,17 +126,6 @@ def test_weights_of_a_problem_have_its_shape(model):
         "decoder": (2, 2, 6, 6),
         "cross": (2, 2, 6, 5),
     }
-
-
-def test_words_are_one_token():
-    model = make_model(vocabulary="mathematics_words")
-    problem = attention_weights(model, QUESTIONS[0], "2")
-    symbols = [*("⊢", "What", " ", "is"), *" 1 + 1?⊣"]
-    assert problem["characters"] == {"question": symbols, "answer": "⊢2"}
-    assert np.shape(problem["weights"]["cross"])[2:] == (2, len(symbols))
-    texts, vectors = collect_vectors(model, "encoder", ["roles"], QUESTIONS)
-    assert texts[0] == symbols
-    assert len(vectors["roles"][0]) == sum(map(len, texts))
 
 
 def test_variants_refuse_activations_that_they_lack():

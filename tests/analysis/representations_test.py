@@ -1,8 +1,6 @@
-import keras
 import numpy as np
 import pytest
 
-from tests.layers.helpers import copy_maps
 from tpt_keras.analysis.representations import binding_problem
 from tpt_keras.analysis.representations import kept_variance
 from tpt_keras.analysis.representations import reconstruction
@@ -10,7 +8,6 @@ from tpt_keras.analysis.representations import rotations
 from tpt_keras.analysis.representations import split_characters
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import BINDINGS
-from tpt_keras.layers import TPMultiHeadAttention
 
 RNG = np.random.default_rng(5)
 SPLIT = np.arange(300), np.arange(300, 500)
@@ -95,31 +92,3 @@ def test_kept_variance_equals_that_of_whole_products():
     assert kept["diagonal"] < kept["rotated"] < kept["principal"]
     for matrix in rotations(fillers[:300], roles[:300]):
         np.testing.assert_allclose(matrix @ matrix.T, np.eye(3), atol=1e-9)
-
-
-def test_rotated_maps_give_the_rotated_diagonal_of_the_products():
-    """Checks equations 12 and 13 of the paper."""
-    x = RNG.normal(size=(2, 5, 8)).astype("float32")
-    tensor, hadamard = (
-        TPMultiHeadAttention(
-            1, 4, binding=binding, bias_initializer="random_normal"
-        )
-        for binding in ("tensor", "hadamard")
-    )
-    for layer in (tensor, hadamard):
-        layer.build(x.shape, x.shape)
-    copy_maps(tensor, hadamard)
-    m, n = orthogonal(4), orthogonal(4)
-    for dense, rotation in (
-        (hadamard.value_dense, m),
-        (hadamard.role_dense, n),
-    ):
-        dense.set_weights([w @ rotation for w in dense.get_weights()])
-    # The output map takes the diagonal of M^T product N alone.
-    kernel, bias = hadamard.output_dense.get_weights()
-    whole = np.einsum("fc,rc,hcd->hfrd", m, n, kernel).reshape(1, 16, 8)
-    tensor.output_dense.set_weights([whole, bias])
-    found, expected = (
-        keras.ops.convert_to_numpy(layer(x, x)) for layer in (tensor, hadamard)
-    )
-    np.testing.assert_allclose(found, expected, atol=1e-5)

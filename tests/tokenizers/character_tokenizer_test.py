@@ -64,23 +64,6 @@ def test_a_batch_is_what_one_by_one_gives(tokenizer, texts):
         assert row.tolist() == [*ids, *padding]
 
 
-@given(
-    st.text(CHARACTERS, max_size=20),
-    st.characters(exclude_characters=CHARACTERS),
-    st.text(CHARACTERS, max_size=20),
-)
-def test_error_names_character_and_position(before, character, after):
-    text = before + character + after
-    for encode in (
-        lambda: TOKENIZER.encode(text),
-        lambda: TOKENIZER.encode_batch(["", text]),
-    ):
-        with pytest.raises(UsageError) as error:
-            encode()
-        assert repr(character) in str(error.value)
-        assert f"position {len(before)}" in str(error.value)
-
-
 def test_the_default_is_the_papers_vocabulary():
     assert len(MATHEMATICS_VOCABULARY) == 72
     assert len(set(MATHEMATICS_VOCABULARY)) == 72

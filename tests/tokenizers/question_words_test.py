@@ -4,7 +4,7 @@ import pytest
 
 from tpt_keras.data_generators.mathematics.modules import MODULES
 from tpt_keras.data_generators.mathematics.shards import generate_shard
-from tpt_keras.tokenizers.question_words import QUESTION_WORDS
+from tpt_keras.tokenizers.character_tokenizer import QUESTION_WORDS
 
 # Bags of letters, and numbers whose digits may be letters.
 WITH_RANDOM_LETTERS = (
@@ -13,10 +13,6 @@ WITH_RANDOM_LETTERS = (
     "probability__swr_p_level_set",
     "probability__swr_p_sequence",
 )
-
-
-def test_words_are_different_and_sorted():
-    assert list(QUESTION_WORDS) == sorted(set(QUESTION_WORDS))
 
 
 @pytest.mark.slow

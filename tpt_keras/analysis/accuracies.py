@@ -16,13 +16,10 @@ _Z = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 def module_accuracy(result: dict[str, Any]) -> dict[str, float]:
     """Computes a module's accuracy with Wilson's 95% confidence interval.
 
-    Args:
-        result: A result of `tpt_keras.training.questions.evaluate`.
-
-    Returns:
-        Dict of `accuracy`, the ends `low` and `high` of its interval, and the
-        numbers of `examples`, of those that are `right` and of those that the
-        model cannot read (`unread`), which count as wrong.
+    Takes a result of `tpt_keras.training.questions.evaluate`. Returns a dict of
+    `accuracy`, the ends `low` and `high` of its interval, and the numbers of
+    `examples`, of those that are `right`, and of those that the model cannot
+    read (`unread`), which count as wrong.
     """
     count = result["examples"]
     right = round(result["sequence_accuracy"] * count)
@@ -52,10 +49,8 @@ def mean_accuracy(accuracies: dict[str, dict[str, float]]) -> dict[str, float]:
     """Computes the mean over modules, each with the same weight.
 
     The interval is MOVER's (Zou and Donner, 2008), which combines intervals of
-    independent samples. On either side, its distance to the mean is the root
-    of the sum of the modules' squared distances, divided by their number. A
-    module without a right answer adds to it, unlike with the variance
-    p (1 - p) / n.
+    independent samples. A module without a right answer adds to it, unlike with
+    the variance p (1 - p) / n.
 
     Args:
         accuracies: Dict from modules to results of `module_accuracy`.
@@ -81,11 +76,7 @@ def mean_accuracy(accuracies: dict[str, dict[str, float]]) -> dict[str, float]:
 def split_accuracies(
     results: Iterable[dict[str, Any]],
 ) -> dict[str, dict[str, Any]]:
-    """Computes the accuracies of a model by split, with those `of_modules`.
-
-    Args:
-        results: Results of `tpt_keras.training.questions.evaluate`.
-    """
+    """Computes the accuracies of a model by split, with those `of_modules`."""
     splits = {}
     for result in results:
         rows = splits.setdefault(result["split"], {})
@@ -101,10 +92,8 @@ def mean_over_seeds(
 ) -> dict[str, dict[str, Any]]:
     """Computes the mean accuracies of models that differ in their seed alone.
 
-    `low` and `high` are the lowest and the highest seed's accuracies.
-
-    Args:
-        models: List of results of `split_accuracies`.
+    Takes results of `split_accuracies`. `low` and `high` are the lowest and the
+    highest seed's accuracies.
     """
     splits = {}
     for split in models[0]:

@@ -37,25 +37,21 @@ def attention_activations(
     Returns:
         List of a dict for each layer, from names to float32 arrays: the
         attention's `weights` `(batch, num_heads, targets, sources)`, `roles`
-        and `fillers` `(batch, targets, num_heads, value_dim)`, its `values`
-        `(batch, sources, num_heads, value_dim)`, and its `states`, which the
-        value map reads, `(batch, sources, hidden_dim)`. A mechanism may have
-        no weights, and a binding no roles.
+        and `fillers` `(batch, targets, num_heads, value_dim)`, if there are
+        any; its `values` `(batch, sources, num_heads, value_dim)`; and its
+        `states`, which the value map reads, `(batch, sources, hidden_dim)`.
 
     Raises:
         UsageError: If `attention` is unknown or the model is no `Transformer`.
     """
-    activations = _activations(
-        model, attention, encoder_token_ids, decoder_token_ids
-    )
+    ids = encoder_token_ids, decoder_token_ids
     return [
         {name: _array(tensor) for name, tensor in each.items()}
-        for each in activations
+        for each in _activations(model, attention, *ids)
     ]
 
 
 def _activations(model, attention, questions, answers=None):
-    """Returns the tensors of `attention_activations`."""
     check_choice("attention", attention, ATTENTIONS)
     if not isinstance(model, Transformer):
         raise UsageError(
@@ -82,7 +78,6 @@ def _activations(model, attention, questions, answers=None):
 
 
 def _run_cells(cells, name, x, **inputs):
-    """Returns the last cell's output, and the activations of all cells."""
     activations = []
     for cell in cells:
         if name == "cross_attention":
@@ -101,7 +96,6 @@ def _array(tensor):
 
 
 def _check(activations, names):
-    """Raises a `UsageError` if a model lacks activations of these names."""
     if "weights" in names and "weights" not in activations[0]:
         raise UsageError("This model's attention has no weights to show.")
     if "roles" in names and "roles" not in activations[0]:
@@ -117,11 +111,10 @@ def attention_weights(
 ) -> dict[str, Any]:
     """Returns the attention weights of all layers and heads on one problem.
 
-    The decoder reads `answer`, by default the model's own. The result is a
-    dict of the `question` and the `answer`; `characters`, both as
-    `shown_question` and `shown_answer` give them; and `weights`, a dict from
-    each attention to nested lists `(num_layers, num_heads, target_length,
-    source_length)`.
+    The answer defaults to the model's own. The result has the `question` and
+    the `answer`; `characters`, both as `shown_question` and `shown_answer` give
+    them; and `weights`, a dict from each attention to nested lists
+    `(num_layers, num_heads, target_length, source_length)`.
     """
     question_ids = encode_questions(model, [question])
     # Before the time that an answer takes.
@@ -191,9 +184,9 @@ def collect_vectors(
 
 
 def shown_question(model: keras.Model, question: str) -> str | list[str]:
-    """Returns a question with its start and end, one item for each token.
+    """Returns a question with its start and end.
 
-    It is a string, or a list of words and characters if the model has words.
+    It is a string, or a list of tokens if the model has words.
     """
     if not model.tokenizer.words:
         return f"{START_CHARACTER}{question}{END_CHARACTER}"

@@ -105,7 +105,6 @@ def write_report(
 
 
 def _with_defaults(data, trainings):
-    """Fills in what all trainings share."""
     found = {}
     for name in ("dataset", "data_dir", "modules", "dataset_options"):
         values = [data.get(name)]
@@ -142,7 +141,6 @@ def _check_splits(task, splits):
 
 
 def _evaluate(name, model, task, splits, batch_size, examples):
-    """Yields a model's results, and logs them."""
     trainer = Trainer(model)
     trainer.compile(jit_compile=False)
     for split in splits:
@@ -159,7 +157,7 @@ def _evaluate(name, model, task, splits, batch_size, examples):
 
 
 def _means(models, names):
-    """Returns a row for the models that differ in their seed alone."""
+    """Returns rows of the models that differ in their seed alone."""
     by_path = {model["path"]: model for model in models}
     rows = []
     for name, paths in by_seeds(by_path, names).items():
@@ -177,15 +175,7 @@ def _means(models, names):
 def short_names(paths: Iterable[StrPath]) -> dict[str, str]:
     """Returns a dict from paths to their parts below the common folder.
 
-    They keep their paths if two parts are the same, of a trained preset and of
-    a folder with its name.
-
-    Example:
-
-    ```python
-    short_names(["models/paper-0", "models/paper-1"])
-    # {'models/paper-0': 'paper-0', 'models/paper-1': 'paper-1'}
-    ```
+    They keep their paths if two parts are the same.
     """
     names = {str(path): str(path) for path in paths}
     places = {
@@ -207,12 +197,8 @@ def by_seeds(
 ) -> dict[str, list[str]]:
     """Groups the folders of trainings that differ in their seed alone.
 
-    Args:
-        model_dirs: Folders of trainings.
-        names: Dict from folders to names, see `short_names`.
-
-    Returns:
-        Dict from a group's name to its folders.
+    Takes names as `short_names` gives them, and returns a dict from a group's
+    name to its folders.
     """
     groups = {}
     for model_dir in dict.fromkeys(map(str, model_dirs)):
@@ -238,7 +224,7 @@ def training_curves(
 
     A row has its `step`, the number of `examples` seen and, unless an earlier
     version trained, the `minutes`. Trainings that differ in their seed alone
-    are averaged, the first evaluations of all, the second ones, and so on.
+    are averaged.
 
     Args:
         model_dirs: Folders of trainings.
@@ -265,7 +251,6 @@ def _mean_row(rows):
 
 
 def _series(model_dir, metric):
-    """Returns a dict from steps to rows."""
     rows = read_metrics(model_dir)
     batch_size = read_training(model_dir).get("batch_size")
     found = {}
@@ -294,7 +279,6 @@ def _series(model_dir, metric):
 
 
 def _known_curves(model_dirs, metric, names):
-    """Returns `training_curves` of those trainings that have the metric."""
     known = [
         folder
         for folder in model_dirs
@@ -310,14 +294,9 @@ def times_to(
 ) -> list[dict[str, Any]]:
     """Returns the rows in which trainings first reach levels of a metric.
 
-    Args:
-        levels: Values of the metric.
-        curves: Dict, see `training_curves`.
-        metric: Name of the metric.
-
-    Returns:
-        List of dicts of a training's `name`, a `level` and, unless it was not
-        reached, the `row` of the first evaluation that found it.
+    `curves` are those of `training_curves`. Returns a list of dicts of a
+    training's `name`, a `level`, and the `row` of the first evaluation that
+    reached it, or `None`.
     """
     return [
         {

@@ -23,7 +23,7 @@ def cluster(
 ) -> np.ndarray:
     """Clusters vectors with k-means.
 
-    Returns an integer array of cluster numbers, the largest cluster first.
+    Returns an array of cluster numbers, the largest cluster first.
     """
     from sklearn.cluster import KMeans
 
@@ -45,10 +45,9 @@ def describe_clusters(
     """Describes clusters by their most frequent characters.
 
     The `labels` are those of all characters of the texts; see `cluster`. A text
-    may be a list, of words and characters.
-    Returns a list of a dict for every cluster: its number, `cluster`; its
-    `size`; and the most frequent `characters` and `contexts`, lists of pairs
-    with their counts. A context has its character in brackets.
+    may be a list of words and characters. Returns a list of a dict for every
+    cluster: its number, `cluster`; its `size`; and the most frequent
+    `characters` and `contexts`, pairs with their counts.
     """
     shown = {
         "characters": [symbol for text in texts for symbol in text],
@@ -62,22 +61,18 @@ def describe_clusters(
     described = []
     for number in range(labels.max() + 1):
         members = np.flatnonzero(labels == number)
-        most_common = {
-            name: collections.Counter(values[i] for i in members).most_common(
-                num_shown
-            )
-            for name, values in shown.items()
-        }
-        described.append(
-            {"cluster": number, "size": len(members), **most_common}
-        )
+        row: dict[str, Any] = {"cluster": number, "size": len(members)}
+        for name, values in shown.items():
+            counts = collections.Counter(values[i] for i in members)
+            row[name] = counts.most_common(num_shown)
+        described.append(row)
     return described
 
 
 def split_by_text(
     labels: np.ndarray, texts: Sequence[str | list[str]]
 ) -> list[list[int]]:
-    """Splits one label per character into a list for every text."""
+    """Splits the labels of all characters into a list for every text."""
     ends = np.cumsum([len(text) for text in texts])
     return [each.tolist() for each in np.split(labels, ends[:-1])]
 
@@ -109,8 +104,7 @@ def fraction_parts(text: str | list[str]) -> list[str | None]:
 
     The part is that of the simplified fraction: a denominator's denominator
     is a numerator, as in figure 2 of Schlag et al. (2019). Returns a list of
-    `"numerator"`, `"denominator"` or `None` for every character, or for every
-    item if the text is a list of words and characters.
+    `"numerator"`, `"denominator"` or `None` for every item of the text.
 
     Example:
 
@@ -163,15 +157,14 @@ def split_characters(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Splits the characters of texts into a training set and a test set.
 
-    Returns two integer arrays of indices: `num_train` characters of some
-    texts, and all characters of the others, about half of all.
+    Returns two arrays of indices: `num_train` characters of some texts, and all
+    characters of the others, about half of all.
     """
     rows = np.repeat(np.arange(len(lengths)), lengths)
     if 2 * num_train > len(rows):
         raise UsageError(
             f"There are {len(rows)} characters, too few to fit on {num_train} "
-            "and to test on as many. Take more problems or fit on fewer "
-            "characters."
+            "and to test on as many. Take more problems or fewer characters."
         )
     rng = np.random.default_rng(seed)
     place = np.argsort(rng.permutation(len(lengths)))[rows]
@@ -192,26 +185,24 @@ def reconstruction(
 ) -> dict[str, list[float]]:
     """Fits affine maps from each head's values to the states (section 6.1).
 
-    The states are `(characters, hidden_dim)`, and the values of all heads
-    `(characters, num_heads, value_dim)`. Returns a dict of `train` and
-    `held_out`, lists of every head's mean squared error, divided by that of
-    the training mean on the test characters.
+    The states are `(characters, hidden_dim)`, the values `(characters,
+    num_heads, value_dim)`. Returns a dict of `train` and `held_out`, every
+    head's mean squared error, divided by that of the training mean.
     """
     from sklearn.linear_model import LinearRegression
 
-    variance = _mean_square(states[held_out] - states[train].mean(axis=0))
+    def mean_square(differences):
+        return float(np.mean(np.square(differences)))
+
+    variance = mean_square(states[held_out] - states[train].mean(axis=0))
     errors = {"train": [], "held_out": []}
     for head in range(values.shape[1]):
         model = LinearRegression().fit(values[train, head], states[train])
         for name, indices in (("train", train), ("held_out", held_out)):
             predicted = model.predict(values[indices, head])
-            error = _mean_square(states[indices] - predicted)
+            error = mean_square(states[indices] - predicted)
             errors[name].append(error / variance)
     return errors
-
-
-def _mean_square(differences):
-    return float(np.mean(np.square(differences)))
 
 
 def binding_problem(binding: str, seed: int = 0) -> dict[str, np.ndarray]:
@@ -222,13 +213,8 @@ def binding_problem(binding: str, seed: int = 0) -> dict[str, np.ndarray]:
     first layer `a` attends to its denominator alone, and so does `c`. In the
     second layer the `/` between attends to `a` and `c` equally.
 
-    Args:
-        binding: A name in `tpt_keras.layers.BINDINGS`.
-        seed: Seed of the symbols' states and of the weights.
-
-    Returns:
-        Dict from both expressions to the final state of the `/` between, a
-        float32 array. Without binding the two states are equal.
+    Returns a dict from both expressions to the final state of the `/` between,
+    a float32 array. With `binding="none"` the two states are equal.
     """
     rng = np.random.default_rng(seed)
     a, b, c, d, slash = rng.normal(size=(5, 1, 1, _DIM)).astype("float32")
@@ -278,8 +264,7 @@ def kept_variance(
     - `principal`: the principal components, the best linear compression.
 
     Fillers and roles are `(characters, num_heads, value_dim)`. Returns a dict
-    from each compression to a list of every head's share of the test products'
-    variance, about the training products' mean.
+    from each compression to every head's share of the test products' variance.
     """
     shares = {"diagonal": [], "rotated": [], "principal": []}
     for head in range(fillers.shape[1]):
@@ -305,8 +290,8 @@ def rotations(
 
     The variance on the diagonal is convex in each of the two matrices, so a
     step to the orthogonal factor of its gradient never loses variance (the
-    generalized power method; Journee et al., 2010). The steps end in a local
-    optimum. Returns the best of three starts, two orthogonal matrices.
+    generalized power method; Journee et al., 2010). Returns the best of three
+    starts, two orthogonal matrices.
     """
     dim = fillers.shape[1]
     rng = np.random.default_rng(0)
@@ -320,7 +305,6 @@ def rotations(
 
 
 def _climb(fillers, roles, m, n):
-    """Returns the variance reached from a start, and the rotations."""
     rotated_fillers, rotated_roles = fillers @ m, roles @ n
     reached = 0.0
     for _ in range(_MAX_STEPS):
@@ -362,11 +346,9 @@ def _on_diagonal(fitted, tested):
 
 
 def _in_components(fitted, tested):
-    """Returns the sum of squares in `value_dim` principal components.
-
-    A kernel PCA avoids whole products: the inner product of two tensor
-    products is that of the fillers times that of the roles.
-    """
+    """Returns the sum of squares in `value_dim` principal components."""
+    # A kernel PCA avoids whole products: the inner product of two of them is
+    # that of the fillers times that of the roles.
     from sklearn.decomposition import KernelPCA
 
     def kernel(some, others):

@@ -85,7 +85,7 @@ WEIGHTS = {
 }
 # A buffer of the released embedding, which is computed here.
 SINUSOIDS = "embedding.pe"
-# The weights whose shapes give the sizes, and whose names the binding.
+# Their shapes give the sizes, and their names the binding.
 _EMBEDDINGS = "embedding.tok_embedding.weight"
 _FILTER = "encoder.layers.0.densefilter.linear1.weight"
 _QUERY = "encoder.layers.0.MHA.{}.weight"
@@ -101,8 +101,7 @@ def from_reference(
     The architecture is inferred from the names and shapes of the weights.
 
     Args:
-        path: The checkpoint, in either of PyTorch's formats. No code of the
-            file is run.
+        path: The checkpoint. No code of the file is run.
         num_heads: Number of attention heads, which the file does not contain.
             Defaults to the paper's `8`.
         vocabulary: The vocabulary, as `read_vocabulary` takes it. Without one
@@ -113,9 +112,8 @@ def from_reference(
         A `Transformer`.
 
     Raises:
-        MissingDependencyError: If PyTorch is not installed.
-        UsageError: If the file or the vocabulary cannot be read, or if they
-            make no model. Names the missing, unknown and misshapen weights.
+        UsageError: If PyTorch is not installed, the file or the vocabulary
+            cannot be read, or they make no model.
 
     Example:
 
@@ -198,7 +196,6 @@ def _reference_names(model):
 
 
 def _reference_shape(weight):
-    """Returns the shape of a weight in the released code."""
     shape = tuple(weight.shape)
     if weight.name == "kernel":
         num_inputs = 2 if "/attention_output/" in weight.path else 1
@@ -208,11 +205,10 @@ def _reference_shape(weight):
 
 
 def read_checkpoint(path: StrPath) -> dict[str, np.ndarray]:
-    """Reads a checkpoint in the released format.
+    """Reads a checkpoint in either of PyTorch's formats.
 
-    PyTorch's zip format and its older stream format, which the released files
-    have, are both read. No code of the file is run. Returns a dict of names,
-    without `"module."`, to float32 arrays.
+    No code of the file is run. Returns a dict of names, without `"module."`, to
+    float32 arrays.
     """
     import torch
 
@@ -251,11 +247,6 @@ def read_vocabulary(source: StrPath | Sequence[str]) -> tuple[str, ...]:
 
     Returns:
         Tuple of symbols, as `TransformerConfig.vocabulary`.
-
-    Raises:
-        UsageError: If there is no such file, or the symbols make no
-            vocabulary.
-        UnreadableFileError: If the file has no line of characters.
 
     Example:
 

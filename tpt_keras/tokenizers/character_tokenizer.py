@@ -14,7 +14,6 @@ from tpt_keras.answer import UNKNOWN_CHARACTER
 from tpt_keras.answer import explain
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.tokenizers.question_words import QUESTION_WORDS
 
 PAD = "<pad>"
 START = "<start>"
@@ -28,6 +27,38 @@ CHARACTERS = (
     " !'()*+,-./0123456789:<=>?ACDEFGHILMPRSTWabcdefghijklmnopqrstuvwxyz{}"
 )
 MATHEMATICS_VOCABULARY = (PAD, START, END, *CHARACTERS)
+# The words of its questions: all that 1,200 training questions of each module
+# have, without the random letters of bags and of other bases.
+_WORDS = """
+AM Add Are Calculate Collect Convert Determine Differentiate Divide Do
+Does Evaluate Expand Express Factor Find Four Give How In Is Let List
+Multiply PM Product Put Rearrange Round Simplify Solve Sort Subtract Sum
+Suppose Three Total Two What Which Work after and are as ascending
+assuming at away base be before between big bigger biggest billions by
+centimeter centimeters centuries century closest comes common composite
+cube day days decade decades decimal decreasing denominator derivative
+descending difference different digit distance divide divided divisor dp
+dps eight eighteen eighth eighths eighty eleven equal even factor
+factors fifteen fifteenth fifteenths fifth fifths fifty first five for
+form four fourth fourty from give given gram grams greater greatest
+halves have highest hour hours hundred hundreds in increasing integer is
+kilogram kilograms kilometer kilometers least less letters litre litres
+lowest many meter meters microgram micrograms micrometer micrometers
+microsecond microseconds millennia millennium milligram milligrams
+millilitres millimeter millimeters million millions millisecond
+milliseconds minus minute minutes months most multiple nanograms
+nanometers nanoseconds nearest next nine nineteen ninth ninths non
+nonequal not number of one or order out picked picking place places plus
+positive power prime prob product quarter quarters remainder replacement
+respect root rounded same second seconds sequence seven seventeen
+seventh sevenths seventy six sixteen sixteenth sixteenths sixth sixths
+sixty smaller smallest so sqrt square such take ten tens tenth tenths
+term terms th than that the there third thirds thirteen thirty thousand
+thousands three times to together tonne tonnes twentieth twenty two
+unequal units value values week weeks what when with without wrt year
+years zero
+"""
+QUESTION_WORDS = tuple(_WORDS.split())
 # The names under which a configuration takes a vocabulary.
 VOCABULARIES = {
     "mathematics": MATHEMATICS_VOCABULARY,
@@ -49,11 +80,9 @@ _WORD = re.compile("[A-Za-z]{2,}")
 class CharacterTokenizer:
     """Converts strings to token ids and back, one character a token.
 
-    Questions and answers are both framed by the start and the end symbol, as
-    in the paper (figure 2).
-
-    If the vocabulary has words, a question's run of letters and digits that is
-    one of them is one token. Answers are always characters. With
+    Questions and answers are framed by the start and the end symbol, as in the
+    paper (figure 2). A question's run of letters and digits that is a word of
+    the vocabulary is one token; answers are characters. With
     `answer_order="units_first"`, the digits of an answer before a decimal point
     are reversed, because a sum is computed from its units:
 
@@ -61,10 +90,9 @@ class CharacterTokenizer:
 
     Args:
         vocabulary: Sequence of symbols, each at its token id: the special
-            symbols `<pad>`, `<start>` and `<end>`, single characters of
-            Unicode, and words of two or more of the letters A to Z and a to z
-            that are characters of the vocabulary. Defaults to the Mathematics
-            Dataset's 72 symbols.
+            symbols `<pad>`, `<start>` and `<end>`, characters, and words of
+            two or more of its letters from A to Z and a to z. Defaults to the
+            Mathematics Dataset's 72 symbols.
         answer_order: `"as_written"` (default) or `"units_first"`.
 
     Raises:
@@ -108,14 +136,12 @@ class CharacterTokenizer:
             if len(symbol) == 1
         }
         self.digit_ids = [
-            self.token_ids[symbol]
-            for symbol in DIGITS
-            if symbol in self.token_ids
+            self.token_ids[digit] for digit in DIGITS if digit in self.token_ids
         ]
         self.point_id = self.token_ids.get(".", -1)
         self.words = sorted(filter(_WORD.fullmatch, self.vocabulary))
         codes = list(map(ord, self.id_of_character))
-        # Indexed by code point. The last row stands for all higher ones.
+        # Indexed by code point. The last stands for all higher ones.
         self._token_of_code = np.full(max(codes, default=0) + 2, -1, "int32")
         self._token_of_code[codes] = list(self.id_of_character.values())
         # The letters and digits by token id; zero for all other symbols.
@@ -132,17 +158,7 @@ class CharacterTokenizer:
         )
 
     def encode(self, text: str) -> list[int]:
-        """Encodes an answer, with the start and the end symbol.
-
-        Args:
-            text: A string.
-
-        Returns:
-            List of integers.
-
-        Raises:
-            UsageError: If a character is not in the vocabulary.
-        """
+        """Encodes an answer to a list; see `encode_batch`."""
         return self.encode_batch([text])[0].tolist()
 
     def encode_batch(
@@ -190,13 +206,8 @@ class CharacterTokenizer:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Replaces the characters of every word by the word's own token.
 
-        Args:
-            token_ids: Integer array of the characters of all sequences, one
-                after another.
-            lengths: Integer array `(batch,)` of their lengths.
-
-        Returns:
-            Two such arrays.
+        Takes and returns the token ids of all sequences, one after another, and
+        their lengths `(batch,)`.
         """
         if not self.words or not len(token_ids):
             return token_ids, lengths
@@ -232,12 +243,7 @@ class CharacterTokenizer:
     ) -> np.ndarray:
         """Puts the digits of answers into the `answer_order`, or back.
 
-        Args:
-            token_ids: Integer array of all answers, one after another.
-            lengths: Integer array `(batch,)` of their lengths.
-
-        Returns:
-            Such an array.
+        For the arguments see `join_words`. Returns the token ids.
         """
         if self.answer_order == "as_written" or not len(token_ids):
             return token_ids
@@ -260,12 +266,8 @@ class CharacterTokenizer:
     def frame(self, token_ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Adds start and end symbols to sequences and pads them.
 
-        Args:
-            token_ids: Integer array of all sequences, one after another.
-            lengths: Integer array `(batch,)` of their lengths.
-
-        Returns:
-            int32 array `(batch, longest sequence + 2)`.
+        For the arguments see `join_words`. Returns an int32 array `(batch,
+        longest sequence + 2)`.
         """
         shape = (len(lengths), lengths.max(initial=0) + 2)
         batch = np.full(shape, self.pad_id, "int32")
@@ -285,7 +287,7 @@ class CharacterTokenizer:
             max_length: Most characters of a question.
 
         Returns:
-            int32 array `(batch, longest question + 2)`, of tokens.
+            int32 array `(batch, longest question + 2)`.
 
         Raises:
             UsageError: If a question cannot be encoded.
@@ -325,12 +327,7 @@ class CharacterTokenizer:
     def decode(self, token_ids: Iterable[int]) -> str:
         """Decodes an answer's token ids up to the end symbol.
 
-        Args:
-            token_ids: Sequence of integers.
-
-        Returns:
-            The characters and words, without special symbols. An id without a
-            symbol becomes U+FFFD.
+        Special symbols are left out. An id without a symbol becomes U+FFFD.
         """
         token_ids = list(
             itertools.takewhile(lambda each: each != self.end_id, token_ids)
@@ -356,14 +353,7 @@ class CharacterTokenizer:
 
 
 def vocabulary_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """Returns the vocabulary of the characters of texts.
-
-    Args:
-        texts: Strings.
-
-    Returns:
-        Tuple of the special symbols and the sorted characters, which
-        `TransformerConfig` and `CharacterTokenizer` take.
+    """Returns the special symbols and the sorted characters of texts.
 
     Example:
 

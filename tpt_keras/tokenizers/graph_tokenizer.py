@@ -52,17 +52,11 @@ class GraphTokenizer(tf.Module):
     def encode(
         self, texts: tf.Tensor, max_length: int, questions: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Encodes answers or questions as one padded batch.
+        """Encodes answers or questions `(batch,)` as one padded batch.
 
-        Args:
-            texts: String tensor `(batch,)`.
-            max_length: Most characters of each.
-            questions: Whether they are questions, which may not be empty.
-
-        Returns:
-            Token ids, int32 `(batch, longest sequence + 2)`, and statuses,
-            strings `(batch,)`. A text that cannot be encoded becomes an empty
-            one.
+        Questions may not be empty. Returns token ids, int32 `(batch, longest
+        sequence + 2)`, and statuses, strings `(batch,)`. A text that cannot be
+        encoded becomes an empty one.
         """
         is_valid = tf.equal(
             texts,
@@ -91,23 +85,14 @@ class GraphTokenizer(tf.Module):
         if questions and self._tokenizer.words:
             ids = self._join_words(characters, ids)
         ids = tf.ragged.boolean_mask(ids, ids != _UNKNOWN_ID)
-        frame = tf.ones_like(texts, tf.int32)[:, tf.newaxis]
-        ids = tf.concat(
-            [
-                frame * self._tokenizer.start_id,
-                ids,
-                frame * self._tokenizer.end_id,
-            ],
-            axis=1,
-        )
+        start = tf.fill([tf.size(texts), 1], self._tokenizer.start_id)
+        end = tf.fill([tf.size(texts), 1], self._tokenizer.end_id)
+        ids = tf.concat([start, ids, end], axis=1)
         ids = ids.to_tensor(self._tokenizer.pad_id)
         return ids if questions else self._order_digits(ids), status
 
     def _join_words(self, characters, ids):
-        """Gives a word's token to its first character, and none to the others.
-
-        It does the same as `CharacterTokenizer.join_words`.
-        """
+        """Does what `CharacterTokenizer.join_words` does."""
         rows, characters = characters.value_rowids(), characters.values
         is_letter = tf.strings.regex_full_match(characters, OF_WORDS)
         goes_on = is_letter[1:] & is_letter[:-1] & (rows[1:] == rows[:-1])
@@ -126,14 +111,7 @@ class GraphTokenizer(tf.Module):
         )
 
     def decode(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Decodes answers that are padded after their end symbol.
-
-        Args:
-            token_ids: int32 tensor `(..., length)`.
-
-        Returns:
-            String tensor `(...)`.
-        """
+        """Decodes answers `(..., length)`, padded after their end symbols."""
         return tf.strings.reduce_join(
             tf.gather(self._symbols, self._order_digits(token_ids)), axis=-1
         )
