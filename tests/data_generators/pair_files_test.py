@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tpt_keras.data_generators.pair_files import read_pairs
+from tpt_keras.data_generators.text_pairs import read_pairs
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 

@@ -7,7 +7,7 @@ from tests.data_generators.files import examples_of
 from tests.data_generators.files import numbered_examples
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
-from tpt_keras.data_generators.mathematics.modules import MODULES as ALL
+from tpt_keras.data_generators.mathematics.archive import MODULES as ALL
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError

@@ -7,9 +7,9 @@ from tests.data_generators.pair_files_test import PAIRS
 from tests.data_generators.pair_files_test import write
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
-from tpt_keras.data_generators.pair_files import Pair
-from tpt_keras.data_generators.pair_files import write_pairs
+from tpt_keras.data_generators.text_pairs import Pair
 from tpt_keras.data_generators.text_pairs import TextPairsTask
+from tpt_keras.data_generators.text_pairs import write_pairs
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS

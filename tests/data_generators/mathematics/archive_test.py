@@ -15,11 +15,11 @@ from tests.data_generators.files import MODULES
 from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive as archive_module
 from tpt_keras.data_generators.mathematics.archive import FOLDER
+from tpt_keras.data_generators.mathematics.archive import SPLITS
 from tpt_keras.data_generators.mathematics.archive import fetch_official_text
 from tpt_keras.data_generators.mathematics.archive import read_problems
 from tpt_keras.data_generators.mathematics.archive import text_path
 from tpt_keras.data_generators.mathematics.archive import write_problems
-from tpt_keras.data_generators.mathematics.modules import SPLITS
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.files import LOCK_FILE

@@ -19,15 +19,15 @@ from tests.data_generators.files import tree
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import datasets
+from tpt_keras.data_generators.mathematics.archive import DATASETS
+from tpt_keras.data_generators.mathematics.archive import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.archive import MODULES as ALL
+from tpt_keras.data_generators.mathematics.archive import SPLITS
+from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.archive import report_path
 from tpt_keras.data_generators.mathematics.datasets import MathematicsDataset
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
 from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
-from tpt_keras.data_generators.mathematics.modules import DATASETS
-from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.modules import MODULES as ALL
-from tpt_keras.data_generators.mathematics.modules import SPLITS
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError

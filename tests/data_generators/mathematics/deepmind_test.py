@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from tpt_keras.data_generators.mathematics import deepmind
-from tpt_keras.data_generators.mathematics.deepmind import load_modules
-from tpt_keras.data_generators.mathematics.deepmind import problem_functions
-from tpt_keras.data_generators.mathematics.modules import EXTRAPOLATION_MODULES
-from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
+from tpt_keras.data_generators.mathematics import shards as deepmind
+from tpt_keras.data_generators.mathematics.archive import EXTRAPOLATION_MODULES
+from tpt_keras.data_generators.mathematics.archive import MODULES
+from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
+from tpt_keras.data_generators.mathematics.shards import load_modules
+from tpt_keras.data_generators.mathematics.shards import problem_functions
 
 
 def test_the_names_are_the_generators():

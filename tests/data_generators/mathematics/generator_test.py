@@ -22,6 +22,9 @@ from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
+from tpt_keras.data_generators.mathematics.archive import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.archive import SPLITS
+from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.archive import report_path
 from tpt_keras.data_generators.mathematics.generator import COSTS
 from tpt_keras.data_generators.mathematics.generator import MAX_TIMES
@@ -30,9 +33,6 @@ from tpt_keras.data_generators.mathematics.generator import generate_modules
 from tpt_keras.data_generators.mathematics.generator import shard_dir
 from tpt_keras.data_generators.mathematics.generator import shard_path
 from tpt_keras.data_generators.mathematics.generator import split_counts
-from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.modules import SPLITS
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.shards import write_shard
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL

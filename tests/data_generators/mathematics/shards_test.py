@@ -11,10 +11,10 @@ import pytest
 from sympy.core import random as sympy_random
 
 from tpt_keras.data_generators.mathematics import shards
-from tpt_keras.data_generators.mathematics.deepmind import problem_functions
 from tpt_keras.data_generators.mathematics.shards import Shard
 from tpt_keras.data_generators.mathematics.shards import generate_shard
 from tpt_keras.data_generators.mathematics.shards import generator_processes
+from tpt_keras.data_generators.mathematics.shards import problem_functions
 from tpt_keras.data_generators.mathematics.shards import read_shard
 from tpt_keras.data_generators.mathematics.shards import write_shard
 from tpt_keras.errors import UsageError
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 GCD = "numbers__gcd_composed"
 GENERATE_EVERYTHING = """
 import json, sys
-from tpt_keras.data_generators.mathematics.modules import MODULES
+from tpt_keras.data_generators.mathematics.archive import MODULES
 from tpt_keras.data_generators.mathematics.shards import generate_shard
 
 names = list(MODULES)

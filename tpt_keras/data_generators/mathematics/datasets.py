@@ -10,10 +10,10 @@ import shutil
 import tensorflow_datasets as tfds
 
 from tpt_keras.data_generators.mathematics import archive
-from tpt_keras.data_generators.mathematics.modules import DATASET_VERSION
-from tpt_keras.data_generators.mathematics.modules import DATASETS
-from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.modules import joined_splits
+from tpt_keras.data_generators.mathematics.archive import DATASET_VERSION
+from tpt_keras.data_generators.mathematics.archive import DATASETS
+from tpt_keras.data_generators.mathematics.archive import MODULES
+from tpt_keras.data_generators.mathematics.archive import joined_splits
 from tpt_keras.errors import check_choice
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
