@@ -51,14 +51,7 @@ class Task:
     def select_groups(
         data_dir: StrPath, patterns: Sequence[str]
     ) -> tuple[str, ...]:
-        """Selects groups by name or pattern.
-
-        Args:
-            data_dir: The task's folder or file.
-            patterns: Names, patterns such as `"numbers__*"`, or `"all"`.
-
-        Returns:
-            Tuple of names.
+        """Selects groups by names, patterns such as `"numbers__*"`, or `"all"`.
 
         Raises:
             UsageError: If a pattern fits no group, or none is given and the
@@ -67,13 +60,9 @@ class Task:
         raise NotImplementedError
 
     def examples(self, split: str) -> dict[str, Examples]:
-        """The examples of a split.
+        """The `Examples` of a split, as a dict of the groups that have any.
 
-        Args:
-            split: `"train"` or a name of `splits`.
-
-        Returns:
-            Dict of the groups that have any to `Examples`.
+        The split is `"train"` or one of `splits`.
 
         Raises:
             UsageError: If there is no such split.
@@ -95,9 +84,6 @@ class Task:
             batches: `ProblemBatches` of training examples.
             weights: The groups' shares in them.
             config: A `TrainingConfig`.
-
-        Returns:
-            A `ProblemBatches`.
         """
         return batches
 
@@ -109,10 +95,7 @@ class Task:
 
     @functools.cached_property
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of the number and of some of each group's training examples.
-
-        A dict of the groups' names to strings.
-        """
+        """For each group, a hash of the number and of some of its examples."""
         fingerprints = {}
         for group, examples in self.examples(TRAIN).items():
             count = len(examples)
@@ -130,14 +113,8 @@ class Task:
 
         A sample holds the first examples of a random order, so a larger one
         contains a smaller one. Of the training examples it holds the last,
-        because a training of seed 0 sets the first apart for validation.
-
-        Args:
-            split: `"train"` or a name of `splits`.
-            count: Largest number of examples of a group. Defaults to all.
-
-        Returns:
-            Dict of the groups that have any to `Examples`.
+        because a training of seed 0 sets the first apart for validation. A
+        group has at most `count` examples in it, by default all of them.
         """
         sample = {}
         for group, examples in self.examples(split).items():
@@ -168,8 +145,7 @@ def split_batches(
 ) -> tuple[ProblemBatches, ProblemBatches]:
     """Cuts the training examples into training and validation batches.
 
-    The seed of the `TrainingConfig` decides which examples are set apart. The
-    two have no common example.
+    The seed of the `TrainingConfig` decides which examples are set apart.
     """
     patterns = set(config.data.modules) - set(task.groups)
     if config.data.module_weights and patterns:

@@ -1,9 +1,8 @@
 """Token cache: a dataset's examples as memory-mapped arrays in files.
 
 A folder beside the dataset holds the token ids of all examples (`tokens.npy`),
-their lengths (`lengths.npy`), and a JSON file with the dataset's identity, its
-origin, the splits' sizes and a digest of all this. It can be read without the
-dataset.
+their lengths (`lengths.npy`), and a JSON file with the files of the dataset,
+its origin, the sizes of its splits and a digest of all this.
 """
 
 import errno
@@ -33,12 +32,11 @@ logger = logging.getLogger(__name__)
 
 
 def open_cache(folder, vocabulary, read_dataset):
-    """Opens a dataset's token cache and makes it first if necessary.
+    """Opens a dataset's token cache.
 
-    It is made, under a lock, if it is missing or damaged, or if a file of the
-    dataset has changed. Where the folder cannot be written, the cache lies in
-    a temporary folder until the process ends. A folder without a dataset's
-    records has to hold a whole cache.
+    A cache that is missing, damaged or older than the dataset is made, under a
+    lock; for a folder that cannot be written, in a temporary folder. A folder
+    without a dataset's records has to hold a whole cache.
 
     Args:
         folder: The dataset's folder.
@@ -69,11 +67,8 @@ def open_cache(folder, vocabulary, read_dataset):
 def write_cache(folder, vocabulary, splits, origin):
     """Writes the token cache of a dataset that has no records.
 
-    Args:
-        folder: The dataset's folder.
-        vocabulary: The symbols, each at its token id.
-        splits: Dict of the splits' names to iterables of pairs of strings.
-        origin: Dict with the settings of the dataset, for JSON.
+    `splits` is a dict of iterables of pairs of strings. `origin` is a dict of
+    the dataset's settings.
     """
     key = {"vocabulary": list(vocabulary), "files": []}
     with folder_lock(folder, "makes the token cache"):
