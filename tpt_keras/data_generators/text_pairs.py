@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tpt_keras.data_generators.examples import ArrayExamples
-from tpt_keras.data_generators.examples import Examples
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
@@ -32,9 +31,6 @@ from tpt_keras.files import write_text
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.tokenizers.character_tokenizer import vocabulary_of
 from tpt_keras.typing import StrPath
-
-if typing.TYPE_CHECKING:
-    from tpt_keras.models.configs import SequenceToSequenceConfig
 
 TEST = "test"
 
@@ -78,9 +74,7 @@ def write_pairs(path: StrPath, pairs: Iterable[Pair], **fields: Any) -> None:
 
 
 def read_pairs(path: pathlib.Path) -> list[Pair]:
-    """Reads the pairs of one file, whose suffix is a key of `DELIMITERS`.
-
-    It logs the columns, the number of pairs and the first one.
+    """Reads the pairs of one file, and logs what they are.
 
     Raises:
         UnreadableFileError: If the file holds no pairs, or may be read in
@@ -198,17 +192,10 @@ def _may_be_header(first, others):
 
 
 def _other_form(rows, text, delimiter):
-    """Names the form of a table that has other columns."""
-    if rows[0][1][0].lower().startswith("sep="):
-        return "its first line is Excel's sep="
     for other, name in _SEPARATORS.items():
         by_other = _table(text, other)
         if other != delimiter and all(len(row) > 1 for _, row in by_other):
             return f"its columns may be separated by {name}"
-    if all(len(row) == 3 for _, row in rows) and all(
-        row[0].isdigit() for _, row in rows[1:]
-    ):
-        return "its first column is an index (in pandas: index=False)"
     return None
 
 
@@ -233,7 +220,7 @@ def _stripped(rows):
 
 
 def _is_as_written(rows, text):
-    """Returns `True` if tabs alone or a writer that quotes makes this TSV."""
+    """Returns `True` if a writer makes this TSV of the rows."""
     lines = _lines(text)
     if len(lines) != len(rows) and all(line.count("\t") == 1 for line in lines):
         return False
@@ -345,18 +332,14 @@ class TextPairsTask(Task):
                     )
 
     @staticmethod
-    def select_groups(
-        data_dir: StrPath, patterns: Sequence[str]
-    ) -> tuple[str, ...]:
+    def select_groups(data_dir, patterns):
         return tuple(_read_groups(data_dir, patterns, names_only=True))
 
-    def examples(self, split: str) -> dict[str, Examples]:
+    def examples(self, split):
         check_choice("split", split, self._examples)
         return self._examples[split]
 
-    def adapted(
-        self, model_config: "SequenceToSequenceConfig"
-    ) -> "SequenceToSequenceConfig":
+    def adapted(self, model_config):
         given = model_config.vocabulary
         if given not in (type(model_config)().vocabulary, self.vocabulary):
             raise UsageError(
@@ -412,7 +395,6 @@ def _files(data_dir):
 
 
 def _is_held_out(question, share, seed):
-    """Decides by a question's own hash, whatever else is in the files."""
     digest = hashlib.blake2b(f"{seed}/{question}".encode(), digest_size=8)
     return int.from_bytes(digest.digest()) < share * 2**64
 

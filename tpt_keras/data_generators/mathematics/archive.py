@@ -148,15 +148,12 @@ def joined_splits(splits, dataset):
 
 
 def split_module(split, module):
-    """Name of the module that holds a training module's problems of a split.
-
-    It is `None` if the module lacks the split. Most have no extrapolation.
-    """
+    """Name of a training module in a split, or `None` if the split lacks it."""
     return _EXTRAPOLATION_OF.get(module) if split == "extrapolate" else module
 
 
 def text_path(root, split, module):
-    """File of a training module's problems of a split, or `None`."""
+    """The file of a training module's problems of a split, or `None`."""
     name = split_module(split, module)
     if name is None:
         return None
@@ -182,8 +179,9 @@ def write_problems(path, problems):
 def read_problems(path):
     """Yields the problems of one file as pairs of question and answer.
 
-    It raises a `UsageError` if the file is missing, empty or cut off, or holds
-    a character outside the vocabulary.
+    Raises:
+        UnreadableFileError: If the file is missing, empty or cut off, or has
+            an unknown character.
     """
     known = set(CHARACTERS)
     number, question = 0, None
@@ -208,11 +206,7 @@ def read_problems(path):
 def read_module(root, module):
     """Reads the text files of a module, without what training may not have.
 
-    The release does not quite keep evaluation problems apart.
-
-    Args:
-        root: Folder of the official layout.
-        module: Name of a module.
+    Some of the release's training problems are also in its evaluation splits.
 
     Returns:
         Dict of the splits that the module has to iterators of pairs, and a
@@ -307,12 +301,10 @@ def _download(data_dir):
 
 
 def _unpack(archive, text_dir, modules):
-    """Unpacks the modules' files, after the whole archive was read."""
     paths = [
         path.relative_to(text_dir)
         for module in modules
-        for split in SPLITS
-        if (path := text_path(text_dir / FOLDER, split, module))
+        for path in text_paths(text_dir / FOLDER, module).values()
     ]
     missing = {path for path in paths if not (text_dir / path).exists()}
     if not missing:

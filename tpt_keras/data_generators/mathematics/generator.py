@@ -108,7 +108,7 @@ def _generate_together(counts, root, seed, generate):
 
 
 def evaluation_problems(root, modules):
-    """Yields the evaluation problems of generated modules, split by split."""
+    """Yields the evaluation `Pair`s of generated modules, split by split."""
     for split in EVALUATION_SPLITS:
         for module in modules:
             path = archive.text_path(root, split, module)
@@ -227,7 +227,7 @@ class Assembly:
         return range(first, min(first + math.ceil(missing), most))
 
     def _take(self, split, question):
-        """Returns `True` if a question is needed and new."""
+        """Takes a question if it is needed and new; returns `True` if so."""
         if self.examples[split] == self.counts[split]:
             return False
         key = question_key(question)

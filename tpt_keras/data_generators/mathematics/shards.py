@@ -55,12 +55,12 @@ class Shard(typing.NamedTuple):
 def generate_shard(
     module, split, shard, seed, count=PROBLEMS_PER_SHARD, excluded=frozenset()
 ):
-    """Generates one shard of problems.
+    """Generates one `Shard` of problems.
 
     A problem longer than the dataset allows is replaced by the next one, as in
-    DeepMind's own script. So is a problem for which the generator raises an
-    error, which most modules do about once in some million problems, and one
-    that is excluded.
+    DeepMind's own script. So is a problem that is excluded, and one for which
+    the generator raises an error, as most modules do once in a few million
+    problems.
 
     Args:
         module: Name of a module of the split, such as
@@ -70,9 +70,6 @@ def generate_shard(
         seed: Seed of the dataset.
         count: Number of problems.
         excluded: Set of the `question_key`s of problems that are not taken.
-
-    Returns:
-        A `Shard`.
 
     Raises:
         UsageError: If the module generates nothing but errors, or nothing but
@@ -125,7 +122,6 @@ def question_key(question):
 
 
 def _seed_everything(text):
-    """Seeds the three generators that modules use."""
     from sympy.core import random as sympy_random
 
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
@@ -153,7 +149,7 @@ def read_shard(path):
 
 @contextlib.contextmanager
 def generator_processes(num_workers):
-    """Starts processes and yields a function that makes shards with them."""
+    """Starts processes; yields a function that writes shards with them."""
     pool = spawned_pool(num_workers, end_with_parent)
 
     def generate(shards):
@@ -208,12 +204,10 @@ def _entropy_range(level, whole_range):
 def load_modules():
     """Imports DeepMind's generator and replaces some of its functions.
 
-    What it misses is restored inside the package alone. Its compositions
-    iterate over sets, whose order depends on the process; here they use sets in
-    the order of insertion. Most of its time went into five functions, which
-    here give the same results faster: probabilities, which were sums of
-    thousands of SymPy's fractions, greatest common divisors, degrees of
-    polynomials, sums of all terms of a polynomial, those of zero among them,
+    Its compositions iterate over sets, whose order depends on the process; here
+    they use sets in the order of insertion. Most of its time went into five
+    functions, which here give the same results faster: probabilities, greatest
+    common divisors, degrees of polynomials, sums of the terms of a polynomial,
     and coefficients of a polynomial with given roots. SymPy is told how to
     convert an operation, which it otherwise finds out last.
     """
@@ -270,7 +264,6 @@ def _patched(module, **names):
 
 
 def _probability(space, event):
-    """Probability of an event of a space without replacement."""
     import sympy
 
     whole = math.lcm(*(int(share.q) for share in space._weights.values()))
@@ -300,7 +293,6 @@ def _probability(space, event):
 
 
 def _degree(polynomial, variable):
-    """Degree of a variable in a polynomial."""
     import sympy
 
     polynomial = sympy.expand(sympy.sympify(polynomial))

@@ -13,16 +13,10 @@ from typing import Any
 import numpy as np
 
 from tpt_keras.data_generators import batches
-from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.examples import Examples
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
-from tpt_keras.data_generators.mathematics.archive import DATASET_VERSION
-from tpt_keras.data_generators.mathematics.archive import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.archive import MODULES
-from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
-from tpt_keras.data_generators.mathematics.archive import joined_splits
 from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
 from tpt_keras.data_generators.mathematics.shards import generate_shard
 from tpt_keras.data_generators.mathematics.shards import question_key
@@ -71,7 +65,7 @@ class MathematicsTask(Task):
     """
 
     name = "mathematics_dataset"
-    splits: tuple[str, ...] = EVALUATION_SPLITS
+    splits: tuple[str, ...] = archive.EVALUATION_SPLITS
     vocabulary = MATHEMATICS_VOCABULARY
 
     def __init__(self, data_dir: StrPath, groups: Sequence[str]) -> None:
@@ -98,16 +92,14 @@ class MathematicsTask(Task):
         }
 
     @staticmethod
-    def select_groups(
-        data_dir: StrPath, patterns: Sequence[str]
-    ) -> tuple[str, ...]:
+    def select_groups(data_dir, patterns):
         if not patterns:
             raise UsageError(
                 "`modules` is missing. Name some, or say all.", field="modules"
             )
-        return matching_groups(patterns, MODULES)
+        return matching_groups(patterns, archive.MODULES)
 
-    def examples(self, split: str) -> dict[str, Examples]:
+    def examples(self, split):
         check_choice("split", split, (TRAIN, *self.splits))
         return {
             group: splits[split]
@@ -150,19 +142,14 @@ def prepare_tokens(
     """Makes a module's token cache alone, from files in the official layout.
 
     It holds the examples of the dataset that TensorFlow Datasets would make.
-
-    Args:
-        module: Name of a module.
-        data_dir: Folder to fill.
-        text_dir: The folder that holds `mathematics_dataset-v1.0`.
-        dataset: Name of the dataset.
+    `text_dir` is the folder that holds `mathematics_dataset-v1.0`.
     """
     root = pathlib.Path(text_dir) / archive.FOLDER
     splits, origin = archive.read_module(root, module)
     write_cache(
-        pathlib.Path(data_dir) / dataset / module / DATASET_VERSION,
+        pathlib.Path(data_dir) / dataset / module / archive.DATASET_VERSION,
         MATHEMATICS_VOCABULARY,
-        joined_splits(splits, dataset),
+        archive.joined_splits(splits, dataset),
         origin,
     )
 
@@ -220,33 +207,30 @@ class MathematicsStreamTask(MathematicsTask):
         self._examples = _held_out(
             pathlib.Path(data_dir) / self.name,
             self.groups,
-            -(-validation_problems // len(self.groups)),
+            # At least one of each difficulty.
+            max(3, -(-validation_problems // len(self.groups))),
             evaluation_problems,
             problems_seed,
         )
 
-    def training_batches(
-        self, batches: ProblemBatches, weights: Sequence[float], config: Any
-    ) -> ProblemBatches:
-        return StreamBatches(
-            batches,
-            self.groups,
-            weights,
-            self._held_out_keys(),
-            config.data.generator_processes,
-        )
-
-    def _held_out_keys(self):
-        return frozenset(
+    def training_batches(self, batches, weights, config):
+        held_out = frozenset(
             question_key(question)
             for split in (TRAIN, *self.splits)
             for examples in self.examples(split).values()
             for question, _ in examples.texts(np.arange(len(examples)))
         )
+        return StreamBatches(
+            batches,
+            self.groups,
+            weights,
+            held_out,
+            config.data.generator_processes,
+        )
 
 
 def _held_out(folder, modules, train_examples, evaluation_examples, seed):
-    """Reads the held-out problems of modules, generated at first."""
+    """Reads the held-out problems of modules, and generates them at first."""
     root = folder / (
         f"seed{seed}-train{train_examples}-evaluation{evaluation_examples}"
     )
@@ -263,40 +247,27 @@ def _held_out(folder, modules, train_examples, evaluation_examples, seed):
                 together=True,
             )
 
-    def read(module, splits):
-        counts = generator.split_counts(
-            module, train_examples, evaluation_examples
-        )
-        problems = [
-            archive.read_problems(archive.text_path(root, split, module))
-            for split in splits
-            if counts.get(split)
-        ]
-        return ArrayExamples.from_texts(
-            itertools.chain.from_iterable(problems), MATHEMATICS_VOCABULARY
-        )
-
-    return {
-        module: {
-            TRAIN: read(module, TRAIN_SPLITS),
-            **{split: read(module, [split]) for split in EVALUATION_SPLITS},
+    examples = {}
+    for module in modules:
+        splits, _ = archive.read_module(root, module)
+        joined = archive.joined_splits(splits, "mathematics_dataset")
+        examples[module] = {
+            split: ArrayExamples.from_texts(problems, MATHEMATICS_VOCABULARY)
+            for split, problems in joined.items()
         }
-        for module in modules
-    }
+    return examples
 
 
 class StreamBatches(batches.ProblemBatches):
     """Token batches of problems that processes generate, without end.
 
     The batch of a step depends on the seed, the batch size, the modules, their
-    weights and the problems that are held out. The number of processes and the
-    step that a training starts at have no influence on it.
+    weights and the problems that are held out. It does not depend on the number
+    of processes or on the step that a training starts at.
 
     A window of `WINDOW_BATCHES` batches is generated in shards of a module and
-    a difficulty each, whose numbers follow from the window's. The next windows
-    are generated while one is read.
-
-    The processes run, and batches can be read, within `opened`.
+    a difficulty each. The next windows are generated while one is read. The
+    processes run within `opened`.
 
     Args:
         sample: A `ProblemBatches` of problems that are like those of the
@@ -319,8 +290,10 @@ class StreamBatches(batches.ProblemBatches):
             sample.limits,
         )
         self.seconds_waited = 0.0
-        self._kinds = [*itertools.product(modules, TRAIN_SPLITS)]
-        shares = np.repeat(np.asarray(weights, float), len(TRAIN_SPLITS))
+        self._kinds = [*itertools.product(modules, archive.TRAIN_SPLITS)]
+        shares = np.repeat(
+            np.asarray(weights, float), len(archive.TRAIN_SPLITS)
+        )
         # Where a kind ends and the next one starts, all of them from 0 to 1.
         self._ends = np.cumsum(shares / shares.sum())[:-1]
         self._excluded = excluded
@@ -344,7 +317,7 @@ class StreamBatches(batches.ProblemBatches):
             self._futures.clear()
 
     def window_shards(self, window):
-        """The arguments of `generate_shard` for each shard of a window."""
+        """Returns the arguments of `generate_shard` for a window's shards."""
         count = batches.WINDOW_BATCHES * self.batch_size
         # Systematic sampling: a kind's number is its share, rounded up or down
         # at random.
@@ -374,7 +347,7 @@ class StreamBatches(batches.ProblemBatches):
         return examples, np.arange(len(examples))
 
     def _problems(self, window):
-        """A window's problems; those of the next windows are ordered."""
+        """Generates a window's problems, and starts with the next windows'."""
         pool, futures = self._pool, self._futures
         if pool is None:
             raise RuntimeError("A stream is read within `opened`.")
@@ -399,7 +372,6 @@ _excluded: frozenset = frozenset()
 
 
 def _start(excluded):
-    """Prepares a generator process."""
     global _excluded
     _excluded = excluded
     os.nice(_NICENESS)
