@@ -22,8 +22,8 @@ from tpt_keras.models.configs import from_stored
 from tpt_keras.models.stored import load_model
 from tpt_keras.training import train as training_module
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.state.checkpoints import TrainingState
 from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.model_folder import TrainingState
 
 train = functools.partial(training_module.train, make_learner=TextLearner)
 

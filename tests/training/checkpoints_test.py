@@ -8,7 +8,7 @@ import pytest
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.training.backends import CurrentBackend
-from tpt_keras.training.state.checkpoints import TrainingState
+from tpt_keras.training.state.model_folder import TrainingState
 from tpt_keras.training.trainer import Trainer
 
 FILE = ".npz"

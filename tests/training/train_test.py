@@ -23,8 +23,8 @@ from tpt_keras.training.intervals import Intervals
 from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.optimizers import learning_rate_schedule
 from tpt_keras.training.state import model_folder
-from tpt_keras.training.state.checkpoints import TrainingState
 from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.model_folder import TrainingState
 from tpt_keras.training.train import train
 from tpt_keras.training.trainer import Trainer
 

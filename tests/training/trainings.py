@@ -3,9 +3,9 @@
 import numpy as np
 
 from tests.conftest import MODULE
-from tpt_keras.training.state.checkpoints import checkpoint_numbers
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import CHECKPOINTS
+from tpt_keras.training.state.model_folder import checkpoint_numbers
 
 # A model that is traced in less than half of the time.
 SIMPLE_MODEL = (

@@ -36,8 +36,8 @@ class TextSegments(NumberedBatches):
     Every row of a batch is a stream, and each batch continues where the last
     one ended. The streams start at equal distances and continue into one
     another, the last into the first, so that the memory is right in every
-    epoch. An epoch predicts every symbol once, except for the first one. The
-    last symbols, if they fill no segment, are left to the next epoch.
+    epoch. An epoch predicts every symbol but the first once; symbols that fill
+    no segment are left to the next epoch.
 
     A batch is a pair of token ids and the next token ids, int32 arrays
     `(batch, length)`.
@@ -166,11 +166,7 @@ def read_text(path: StrPath) -> np.ndarray:
 
 
 def text_part(text: np.ndarray, name: str) -> np.ndarray:
-    """Returns a part of a text.
-
-    The parts are `"train"` (the first nine tenths), `"validation"` and
-    `"test"` (a twentieth each).
-    """
+    """Returns `"train"`, nine tenths of a text, `"validation"` or `"test"`."""
     test = len(text) - len(text) // ONE_OF
     validation = test - len(text) // ONE_OF
     parts = {
@@ -183,9 +179,7 @@ def text_part(text: np.ndarray, name: str) -> np.ndarray:
 
 
 class TextLearner:
-    """All that `train` needs to know of learning a text.
-
-    A model that answers questions has a `QuestionLearner` in its place.
+    """Lets `train` learn a text; see `QuestionLearner`.
 
     Args:
         model_config: A `TransformerXLConfig`. Its vocabulary becomes the
@@ -252,10 +246,7 @@ class TextLearner:
     def make_trainer(
         model_config: TransformerXLConfig, config: TrainingConfig
     ) -> Trainer:
-        """Makes a new model and its `Trainer`, not compiled.
-
-        The model has a memory for every row of a batch.
-        """
+        """Makes a model with a memory for every row, and its `Trainer`."""
         model = TransformerXL(
             model_config, config.data.batch_size, dtype=config.run.precision
         )
@@ -275,10 +266,9 @@ class TextLearner:
 
 
 def language_model_trainer(model: TransformerXL, **kwargs: Any) -> Trainer:
-    """Makes the trainer of a `TransformerXL` that keeps its memory.
+    """Makes the `Trainer` of a `TransformerXL` that keeps its memory.
 
-    Its batches are those of `TextSegments`, of as many streams as the model's
-    `batch_size`. The keyword arguments are those of `Trainer`.
+    It learns `TextSegments` of as many streams as the model's `batch_size`.
     """
     return Trainer(
         model,
@@ -313,10 +303,7 @@ def loss_and_metrics(
 def evaluate_segments(
     trainer: Trainer, segments: TextSegments
 ) -> dict[str, float]:
-    """Evaluates a model on a text, starting with an empty memory.
-
-    The model's own memory is restored afterwards.
-    """
+    """Evaluates a model on a text, with an empty memory at its start."""
     memory = keras.tree.flatten(trainer.model.memory)
     kept = [ops.convert_to_numpy(variable) for variable in memory]
     trainer.model.reset_memory()

@@ -22,7 +22,7 @@ def write_report(
     results: list[dict[str, Any]],
     reverse: bool = True,
 ) -> None:
-    """Writes the results of a search, as `tune` returns them, into its folder.
+    """Writes the results that `tune` returns into the folder of its search.
 
     `search` is the content of its `config.json`. `reverse` is `True` if a
     larger score is better.
@@ -148,7 +148,6 @@ def flagfile(config: dict[str, Any]) -> str:
 
 
 def _by_dotted_names(model):
-    """A stored model's fields, each option by a dotted name."""
     fields = {}
     for name, value in model.items():
         if isinstance(value, dict):

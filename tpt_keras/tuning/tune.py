@@ -6,8 +6,8 @@ report.{md,json}, choices.png   the results
 best.cfg                        the best trial, a flagfile
 
 Keras-tuner's own state is not kept: a search that is started again proposes the
-same trials in the same order. The names of their folders are hashes of the
-hyperparameters, so that finished trainings are found there and return at once.
+same trials in the same order, and finds finished trainings in their folders,
+whose names are hashes of the hyperparameters.
 """
 
 import dataclasses
@@ -65,8 +65,8 @@ def tune(
 
     Args:
         space: A `SearchSpace`.
-        training: A `TrainingConfig` of everything that is not searched. An
-            execution's seed is its seed plus the execution's number.
+        training: A `TrainingConfig` of everything that is not searched. The
+            executions' seeds follow its seed.
         folder: Folder for all results.
         tuner: `"random"`, `"bayesian"` or `"grid"`.
         objective: One of `OBJECTIVES`.
@@ -193,10 +193,7 @@ class TrainingTuner(keras_tuner.Tuner):
         super().__init__(oracle, **kwargs)
 
     def search(self) -> None:
-        """Runs trials until none is left.
-
-        Raises the errors that no choice of a trial has caused.
-        """
+        """Runs trials until none is left, or an error is not a trial's."""
         with warnings.catch_warnings():
             # A Gaussian process of few trials warns of its length scale.
             warnings.filterwarnings("ignore", module="sklearn")
@@ -257,7 +254,7 @@ class TrainingTuner(keras_tuner.Tuner):
         return self.folder / "trials" / f"{values['variant']}-{number}-{seed}"
 
     def _train(self, trial, execution, result):
-        """Trains once and returns the row with the objective's best value."""
+        """Trains once and returns the row of the best value."""
         values = trial.hyperparameters.values
         model_config, config = self.space.propose(
             trial.hyperparameters,
@@ -296,7 +293,6 @@ class TrainingTuner(keras_tuner.Tuner):
 
 
 def _is_failure_of_a_trial(error):
-    """Returns `True` for a loss that is not finite and for lack of memory."""
     # TensorFlow's class, JAX's message, PyTorch's class and message.
     name = f"{type(error).__name__} {error}"
     return isinstance(error, (NonFiniteLossError, MemoryError)) or any(
@@ -334,9 +330,5 @@ class TransformerHyperModel(keras_tuner.HyperModel):
         self.training = training
 
     def build(self, hp: keras_tuner.HyperParameters) -> Trainer:
-        """Builds a compiled `Trainer`.
-
-        Args:
-            hp: `keras_tuner.HyperParameters`.
-        """
+        """Builds a compiled `Trainer`."""
         return make_trainer(*self.space.propose(hp, self.training))
