@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tpt_keras.data_generators.text_pairs import read_pairs
 from tpt_keras.errors import UnreadableFileError
-from tpt_keras.errors import UsageError
 
 PAIRS = [(f"{n} + {n}", str(n + n)) for n in range(100)]
 HEADER = ("question", "answer")
@@ -127,6 +126,8 @@ def test_quotes_inside_a_text_of_tsv_are_kept():
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
+        ("a.tsv", b"", "no pairs"),
+        ("a.tsv", b"question\tanswer\n", "no pairs"),
         ("a.tsv", b"1+1\t2\n2+2\n", "line 2"),
         ("a.tsv", b"1+1\t2\t3\n", "line 1"),
         ("a.tsv", b"1+1\t\n", "line 1"),
@@ -148,10 +149,8 @@ def test_quotes_inside_a_text_of_tsv_are_kept():
         ("a.csv", b"1,5 + 1?;3\n2,5 + 1?;4\n", "semicolons"),
         ("a.csv", b"question\tanswer\n1+1\t2\n", "tabs"),
         ("a.tsv", b"question,answer\n1+1,2\n", "commas"),
-        ("a.csv", b",question,answer\n0,1+1,2\n1,2+2,4\n", "index"),
-        ("a.tsv", b"0\t1+1\t2\n1\t2+2\t4\n", "index"),
-        ("a.csv", b"sep=,\nquestion,answer\n1+1,2\n", "sep="),
-        ("a.csv", b"sep=;\nquestion;answer\n1+1;2\n", "sep="),
+        ("a.csv", b",question,answer\n0,1+1,2\n1,2+2,4\n", "line 1"),
+        ("a.csv", b"sep=,\nquestion,answer\n1+1,2\n", "line 1"),
         # Headers with other names.
         ("a.csv", b"prompt,completion\nhi,hello\n", "header"),
         ("a.csv", b"question,label\n1+1,2\n", "header"),
@@ -179,16 +178,6 @@ def test_uncertain_file_is_refused(tmp_path, name, content, reason):
     assert "\n" not in str(error.value)
 
 
-def test_refusal_shows_the_first_two_rows(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("prompt,completion\n1+1,2\n2+2,4\n")
-    with pytest.raises(UnreadableFileError) as error:
-        read_pairs(path)
-    for part in ("prompt", "completion", "1+1"):
-        assert part in str(error.value)
-    assert "2+2" not in str(error.value)
-
-
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
 def test_one_line_says_what_was_read(tmp_path, caplog, suffix):
     with caplog.at_level("INFO", "tpt_keras"):
@@ -197,12 +186,3 @@ def test_one_line_says_what_was_read(tmp_path, caplog, suffix):
     for part in (f"a{suffix}", "100", "question, answer", "0 + 0"):
         assert part in line
     assert "\n" not in line
-
-
-@pytest.mark.parametrize("content", ["", "\n\n", "question\tanswer\n"])
-def test_file_without_pairs_is_refused(tmp_path, content):
-    path = tmp_path / "a.tsv"
-    path.write_text(content)
-    with pytest.raises(UsageError) as error:
-        read_pairs(path)
-    assert error.value.path == str(path)

@@ -1,4 +1,3 @@
-import concurrent.futures
 import errno
 import os
 import pathlib
@@ -6,7 +5,6 @@ import subprocess
 import sys
 
 import filelock
-import numpy as np
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import given
@@ -19,7 +17,6 @@ from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.data_generators.token_cache import open_cache
 from tpt_keras.data_generators.token_cache import write_cache
 from tpt_keras.errors import UnreadableFileError
-from tpt_keras.errors import UsageError
 from tpt_keras.files import LOCK_FILE
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 
@@ -146,14 +143,6 @@ def test_damage_of_a_cache_alone_is_refused(dataset, name):
         assert error.value.path == str(path.parent)
 
 
-def test_cache_of_an_earlier_version_is_made_again(dataset):
-    dataset.open()
-    folder = dataset.folder / NAME
-    (folder / "lengths.npy").rename(folder / "offsets.npy")
-    assert_whole(dataset.open())
-    assert not (folder / "offsets.npy").exists()
-
-
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
 def test_read_only_folder_has_its_cache_elsewhere(dataset, monkeypatch, number):
     def refuse(path, **options):
@@ -188,13 +177,6 @@ def test_failed_write_leaves_no_cache(dataset):
     assert_whole(dataset.open())
 
 
-def test_unknown_character_is_refused(dataset):
-    dataset.splits = {"train": [("1 % 2", "1")]}
-    with pytest.raises(UsageError) as error:
-        dataset.open()
-    assert "'%'" in str(error.value)
-
-
 @settings(
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -213,17 +195,6 @@ def test_damaged_cache_is_made_again(dataset, data):
         del content[place:]
     path.write_bytes(content)
     assert_whole(dataset.open())
-
-
-def test_threads_share_a_cache(dataset):
-    examples = dataset.open()["easy"]
-
-    def read(seed):
-        some = np.random.default_rng(seed).integers(0, 300, 50)
-        return examples.texts(some) == [SPLITS["easy"][i] for i in some]
-
-    with concurrent.futures.ThreadPoolExecutor(8) as threads:
-        assert all(threads.map(read, range(80)))
 
 
 def test_no_file_stays_open(dataset):

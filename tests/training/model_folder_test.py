@@ -115,18 +115,6 @@ def test_fields_that_may_change_are_written_anew(tmp_path, fields):
     assert model_folder.read_training(tmp_path).items() >= fields.items()
 
 
-def test_one_trains_in_a_folder(tmp_path):
-    folder = tmp_path / "model"
-    with (
-        model_folder.training_lock(folder),
-        pytest.raises(UsageError),
-        model_folder.training_lock(folder),
-    ):
-        pass
-    with model_folder.training_lock(folder):
-        pass
-
-
 def test_what_killed_trainings_left_is_removed(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     kept = [

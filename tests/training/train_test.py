@@ -83,7 +83,7 @@ def uninterrupted(tmp_path_factory, model_config, training):
     return Uninterrupted(model_dir, model)
 
 
-def test_what_a_training_leaves(uninterrupted, training):
+def test_what_a_training_leaves(uninterrupted, model_config, training):
     model_dir, model = uninterrupted
     assert {path.name for path in model_dir.iterdir()} == {
         ".lock",
@@ -105,12 +105,7 @@ def test_what_a_training_leaves(uninterrupted, training):
     # One after every interval.
     assert len(checkpoints_of(model_dir)) == 2
     assert newest_checkpoint(model_dir)["step"] == training.run.train_steps
-
-
-def test_configuration_is_beside_the_model(
-    uninterrupted, model_config, training
-):
-    config = json.loads((uninterrupted.model_dir / "config.json").read_text())
+    config = json.loads((model_dir / "config.json").read_text())
     assert config["preset"] == PRESET
     assert from_stored(config["model"]) == model_config
     assert TrainingConfig.from_stored(config["training"]) == training
@@ -347,29 +342,6 @@ def test_loss_that_is_not_finite_ends_a_training(
     assert checkpoints_of(tmp_path) == []
     assert read_metrics(tmp_path) == []
     assert not (tmp_path / "model.keras").exists()
-
-
-@pytest.mark.slow
-def test_last_checkpoint_is_finite(
-    tmp_path, tiny_config, tiny_training, monkeypatch
-):
-    """Nothing is lost but the interval."""
-    arguments = (tiny_config, tiny_training, tmp_path)
-
-    def poison(self, batch, logs=None):
-        if int(self.model.optimizer.iterations) == 3:
-            weight = self.model.trainable_variables[0]
-            weight.assign(np.full(weight.shape, np.nan))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Intervals, "on_train_batch_begin", poison)
-        with pytest.raises(NonFiniteLossError):
-            train(*arguments)
-    checkpoint = newest_checkpoint(tmp_path)
-    assert checkpoint["step"] == 2
-    assert all(np.isfinite(value).all() for value in checkpoint.values())
-    train(*arguments)
-    assert [row["step"] for row in read_metrics(tmp_path)] == [2, 4]
 
 
 def test_every_option_reaches_the_trainer(

@@ -202,17 +202,6 @@ def test_report_counts_errors(here, tmp_path, monkeypatch):
     assert sum(report["examples"].values()) == 400
 
 
-def test_module_that_only_raises_is_refused(here, tmp_path, monkeypatch):
-    def problem():
-        raise AssertionError("impossible")
-
-    generate_by(monkeypatch, problem)
-    with pytest.raises(UsageError) as error:
-        generate_modules([SMALL], tmp_path, 60, 10)
-    assert f"module {SMALL} (" in str(error.value)
-    assert not report_path(tmp_path, SMALL).exists()
-
-
 def test_one_process_generates_a_module(here, tmp_path):
     with folder_lock(shard_dir(tmp_path, MODULES[0]), "tests"):
         with pytest.raises(UsageError) as error:
@@ -339,23 +328,6 @@ def test_assembly_holds_unique_problems(counts, universe):
 
 
 @pytest.mark.usefixtures("small_shards")
-@settings(max_examples=10)
-@given(COUNTS, st.integers(5, 80), st.randoms(use_true_random=False))
-def test_order_of_drawing_does_not_matter(counts, universe, rng):
-    def some(missing):
-        return rng.sample(missing, rng.randint(1, len(missing)))
-
-    with tempfile.TemporaryDirectory() as folder:
-        in_rounds, _ = assemble(counts, folder, universe)
-        expected = problems_of(in_rounds)
-    with tempfile.TemporaryDirectory() as folder:
-        shuffled, _ = assemble(counts, folder, universe, some)
-        assert problems_of(shuffled) == expected
-    assert shuffled.dropped == in_rounds.dropped
-    assert shuffled.raised == in_rounds.raised
-
-
-@pytest.mark.usefixtures("small_shards")
 @settings(max_examples=20)
 @given(COUNTS, st.integers(5, 80), st.data())
 def test_assembles_from_the_shards_that_are_there(counts, universe, data):
@@ -390,15 +362,6 @@ def test_what_was_dropped_is_counted(tmp_path):
     assert questions == {"interpolate": "abc", "train_easy": "defg"}
     # a twice, then d twice; a and b are evaluation questions.
     assert assembly.dropped == {"duplicates": 2, "also_in_evaluation": 2}
-
-
-@pytest.mark.usefixtures("small_shards")
-def test_module_of_few_questions_stops(tmp_path):
-    counts = {"interpolate": 4, "train_easy": 8}
-    assembly, made = assemble(counts, tmp_path, universe=5)
-    assert sum(split == "train_easy" for split, _ in made) == 2 * MAX_TIMES
-    # Every question was met: what interpolate has not is left for training.
-    assert assembly.examples == {"interpolate": 4, "train_easy": 1}
 
 
 def test_memory_is_a_hash_of_each_problem(tmp_path):

@@ -8,7 +8,7 @@ if keras.backend.backend() == "torch":
 
 from tpt_keras.errors import UsageError
 from tpt_keras.training.backends import make_strategy
-from tpt_keras.training.backends.tf_config import read_workers
+from tpt_keras.training.backends.backend import read_workers
 
 pytestmark = pytest.mark.jax
 
