@@ -9,8 +9,6 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.conftest import MODULE
-from tpt_keras.data_generators import training_task
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.models.stored import load_model
@@ -154,16 +152,6 @@ def test_starts_from_no_other_architecture_or_dtype(
                 tmp_path / "model",
             )
     assert not (tmp_path / "model").exists()
-
-
-def test_keeps_the_fingerprint_of_its_data(folder, model_config, training):
-    path = folder / "config.json"
-    record = json.loads(path.read_text())
-    assert record["data"] == training_task(training).fingerprints
-    record["data"][MODULE] = "of other problems"
-    path.write_text(json.dumps(record))
-    with pytest.raises(UsageError):
-        train(model_config, training, folder)
 
 
 def test_goes_on_with_data_that_was_moved(

@@ -44,17 +44,6 @@ class Uninterrupted(typing.NamedTuple):
     model: Transformer
 
 
-def all_problems(batches, num_epochs=1):
-    """Every question and answer of so many epochs, as token ids."""
-    problems = []
-    for inputs, targets in batches.iterate(num_epochs=num_epochs):
-        for question, target in zip(inputs["encoder_token_ids"], targets):
-            problems.append(
-                (tuple(np.trim_zeros(question)), tuple(np.trim_zeros(target)))
-            )
-    return problems
-
-
 def assert_same_weights(model, other):
     for ours, theirs in zip(model.weights, other.weights, strict=True):
         np.testing.assert_array_equal(
@@ -364,35 +353,6 @@ def test_every_option_reaches_the_trainer(
     )
     with pytest.raises(CompiledError):
         train(tiny_config, training, tmp_path)
-
-
-def test_validation_problems_are_never_trained_on(tiny_config, tiny_training):
-    training, validation = split_batches(
-        training_task(tiny_training), tiny_config, tiny_training
-    )
-    seen = all_problems(training, num_epochs=2)
-    unseen = all_problems(validation)
-    assert len(validation) == len(unseen) == len(set(unseen)) == 20
-    assert len(training) == 580
-    assert len(seen) == 2 * 580
-    assert len(set(seen)) == 580
-    assert not set(seen) & set(unseen)
-
-
-def test_validation_problems_are_of_every_difficulty(
-    tiny_config, tiny_training
-):
-    training = tiny_training.replace(validation_examples=100)
-    parts = [
-        [len(question) for question, _ in all_problems(batches)]
-        for batches in split_batches(
-            training_task(training), tiny_config, training
-        )
-    ]
-    everything = np.concatenate(parts)
-    # The first hundred of the files would be the short ones.
-    assert np.mean(parts[1]) == pytest.approx(np.mean(everything), abs=1.0)
-    assert np.std(everything) > 1.0
 
 
 def test_missing_data_folder_leaves_no_model_folder(
