@@ -26,12 +26,7 @@ _MAX_LENGTHS = 48
 _STEPS_OF_LONGEST = (8, 4)
 
 
-def similar_length_batches(
-    lengths: np.ndarray,
-    pairs: np.ndarray,
-    batch_size: int,
-    rng: np.random.Generator,
-) -> list[np.ndarray]:
+def similar_length_batches(lengths, pairs, batch_size, rng):
     """Cuts examples into batches of similar lengths, most of which fit a pair.
 
     Every bucket takes the examples that fit no smaller one. Those that fill no
@@ -164,9 +159,7 @@ class Buckets:
             -(-target_length // target) * target,
         )
 
-    def pad(
-        self, batch: tuple[dict[str, np.ndarray], np.ndarray], rows: int
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    def pad(self, batch, rows):
         """Pads a batch of `ProblemBatches` to its pair and a number of rows."""
         inputs, targets = batch
         source, target = self.pair(

@@ -5,7 +5,6 @@ import functools
 import hashlib
 from collections.abc import Collection
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,6 @@ from tpt_keras.data_generators.examples import random_part
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.typing import StrPath
-
-if TYPE_CHECKING:
-    from tpt_keras.models.configs import SequenceToSequenceConfig
 
 # The name of the training examples as a split.
 TRAIN = "train"
@@ -87,9 +83,7 @@ class Task:
         """
         return batches
 
-    def adapted(
-        self, model_config: "SequenceToSequenceConfig"
-    ) -> "SequenceToSequenceConfig":
+    def adapted(self, model_config: Any) -> Any:
         """Returns a model's configuration, adapted to the task."""
         return model_config
 
@@ -140,9 +134,7 @@ def matching_groups(
     )
 
 
-def split_batches(
-    task: Task, model_config: "SequenceToSequenceConfig", config: Any
-) -> tuple[ProblemBatches, ProblemBatches]:
+def split_batches(task, model_config, config):
     """Cuts the training examples into training and validation batches.
 
     The seed of the `TrainingConfig` decides which examples are set apart.

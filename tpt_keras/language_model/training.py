@@ -20,7 +20,6 @@ from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.step import token_metrics
 from tpt_keras.training.trainer import Trainer
 from tpt_keras.typing import StrPath
-from tpt_keras.typing import Tensor
 
 NUM_BYTES = 256
 # The validation and the test part are each one of so many parts of a text, as
@@ -243,9 +242,7 @@ class TextLearner:
         self.fingerprints = {"the text": text_fingerprint(text)}
 
     @staticmethod
-    def make_trainer(
-        model_config: TransformerXLConfig, config: TrainingConfig
-    ) -> Trainer:
+    def make_trainer(model_config, config):
         """Makes a model with a memory for every row, and its `Trainer`."""
         model = TransformerXL(
             model_config, config.data.batch_size, dtype=config.run.precision
@@ -280,11 +277,7 @@ def language_model_trainer(model: TransformerXL, **kwargs: Any) -> Trainer:
     )
 
 
-def loss_and_metrics(
-    model: TransformerXL,
-    batch: tuple[Tensor, Tensor, Tensor],
-    training: bool = False,
-) -> tuple[Tensor, dict[str, Any]]:
+def loss_and_metrics(model, batch, training=False):
     """Computes the loss and the metrics of a batch of segments.
 
     Like `tpt_keras.training.step.loss_and_metrics`, with token ids as inputs.
@@ -300,9 +293,7 @@ def loss_and_metrics(
     }
 
 
-def evaluate_segments(
-    trainer: Trainer, segments: TextSegments
-) -> dict[str, float]:
+def evaluate_segments(trainer, segments):
     """Evaluates a model on a text, with an empty memory at its start."""
     memory = keras.tree.flatten(trainer.model.memory)
     kept = [ops.convert_to_numpy(variable) for variable in memory]

@@ -332,27 +332,18 @@ class TrainingConfig:
             UsageError: If a field is not known, or is another optimizer's.
         """
         check_choice("optimizer", optimizer, OPTIMIZERS)
-        sections: tuple = (DataConfig, OPTIMIZERS[optimizer], RunConfig)
-        known = set().union(*(s.__dataclass_fields__ for s in sections))
+        sections = []
+        for section in (DataConfig, OPTIMIZERS[optimizer], RunConfig):
+            names = fields.keys() & section.__dataclass_fields__.keys()
+            values = {name: fields.pop(name) for name in names}
+            sections.append(section(**values))
         for field in fields:
-            if field not in known:
-                raise UsageError(
-                    f"A training with the optimizer {optimizer} has no field "
-                    f"`{field}`.",
-                    field=field,
-                )
-        return cls(
-            *(
-                section(
-                    **{
-                        name: value
-                        for name, value in fields.items()
-                        if name in section.__dataclass_fields__
-                    }
-                )
-                for section in sections
+            raise UsageError(
+                f"A training with the optimizer {optimizer} has no field "
+                f"`{field}`.",
+                field=field,
             )
-        )
+        return cls(*sections)
 
     def flat(self) -> dict[str, Any]:
         """Returns all fields by the flags' flat names, as `from_flat` takes."""

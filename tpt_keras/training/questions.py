@@ -68,9 +68,7 @@ class QuestionLearner:
         self.fingerprints = self.task.fingerprints
 
     @staticmethod
-    def make_trainer(
-        model_config: SequenceToSequenceConfig, config: TrainingConfig
-    ) -> Trainer:
+    def make_trainer(model_config, config):
         """Makes a new model and its `Trainer`, not compiled."""
         return Trainer(
             build_model(model_config, config.run.precision),

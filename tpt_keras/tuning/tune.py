@@ -138,13 +138,7 @@ def tune(
     return searcher.results
 
 
-def make_oracle(
-    space: SearchSpace,
-    training: TrainingConfig,
-    kind: str,
-    objective: str,
-    max_trials: int,
-) -> keras_tuner.Oracle:
+def make_oracle(space, training, kind, objective, max_trials):
     """Makes the oracle of keras-tuner that proposes the trials."""
     hyperparameters = keras_tuner.HyperParameters()
     space.propose(hyperparameters, training)
@@ -176,15 +170,7 @@ class TrainingTuner(keras_tuner.Tuner):
         results: The trials so far, as `tune` returns them.
     """
 
-    def __init__(
-        self,
-        oracle: keras_tuner.Oracle,
-        space: SearchSpace,
-        training: TrainingConfig,
-        folder: pathlib.Path,
-        strategy: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, oracle, space, training, folder, strategy, **kwargs):
         self.space = space
         self.training = training
         self.folder = folder
@@ -192,7 +178,7 @@ class TrainingTuner(keras_tuner.Tuner):
         self.results = []
         super().__init__(oracle, **kwargs)
 
-    def search(self) -> None:
+    def search(self):
         """Runs trials until none is left, or an error is not a trial's."""
         with warnings.catch_warnings():
             # A Gaussian process of few trials warns of its length scale.
@@ -202,7 +188,7 @@ class TrainingTuner(keras_tuner.Tuner):
             except keras_tuner.errors.FatalError as error:
                 raise (error.__cause__ or error) from None
 
-    def run_trial(self, trial: Any, **kwargs: Any) -> list[dict[str, Any]]:
+    def run_trial(self, trial, **kwargs):
         """Trains a trial and returns the objective's value per execution."""
         objective = self.oracle.objective.name
         result = self._new_result(trial)
@@ -294,15 +280,11 @@ class TrainingTuner(keras_tuner.Tuner):
 
 def _is_failure_of_a_trial(error):
     # TensorFlow's class, JAX's message, PyTorch's class and message.
+    signs = ["ResourceExhausted", "RESOURCE_EXHAUSTED"]
+    signs += ["OutOfMemoryError", "can't allocate memory"]
     name = f"{type(error).__name__} {error}"
     return isinstance(error, (NonFiniteLossError, MemoryError)) or any(
-        part in name
-        for part in (
-            "ResourceExhausted",
-            "RESOURCE_EXHAUSTED",
-            "OutOfMemoryError",
-            "can't allocate memory",
-        )
+        sign in name for sign in signs
     )
 
 
