@@ -6,9 +6,9 @@ import json
 import pathlib
 import shutil
 
-import numpy as np
 import pytest
 
+from tests.training.trainings import assert_same_weights
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.models.stored import load_model
@@ -59,13 +59,6 @@ def finished(tmp_path_factory, model_config, training):
 def folder(finished, tmp_path):
     """A copy of it."""
     return pathlib.Path(shutil.copytree(finished, tmp_path / "copy"))
-
-
-def assert_same_weights(model, other):
-    for ours, theirs in zip(
-        model.get_weights(), other.get_weights(), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 def contents(folder):

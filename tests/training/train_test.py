@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from tests.conftest import MODULE
+from tests.training.trainings import KilledError
+from tests.training.trainings import assert_same_weights
 from tests.training.trainings import checkpoints_of
 from tests.training.trainings import newest_checkpoint
 from tests.training.trainings import timeless_metrics
+from tests.training.trainings import train_in_two
 from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
@@ -33,24 +36,11 @@ PRESET = "tp_transformer_tiny"
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
 
-class KilledError(Exception):
-    """Ends a training in the middle."""
-
-
 class Uninterrupted(typing.NamedTuple):
     """A training that nothing disturbed."""
 
     model_dir: pathlib.Path
     model: Transformer
-
-
-def assert_same_weights(model, other):
-    for ours, theirs in zip(model.weights, other.weights, strict=True):
-        np.testing.assert_array_equal(
-            keras.ops.convert_to_numpy(ours),
-            keras.ops.convert_to_numpy(theirs),
-            err_msg=ours.path,
-        )
 
 
 @pytest.fixture(scope="module")
@@ -272,17 +262,9 @@ def test_muon_resumes_as_an_uninterrupted_training(
         steps_per_checkpoint=1,
     )
     expected = train(tiny_config, training, tmp_path / "whole")
-    save = TrainingState.save
-
-    def save_and_die(self):
-        save(self)
-        raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingState, "save", save_and_die)
-        with pytest.raises(KilledError):
-            train(tiny_config, training, tmp_path / "resumed")
-    model = train(tiny_config, training, tmp_path / "resumed")
+    model = train_in_two(
+        monkeypatch, train, tiny_config, training, tmp_path / "resumed"
+    )
     assert_same_weights(model, expected)
     assert model.dtype_policy.name == precision
     assert all(map(np.all, map(np.isfinite, model.get_weights())))
