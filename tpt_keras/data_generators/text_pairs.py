@@ -73,8 +73,8 @@ def write_pairs(path: StrPath, pairs: Iterable[Pair], **fields: Any) -> None:
     write_text(path, "".join(lines))
 
 
-def read_pairs(path: pathlib.Path) -> list[Pair]:
-    """Reads the pairs of one file, and logs what they are.
+def read_pairs(path: pathlib.Path, level: int = logging.INFO) -> list[Pair]:
+    """Reads the pairs of one file, and logs what they are on a level.
 
     Raises:
         UnreadableFileError: If the file holds no pairs, or may be read in
@@ -95,7 +95,8 @@ def read_pairs(path: pathlib.Path) -> list[Pair]:
     has_header = not delimiter or _is_header(rows[0][1])
     columns = _names(rows.pop(0)[1]) if has_header else COLUMNS
     pairs = [Pair(**dict(zip(columns, row))) for _, row in rows]
-    _log.info(
+    _log.log(
+        level,
         "%s: %d pairs of the columns %s (%s). The first: %s",
         path,
         len(pairs),
@@ -354,8 +355,9 @@ def _read_groups(data_dir, patterns, names_only=False):
     """Reads the pairs of the groups that fit the patterns, as a dict."""
     paths = _files(data_dir)
     # A table is one group. Only a file of JSON may name others.
+    level = logging.DEBUG if names_only else logging.INFO
     pairs_of = {
-        path: read_pairs(path) for path in paths if not _delimiter(path)
+        path: read_pairs(path, level) for path in paths if not _delimiter(path)
     }
     names = dict.fromkeys(
         pair.module or path.stem

@@ -246,7 +246,6 @@ def _held_out(folder, modules, train_examples, evaluation_examples, seed):
                 available_cores(),
                 together=True,
             )
-
     examples = {}
     for module in modules:
         splits, _ = archive.read_module(root, module)
