@@ -188,6 +188,16 @@ def test_uncertain_file_is_refused(tmp_path, name, content, reason):
     assert "\n" not in str(error.value)
 
 
+def test_refusal_shows_the_first_two_rows(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("prompt,completion\n1+1,2\n2+2,4\n")
+    with pytest.raises(UnreadableFileError) as error:
+        read_pairs(path)
+    for part in ("prompt", "completion", "1+1"):
+        assert part in str(error.value)
+    assert "2+2" not in str(error.value)
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
 def test_one_line_says_what_was_read(tmp_path, caplog, suffix):
     with caplog.at_level("INFO", "tpt_keras"):

@@ -4,7 +4,6 @@ import pathlib
 import subprocess
 import sys
 
-import filelock
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import given
@@ -141,27 +140,6 @@ def test_damage_of_a_cache_alone_is_refused(dataset, name):
         with pytest.raises(UnreadableFileError) as error:
             dataset.open()
         assert error.value.path == str(path.parent)
-
-
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
-def test_read_only_folder_has_its_cache_elsewhere(dataset, monkeypatch, number):
-    def refuse(path, **options):
-        if path.is_relative_to(dataset.folder):
-            raise OSError(number, os.strerror(number), str(path))
-        return lock(path, **options)
-
-    lock = filelock.FileLock
-    with monkeypatch.context() as patch:
-        patch.setattr(filelock, "FileLock", refuse)
-        for _ in range(2):
-            assert_whole(dataset.open())
-    assert dataset.reads == 1
-    assert not (dataset.folder / NAME).exists()
-    # A cache that is already there needs no writing.
-    dataset.open()
-    monkeypatch.setattr(filelock, "FileLock", refuse)
-    assert_whole(dataset.open())
-    assert dataset.reads == 2
 
 
 def test_failed_write_leaves_no_cache(dataset):
