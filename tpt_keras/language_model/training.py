@@ -116,12 +116,12 @@ class TextSegments(NumberedBatches):
         firsts = np.arange(self.batch_size) * self._stream_length
 
         def part(step):
-            places = firsts + step * self.length
-            places = places[:, None] + np.arange(self.length)
-            places %= self.batch_size * self._stream_length
+            positions = firsts + step * self.length
+            positions = positions[:, None] + np.arange(self.length)
+            positions %= self.batch_size * self._stream_length
             return (
-                self._token_ids[self._text[places]],
-                self._token_ids[self._text[places + 1]],
+                self._token_ids[self._text[positions]],
+                self._token_ids[self._text[positions + 1]],
             )
 
         return part
@@ -146,8 +146,8 @@ def text_vocabulary(text: bytes | np.ndarray) -> tuple[int, ...]:
 
 def text_fingerprint(text: np.ndarray) -> str:
     """Returns a short hash of a text's length and of bytes all over it."""
-    places = np.linspace(0, len(text) - 1, _FINGERPRINTED, dtype=int)
-    content = text[places].tobytes() + str(len(text)).encode()
+    positions = np.linspace(0, len(text) - 1, _FINGERPRINTED, dtype=int)
+    content = text[positions].tobytes() + str(len(text)).encode()
     return hashlib.sha256(content).hexdigest()[:16]
 
 

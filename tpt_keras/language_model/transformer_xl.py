@@ -349,9 +349,9 @@ class TransformerXL(LogitsModel):
             )
 
     def _memory_mask(self, length):
-        places = ops.arange(self.config.memory_length, dtype="int32")
+        positions = ops.arange(self.config.memory_length, dtype="int32")
         first = self.config.memory_length - length
-        return places[None, :] >= first[:, None]
+        return positions[None, :] >= first[:, None]
 
     def _remember(self, memory, inputs):
         """Adds the cells' inputs of a segment to the memory."""

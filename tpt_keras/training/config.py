@@ -223,7 +223,7 @@ class RunConfig:
 
     Fields that may have another value when a training resumes change no
     result except for rounding; `gradient_accumulation_steps` also changes
-    the noise of dropout, which each micro-batch draws for itself.
+    the noise of dropout, which every micro-batch has anew.
 
     Args:
         train_steps: Number of optimizer steps.

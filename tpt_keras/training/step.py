@@ -147,7 +147,9 @@ def global_norm(tensors):
 
 
 def clip_by_global_norm(tensors, clip_norm, norm):
-    """Scales tensors of a global norm `norm` to at most `clip_norm`."""
+    """Scales tensors of a global norm `norm` to at most `clip_norm`, if any."""
+    if clip_norm is None:
+        return tensors
     scale = ops.minimum(1.0, clip_norm / norm)
     return [tensor * ops.cast(scale, tensor.dtype) for tensor in tensors]
 

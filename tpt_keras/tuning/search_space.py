@@ -245,7 +245,7 @@ def _choice(hp, name, values):
 def largest(count: Callable[[int], int], limit: int, start: int) -> int:
     """The largest integer whose count is within a limit, or 0.
 
-    Bisection at interpolated places, because each count takes time.
+    It interpolates where a bisection would halve: each count takes time.
     """
     low, at_low = start, count(start)
     if at_low > limit:

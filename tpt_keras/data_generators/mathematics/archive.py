@@ -281,7 +281,7 @@ def _download(data_dir):
     import keras  # slow
 
     if not sys.stdout.isatty():
-        # Keras would draw its bar, of control characters, into a file.
+        # Keras would print a progress bar of control characters.
         keras.config.disable_interactive_logging()
     try:
         path = keras.utils.get_file(

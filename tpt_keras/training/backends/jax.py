@@ -164,10 +164,7 @@ def gradient_step(trainer, weights, state, data):
         trainer,
     )
     norm = global_norm(gradients)
-    if trainer.global_clipnorm is not None:
-        gradients = clip_by_global_norm(
-            gradients, trainer.global_clipnorm, norm
-        )
+    gradients = clip_by_global_norm(gradients, trainer.global_clipnorm, norm)
     logs, tracked = _track(trainer, tracked, metrics, norm)
     return (logs, gradients), (others, tracked)
 
@@ -260,7 +257,7 @@ def _compiled(trainer, step):
 
 
 def _shardings(strategy, state):
-    """Returns the places of the values, which stay there."""
+    """Returns the shardings of values, which keep them."""
     if strategy is None:
         return None
     return jax.tree.map(lambda value: value.sharding, state)

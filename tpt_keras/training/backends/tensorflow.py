@@ -107,10 +107,7 @@ def train_step(trainer, data):
     # Summed here and not by the optimizer, which would clip before it sums.
     gradients = replicas.all_reduce("SUM", gradients)
     norm = global_norm(gradients)
-    if trainer.global_clipnorm is not None:
-        gradients = clip_by_global_norm(
-            gradients, trainer.global_clipnorm, norm
-        )
+    gradients = clip_by_global_norm(gradients, trainer.global_clipnorm, norm)
     if replicas.num_replicas_in_sync > 1:
         # The optimizer sums over the replicas, too.
         share = 1.0 / replicas.num_replicas_in_sync
@@ -133,7 +130,7 @@ def _sum_of_micro_batches(function, batch, trainer):
 
     def split(rows, padding):
         # All micro-batches have one size, the last rows may be padding: XLA
-        # pads a slice that ends behind the last row to the whole batch.
+        # pads a slice that ends after the last row to the whole batch.
         count, length = tf.unstack(tf.shape(rows))
         size = -(-count // micro_batches)
         added = [[0, micro_batches * size - count], [0, 0]]

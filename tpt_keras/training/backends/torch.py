@@ -26,8 +26,8 @@ class TorchBackend(Backend):
         seed = torch.initial_seed() << 32
 
         def function(batches):
-            # Keras's dropout draws from PyTorch's own generator, whose state
-            # no checkpoint has.
+            # Keras's dropout takes random numbers from PyTorch's generator,
+            # whose state no checkpoint has.
             step = int(trainer.optimizer.iterations)
             torch.manual_seed((seed + step) % 2**63)
             # Keras passes a list of one batch.

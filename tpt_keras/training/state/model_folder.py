@@ -53,8 +53,8 @@ def training_lock(model_dir):
     """Locks a folder for a training, and removes unfinished files."""
     folder = pathlib.Path(model_dir)
     with folder_lock(folder, "trains"):
-        for place in (folder, folder / CHECKPOINTS):
-            for partial in place.glob(f"{PARTIAL}*"):
+        for each in (folder, folder / CHECKPOINTS):
+            for partial in each.glob(f"{PARTIAL}*"):
                 partial.unlink()
         yield
 
