@@ -222,8 +222,8 @@ class RunConfig:
     """The steps of a training, their arithmetic and their checkpoints.
 
     Fields that may have another value when a training resumes change no
-    result except for rounding; `gradient_accumulation_steps` also changes
-    the noise of dropout, which every micro-batch has anew.
+    result except for rounding. `gradient_accumulation_steps` also changes
+    the noise of dropout: each micro-batch samples its own.
 
     Args:
         train_steps: Number of optimizer steps.
