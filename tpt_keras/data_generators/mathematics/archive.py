@@ -1,4 +1,4 @@
-"""The Mathematics Dataset's official text files, and its released archive.
+"""The Mathematics Dataset: its modules, splits, text files and release.
 
 A problem takes two lines, its question and its answer:
 

@@ -3,10 +3,8 @@
 import contextlib
 import json
 import os
-from collections.abc import Callable
 from typing import Any
 
-from tpt_keras.data_generators.batches import NumberedBatches
 from tpt_keras.errors import UsageError
 
 
@@ -38,21 +36,15 @@ class Backend:
         """
         return number
 
-    def feed(
-        self,
-        trainer: Any,
-        batches: NumberedBatches,
-        start_step: int,
-        num_epochs: int | None,
-    ) -> Any:
+    def feed(self, trainer, batches, start_step, num_epochs):
         """Returns batches, placed on the devices, for `fit` or `evaluate`."""
         raise NotImplementedError
 
-    def compile_train_step(self, trainer: Any) -> Callable:
+    def compile_train_step(self, trainer):
         """Returns the step of a compiled `Trainer` for `fit`."""
         raise NotImplementedError
 
-    def compile_test_step(self, trainer: Any) -> Callable:
+    def compile_test_step(self, trainer):
         """Returns the step of a compiled `Trainer` for `evaluate`."""
         raise NotImplementedError
 
