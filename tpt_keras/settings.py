@@ -134,8 +134,9 @@ def _typed(name, value, kind, field=None):
     """Converts a value to its type."""
     is_misplaced_bool = isinstance(value, bool) and kind is not bool
     if is_misplaced_bool or not isinstance(value, _ACCEPTED[kind]):
+        label = f"{name} of `{field}`" if field else f"`{name}`"
         raise UsageError(
-            f"`{name}` takes a value of type {kind.__name__}. Received: "
+            f"{label} takes a value of type {kind.__name__}. Received: "
             f"{value!r} (of type {type(value).__name__}).",
             field=field or name,
         )

@@ -332,7 +332,7 @@ class TrainingConfig:
             UsageError: If a field is not known, or is another optimizer's.
         """
         check_choice("optimizer", optimizer, OPTIMIZERS)
-        sections = []
+        sections: list[Any] = []
         for section in (DataConfig, OPTIMIZERS[optimizer], RunConfig):
             names = fields.keys() & section.__dataclass_fields__.keys()
             values = {name: fields.pop(name) for name in names}
