@@ -53,7 +53,7 @@ def test_several_workers_need_tf_config(monkeypatch, config):
 @pytest.mark.parametrize(
     ("number", "task"),
     # An index may be a string, as for TensorFlow.
-    enumerate([("chief", 0), ("worker", "0"), ("worker", 1)]),
+    [(0, ("chief", 0)), (1, ("worker", "0")), (2, ("worker", 1))],
 )
 def test_the_chief_is_the_first_worker(monkeypatch, number, task):
     config = {
