@@ -47,7 +47,7 @@ def test_the_papers_recipe_is_the_default():
 def test_epsilon_of_adam_is_added_as_pytorch_does():
     """Of a gradient so small that it matters, in two steps by hand."""
     gradient = np.array([3.0, 3e-8])
-    variable = keras.Variable(np.zeros(2))
+    variable = keras.Variable(np.zeros(2), dtype="float32")
     optimizer = make_optimizer(training_config(learning_rate=0.5))
     for step in (1, 2):
         optimizer.apply([keras.ops.array(gradient, "float32")], [variable])
