@@ -104,7 +104,7 @@ def main():
         write_problems()
         return
     from tpt_keras.data_generators import select_groups
-    from tpt_keras.data_generators.mathematics.modules import DATASETS
+    from tpt_keras.data_generators.mathematics.archive import DATASETS
     from tpt_keras.data_generators.mathematics.task import open_module
     from tpt_keras.data_generators.mathematics.task import prepared_folder
 
@@ -152,7 +152,7 @@ def write_problems():
     )
     from tpt_keras.data_generators.mathematics.generator import problem_source
     from tpt_keras.data_generators.mathematics.task import MathematicsTask
-    from tpt_keras.data_generators.pair_files import write_pairs
+    from tpt_keras.data_generators.text_pairs import write_pairs
 
     modules = MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
     root = make_texts(modules, train_examples=0) / archive.FOLDER

@@ -32,7 +32,10 @@ flags.DEFINE_list(
     "modules", [], "Names of modules, patterns (numbers__*), or all."
 )
 flags.DEFINE_string(
-    "model_dir", None, "Folder for everything that is left.", required=True
+    "model_dir",
+    None,
+    "Folder for checkpoints, logs and the trained model.",
+    required=True,
 )
 _flags.define(TrainingConfig, leave_out=("modules",))
 _flags.define_devices(

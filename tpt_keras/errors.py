@@ -25,8 +25,8 @@ _DISK_FAULTS = (
     errno.EPERM,
     errno.EROFS,
 )
-# TensorFlow's notes about the place in a graph.
-_PLACES = re.compile(r"{{.*?}} | \[Op:\w+\]")
+# TensorFlow's notes about a node of a graph.
+_NODES = re.compile(r"{{.*?}} | \[Op:\w+\]")
 
 
 class UsageError(ValueError):
@@ -121,5 +121,5 @@ def disk_fault(error: BaseException) -> str | None:
         return str(error) if is_known else None
     for line in str(error).partition("\nTraceback")[0].splitlines():
         if any(os.strerror(number) in line for number in _DISK_FAULTS):
-            return _PLACES.sub("", line).strip()
+            return _NODES.sub("", line).strip()
     return None

@@ -3,6 +3,7 @@
 import collections.abc
 import contextlib
 import dataclasses
+import json
 import math
 import numbers
 
@@ -87,21 +88,57 @@ def check_settings(config):
                 _check_number(name, each, rules)
 
 
-def _parsed(item, kind):
-    if isinstance(item, str) and kind in (int, float):
+def parse_items(field, items, kinds):
+    """Parses texts of the form `"name=value"` to a dict.
+
+    A name of the type `dict` takes options: `"attention_options.rank=8"`.
+
+    Args:
+        field: The field that has the texts.
+        items: The texts.
+        kinds: Dict of the known names to the types of their values.
+
+    Raises:
+        UsageError: If a name is unknown or given twice, or if a value has
+            another type.
+    """
+    parsed = {}
+    for item in items:
+        name, _, text = map(str.strip, item.partition("="))
+        option = ""
+        if name not in kinds:
+            name, _, option = name.partition(".")
+        check_choice(field, name, kinds)
+        kind = kinds[name]
+        if option and kind is dict:
+            parsed.setdefault(name, {})[option] = _parsed(text)
+        elif option or name in parsed:
+            fault = "has no options" if option else "is given twice"
+            raise UsageError(f"{name} {fault} in `{field}`.", field=field)
+        else:
+            parsed[name] = _typed(name, _parsed(text, kind), kind, field)
+    return parsed
+
+
+def _parsed(value, kind=None):
+    """Converts a text to a number, or to a bool if no number is wanted."""
+    if isinstance(value, str) and kind is not str:
         with contextlib.suppress(ValueError):
-            return kind(item)
-    return item
+            if kind in (int, float):
+                return kind(value)
+            return json.loads(value.lower())
+    return value
 
 
-def _typed(name, value, kind):
+def _typed(name, value, kind, field=None):
     """Converts a value to its type."""
     is_misplaced_bool = isinstance(value, bool) and kind is not bool
     if is_misplaced_bool or not isinstance(value, _ACCEPTED[kind]):
+        label = f"{name} of `{field}`" if field else f"`{name}`"
         raise UsageError(
-            f"`{name}` takes a value of type {kind.__name__}. Received: "
+            f"{label} takes a value of type {kind.__name__}. Received: "
             f"{value!r} (of type {type(value).__name__}).",
-            field=name,
+            field=field or name,
         )
     return kind(value)
 

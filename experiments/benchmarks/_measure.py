@@ -116,7 +116,7 @@ def print_table(rows):
 
 def mixed_problems(count):
     """Generates questions and answers of all modules and lengths, shuffled."""
-    from tpt_keras.data_generators.mathematics.modules import MODULES
+    from tpt_keras.data_generators.mathematics.archive import MODULES
     from tpt_keras.data_generators.mathematics.shards import generate_shard
 
     per_module = max(5, -(-count // len(MODULES)))

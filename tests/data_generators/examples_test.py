@@ -44,16 +44,6 @@ def test_examples_read_back_in_any_order(pairs, data):
     ]
 
 
-def test_token_type_holds_the_vocabulary():
-    characters = tuple(map(chr, range(0x4E00, 0x4E00 + 400)))
-    vocabulary = ("<pad>", "<start>", "<end>", *characters)
-    pairs = [("".join(characters), characters[-1])]
-    examples = examples_of(pairs, vocabulary)
-    assert all_texts(examples) == pairs
-    source, _ = examples.read([0])
-    assert source.tokens.dtype == np.uint16
-
-
 def test_unknown_character_is_refused():
     with pytest.raises(UsageError) as error:
         examples_of([("1 % 2", "1")])

@@ -7,7 +7,7 @@ from tests.data_generators.files import examples_of
 from tests.data_generators.files import numbered_examples
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
-from tpt_keras.data_generators.mathematics.modules import MODULES as ALL
+from tpt_keras.data_generators.mathematics.archive import MODULES as ALL
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
@@ -100,14 +100,6 @@ def test_group_too_small_for_validation_is_refused(count):
     assert str(error.value).startswith("a ")
 
 
-def test_two_problems_are_enough_for_a_training():
-    task = NumbersTask({"a": numbered_examples(2)})
-    training, validation = split_batches(
-        task, CONFIG, settings(validation_examples=1)
-    )
-    assert len(training) == len(validation) == 1
-
-
 def test_long_training_example_is_refused_before_training():
     pairs = [("1" * 161, "1"), *[("1", "1")] * 30]
     task = NumbersTask({"sums": examples_of(pairs)})
@@ -125,13 +117,17 @@ def test_fingerprints_depend_on_the_problems_alone():
     assert fingerprint(pairs) == fingerprint(list(pairs))
     changed = [("9 + 9", "18"), *pairs[1:]]
     assert len({fingerprint(p) for p in (pairs, pairs[:-1], changed)}) == 3
-
-
-def test_fingerprint_never_changes():
-    """Or no training could be resumed."""
+    # It never changes, or no training could be resumed.
     pairs = [(f"{n} + 1", str(n + 1)) for n in range(100)]
-    task = NumbersTask({"a": examples_of(pairs)})
-    assert task.fingerprints == {"a": "292ddfb55ffb32db"}
+    assert fingerprint(pairs) == "292ddfb55ffb32db"
+
+
+def test_unknown_split_is_refused(data_dir):
+    task = open_task("mathematics_dataset", data_dir, MODULES)
+    assert task.groups == tuple(sorted(MODULES))
+    with pytest.raises(UsageError) as error:
+        task.examples("test")
+    assert error.value.field == "split"
 
 
 def test_samples_are_fixed_and_apart_from_validation():
@@ -147,24 +143,6 @@ def test_samples_are_fixed_and_apart_from_validation():
     )
     assert not set(sample("train", 20)) & set(texts(validation))
     assert len(sample("train", 1000)) == len(sample("train")) == 90
-
-
-def test_mathematics_task_has_its_splits(data_dir):
-    task = open_task("mathematics_dataset", data_dir, MODULES)
-    assert task.groups == tuple(sorted(MODULES))
-    sizes = {
-        split: {
-            group: len(part) for group, part in task.examples(split).items()
-        }
-        for split in ("train", *task.splits)
-    }
-    assert sizes["train"] == dict.fromkeys(MODULES, 600)
-    assert sizes["interpolate"] == dict.fromkeys(MODULES, 100)
-    # One module has no extrapolation.
-    assert sizes["extrapolate"] == dict.fromkeys(MODULES[:2], 100)
-    with pytest.raises(UsageError) as error:
-        task.examples("test")
-    assert error.value.field == "split"
 
 
 @pytest.mark.parametrize(

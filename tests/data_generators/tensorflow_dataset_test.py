@@ -1,11 +1,13 @@
 import gc
+import subprocess
+import sys
 import weakref
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.experiments.command import run_python
+from tests.experiments.command import ROOT
 from tpt_keras.data_generators.tensorflow_dataset import function_dataset
 
 SIGNATURE = (
@@ -90,9 +92,13 @@ def test_error_is_raised_and_nothing_stays_locked():
 
 @pytest.mark.slow
 def test_process_ends_with_live_iterators():
-    """Without the gate, some of them hang."""
-    names = ["several", "distributed"]
-    result = run_python("-m", "tests.data_generators.held_iterators", *names)
-    assert result.status == 0, result
-    assert result.stdout.splitlines() == [f"{name} 0" for name in names]
+    """Without the gate, it mostly hangs."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.data_generators.held_iterators"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (result.returncode, result.stdout) == (0, "ends\n"), result
     assert "PyFunc" not in result.stderr

@@ -1,12 +1,9 @@
-import concurrent.futures
 import errno
 import os
 import pathlib
 import subprocess
 import sys
 
-import filelock
-import numpy as np
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import given
@@ -19,7 +16,6 @@ from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.data_generators.token_cache import open_cache
 from tpt_keras.data_generators.token_cache import write_cache
 from tpt_keras.errors import UnreadableFileError
-from tpt_keras.errors import UsageError
 from tpt_keras.files import LOCK_FILE
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 
@@ -146,35 +142,6 @@ def test_damage_of_a_cache_alone_is_refused(dataset, name):
         assert error.value.path == str(path.parent)
 
 
-def test_cache_of_an_earlier_version_is_made_again(dataset):
-    dataset.open()
-    folder = dataset.folder / NAME
-    (folder / "lengths.npy").rename(folder / "offsets.npy")
-    assert_whole(dataset.open())
-    assert not (folder / "offsets.npy").exists()
-
-
-@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
-def test_read_only_folder_has_its_cache_elsewhere(dataset, monkeypatch, number):
-    def refuse(path, **options):
-        if path.is_relative_to(dataset.folder):
-            raise OSError(number, os.strerror(number), str(path))
-        return lock(path, **options)
-
-    lock = filelock.FileLock
-    with monkeypatch.context() as patch:
-        patch.setattr(filelock, "FileLock", refuse)
-        for _ in range(2):
-            assert_whole(dataset.open())
-    assert dataset.reads == 1
-    assert not (dataset.folder / NAME).exists()
-    # A cache that is already there needs no writing.
-    dataset.open()
-    monkeypatch.setattr(filelock, "FileLock", refuse)
-    assert_whole(dataset.open())
-    assert dataset.reads == 2
-
-
 def test_failed_write_leaves_no_cache(dataset):
     def fail():
         yield "1 + 1", "2"
@@ -186,13 +153,6 @@ def test_failed_write_leaves_no_cache(dataset):
     assert not (dataset.folder / NAME).exists()
     dataset.splits = SPLITS
     assert_whole(dataset.open())
-
-
-def test_unknown_character_is_refused(dataset):
-    dataset.splits = {"train": [("1 % 2", "1")]}
-    with pytest.raises(UsageError) as error:
-        dataset.open()
-    assert "'%'" in str(error.value)
 
 
 @settings(
@@ -213,17 +173,6 @@ def test_damaged_cache_is_made_again(dataset, data):
         del content[place:]
     path.write_bytes(content)
     assert_whole(dataset.open())
-
-
-def test_threads_share_a_cache(dataset):
-    examples = dataset.open()["easy"]
-
-    def read(seed):
-        some = np.random.default_rng(seed).integers(0, 300, 50)
-        return examples.texts(some) == [SPLITS["easy"][i] for i in some]
-
-    with concurrent.futures.ThreadPoolExecutor(8) as threads:
-        assert all(threads.map(read, range(80)))
 
 
 def test_no_file_stays_open(dataset):

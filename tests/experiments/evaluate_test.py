@@ -7,8 +7,8 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
-from tpt_keras.data_generators.pair_files import Pair
-from tpt_keras.data_generators.pair_files import write_pairs
+from tpt_keras.data_generators.text_pairs import Pair
+from tpt_keras.data_generators.text_pairs import write_pairs
 from tpt_keras.files import folder_lock
 from tpt_keras.models.stored import load_model
 from tpt_keras.models.stored import resolve

@@ -8,6 +8,8 @@ import pytest
 from keras import ops
 
 from tests.experiments import command
+from tests.training.trainings import assert_same_weights
+from tests.training.trainings import train_in_two
 from tpt_keras.errors import UsageError
 from tpt_keras.language_model import XL_PRESETS
 from tpt_keras.language_model import TransformerXL
@@ -22,7 +24,6 @@ from tpt_keras.models.configs import from_stored
 from tpt_keras.models.stored import load_model
 from tpt_keras.training import train as training_module
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.state.checkpoints import TrainingState
 from tpt_keras.training.state.logs import read_metrics
 
 train = functools.partial(training_module.train, make_learner=TextLearner)
@@ -73,25 +74,6 @@ def memory_of(model):
     return [ops.convert_to_numpy(x) for x in keras.tree.flatten(model.memory)]
 
 
-class KilledError(Exception):
-    """Ends a training in the middle."""
-
-
-def train_in_two(monkeypatch, *arguments):
-    """A training that is killed at its first checkpoint, and resumed."""
-    save = TrainingState.save
-
-    def save_and_die(self):
-        save(self)
-        raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingState, "save", save_and_die)
-        with pytest.raises(KilledError):
-            train(*arguments)
-    return train(*arguments)
-
-
 # The memory of mixed_bfloat16 is none of NumPy's dtypes.
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
@@ -100,9 +82,10 @@ def test_resumed_training_keeps_its_memory(
 ):
     training = training.replace(precision=precision)
     whole = train(CONFIG, training, tmp_path / "whole")
-    again = train_in_two(monkeypatch, CONFIG, training, tmp_path / "parts")
-    for actual, expected in zip(again.weights, whole.weights, strict=True):
-        np.testing.assert_array_equal(actual, expected)
+    again = train_in_two(
+        monkeypatch, train, CONFIG, training, tmp_path / "parts"
+    )
+    assert_same_weights(again, whole)
     assert max(np.abs(values).max() for values in memory_of(again)) > 0
     rows = read_metrics(tmp_path / "whole")
     for prefix in ("", "val_"):
@@ -146,14 +129,13 @@ def test_training_without_a_memory_resumes(training, tmp_path, monkeypatch):
         num_layers=1,
         attention_options={"max_length": 5, "output_dim": 8},
     )
-    model = train_in_two(monkeypatch, config, training, tmp_path / "model")
+    model = train_in_two(
+        monkeypatch, train, config, training, tmp_path / "model"
+    )
     row = read_metrics(tmp_path / "model")[-1]
     assert np.isfinite(row["val_bits_per_character"])
     saved = load_model(tmp_path / "model", classes=(TransformerXL,))
-    for actual, expected in zip(
-        saved.trainable_weights, model.trainable_weights, strict=True
-    ):
-        np.testing.assert_array_equal(actual, expected)
+    assert_same_weights(saved.trainable_weights, model.trainable_weights)
 
 
 @pytest.mark.slow
@@ -165,8 +147,7 @@ def test_evaluation_has_its_own_memory(trainer, segments):
     assert np.abs(before[-1]).max() > 0
     result = evaluate_segments(trainer, segments)
     assert evaluate_segments(trainer, segments) == result
-    for actual, expected in zip(memory_of(model), before, strict=True):
-        np.testing.assert_array_equal(actual, expected)
+    assert_same_weights(memory_of(model), before)
 
 
 @pytest.mark.slow

@@ -130,14 +130,15 @@ def test_overrides_are_parsed(text, expected):
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        ("layers=2", "hyperparameter"),
+        ("layers=2", "hparams"),
         ("vocabulary=abc", "vocabulary"),
-        ("num_layers=two", "num_layers"),
-        ("num_layers=2.5", "num_layers"),
-        ("num_layers", "num_layers"),
-        ("num_layers.x=2", "num_layers"),
-        ("attention_options=2", "attention_options"),
-        ("bind_embeddings=1", "bind_embeddings"),
+        ("num_layers=two", "hparams"),
+        ("num_layers=2.5", "hparams"),
+        ("num_layers", "hparams"),
+        ("num_layers=2,num_layers=3", "hparams"),
+        ("num_layers.x=2", "hparams"),
+        ("attention_options=2", "hparams"),
+        ("bind_embeddings=1", "hparams"),
     ],
 )
 def test_wrong_overrides_are_refused(text, field):

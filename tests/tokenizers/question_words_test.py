@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from tpt_keras.data_generators.mathematics.modules import MODULES
+from tpt_keras.data_generators.mathematics.archive import MODULES
 from tpt_keras.data_generators.mathematics.shards import generate_shard
 from tpt_keras.tokenizers.character_tokenizer import QUESTION_WORDS
 

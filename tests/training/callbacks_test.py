@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from tests.training.trainings import assert_same_weights
 from tests.training.trainings import newest_checkpoint
 from tests.training.trainings import timeless_metrics
 from tpt_keras.errors import UsageError
@@ -69,11 +70,6 @@ def recorded(tmp_path_factory, simple_config, training):
     recorder = Recorder()
     model = train(simple_config, training, folder, callbacks=[recorder])
     return folder, model, recorder
-
-
-def assert_same_weights(found, expected):
-    for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_training_begins_and_ends_once(recorded):

@@ -8,7 +8,7 @@ import pytest
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.training.backends import CurrentBackend
-from tpt_keras.training.state.checkpoints import TrainingState
+from tpt_keras.training.state.model_folder import TrainingState
 from tpt_keras.training.trainer import Trainer
 
 FILE = ".npz"
@@ -68,8 +68,8 @@ def saved(tmp_path_factory, trainer):
 
 @pytest.fixture
 def folder(saved, tmp_path):
-    """A copy to damage."""
-    return pathlib.Path(shutil.copytree(saved[0], tmp_path / "copy"))
+    """A copy to damage, whose name looks like a pattern."""
+    return pathlib.Path(shutil.copytree(saved[0], tmp_path / "run[1]*"))
 
 
 @pytest.fixture
@@ -156,33 +156,33 @@ def test_all_checkpoints_damaged_is_refused(folder, state):
     assert caught.value.path == str(folder)
 
 
-def test_newest_checkpoint_has_the_largest_number(saved, folder, trainer):
-    """And not the last name of an alphabet."""
-    shutil.copy(folder / f"ckpt-2{FILE}", folder / f"ckpt-10{FILE}")
-    state = TrainingState(trainer, folder)
-    assert state.restore() == folder / "ckpt-10.npz"
-    assert_values(state, trainer, saved[1][1])
-
-
+@pytest.mark.parametrize("is_worker", [False, True])
 def test_restore_without_a_checkpoint_changes_nothing(
-    tmp_path, trainer, logged
+    tmp_path, trainer, logged, as_worker, is_worker
 ):
+    if is_worker:
+        as_worker(0)
     state = TrainingState(trainer, tmp_path / "none")
     values = scramble(state, trainer, seed=1)
     assert state.restore() is None
     assert_values(state, trainer, values)
     assert logged() == ""
+    # A worker writes nothing.
+    state.save()
+    assert bool(list(tmp_path.iterdir())) != is_worker
 
 
 @pytest.mark.parametrize("keep", [1, 2, 4])
 def test_newest_checkpoints_are_kept(tmp_path, trainer, keep):
     state = TrainingState(trainer, tmp_path, keep)
-    for step in range(1, 6):
+    # The newest has the largest number, not the last name of an alphabet.
+    for step in range(1, 11):
         state.step = step
         state.save()
-    assert names(tmp_path) == {f"ckpt-{n}" for n in range(6 - keep, 6)}
+    assert names(tmp_path) == {f"ckpt-{n}" for n in range(11 - keep, 11)}
+    state.step = 0
     state.restore()
-    assert state.step == 5
+    assert state.step == 10
 
 
 def test_state_keeps_the_best_score(tmp_path, trainer):
@@ -190,19 +190,6 @@ def test_state_keeps_the_best_score(tmp_path, trainer):
     for score, improves in ((0.0, 1), (0.0, 0), (0.25, 1), (float("nan"), 0)):
         assert state.improves(score) == improves
     assert state.best_score == 0.25
-
-
-def test_folder_name_may_look_like_a_pattern(tmp_path, trainer):
-    folder = tmp_path / "run[1]*" / "checkpoints"
-    state = TrainingState(trainer, folder, keep=2)
-    for seed in range(3):
-        values = scramble(state, trainer, seed)
-        state.save()
-    assert names(folder) == {"ckpt-2", "ckpt-3"}
-    again = TrainingState(trainer, folder, keep=2)
-    scramble(again, trainer, seed=99)
-    assert again.restore() == folder / "ckpt-3.npz"
-    assert_values(again, trainer, values)
 
 
 @pytest.fixture
@@ -232,14 +219,6 @@ def test_worker_restores_the_chiefs_checkpoint(
     assert state.restore() == folder / f"ckpt-{number}.npz"
     assert_values(state, trainer, saved[1][number - 1])
     assert files(folder) == before
-
-
-def test_worker_writes_nothing(tmp_path, trainer, as_worker):
-    as_worker(0)
-    state = TrainingState(trainer, tmp_path / "none")
-    assert state.restore() is None
-    state.save()
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [4, -3])

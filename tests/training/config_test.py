@@ -8,12 +8,10 @@ import pytest
 from tpt_keras.errors import UsageError
 from tpt_keras.training.config import MAY_CHANGE
 from tpt_keras.training.config import OPTIMIZERS
-from tpt_keras.training.config import Adam
 from tpt_keras.training.config import DataConfig
 from tpt_keras.training.config import Lion
 from tpt_keras.training.config import RunConfig
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.config import parse_module_weights
 
 NEEDED = {"modules": ["m"], "train_steps": 10}
 
@@ -36,14 +34,10 @@ def test_flat_names_make_the_nested_configuration():
         RunConfig(train_steps=10, seed=3),
     )
     assert TrainingConfig.from_flat(**config.flat()) == config
-
-
-def test_flat_names_are_unique():
-    config = TrainingConfig(DataConfig(["m"]))
+    # They are unique.
     sections = (config.data, config.optimizer, config.run)
-    assert len(config.flat()) == sum(
-        len(dataclasses.fields(section)) for section in sections
-    )
+    fields = [f for section in sections for f in dataclasses.fields(section)]
+    assert len(config.flat()) == len(fields)
 
 
 def test_configuration_survives_json():
@@ -151,9 +145,8 @@ def test_fields_that_do_not_fit_are_refused():
 
 def test_module_weights_are_given_by_name():
     modules = ("a", "b", "c")
-    assert parse_module_weights(["c=2", " a = 0.5"], modules) == (0.5, 1.0, 2.0)
-    config = DataConfig(modules, module_weights=["b=3"])
-    assert config.module_weights == (1.0, 3.0, 1.0)
+    config = DataConfig(modules, module_weights=["c=2", " a = 0.5"])
+    assert config.module_weights == (0.5, 1.0, 2.0)
     assert DataConfig(modules).module_weights == ()
 
 
@@ -166,8 +159,3 @@ def test_interval_is_the_smaller(evaluation, interval):
 def test_only_fields_of_the_arithmetic_may_change():
     assert {"data_dir", "gradient_accumulation_steps"} <= MAY_CHANGE
     assert not {"seed", "learning_rate", "batch_size"} & MAY_CHANGE
-
-
-def test_configuration_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Adam().learning_rate = 1.0

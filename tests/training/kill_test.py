@@ -10,13 +10,13 @@ import signal
 import time
 import zipfile
 
-import keras
 import numpy as np
 import pytest
 
 from tests.training import processes
 from tests.training.processes import ForkedProcess
 from tests.training.trainings import SIMPLE_MODEL
+from tests.training.trainings import assert_same_weights
 from tests.training.trainings import checkpoints_of
 from tests.training.trainings import flags_of
 from tests.training.trainings import timeless_metrics
@@ -129,11 +129,7 @@ def test_killed_training_ends_as_if_it_never_was(
         model, expected = (
             load_model(model_dir, best) for model_dir in (killed, whole)
         )
-        for ours, theirs in zip(model.weights, expected.weights, strict=True):
-            np.testing.assert_array_equal(
-                keras.ops.convert_to_numpy(ours),
-                keras.ops.convert_to_numpy(theirs),
-            )
+        assert_same_weights(model, expected)
     assert_whole(killed)
     names, expected = (
         {path.name for path in model_dir.iterdir()}

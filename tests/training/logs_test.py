@@ -13,7 +13,6 @@ from tpt_keras.training.state.logs import MetricsLog
 from tpt_keras.training.state.logs import append_rows
 from tpt_keras.training.state.logs import best_row
 from tpt_keras.training.state.logs import read_metrics
-from tpt_keras.training.state.logs import run_and_tag
 from tpt_keras.training.state.model_folder import saved_step
 
 ROWS = [
@@ -27,8 +26,8 @@ ROWS = [
         "interpolate_sequence_accuracy": 0.375,
         "interpolate/numbers__gcd": 0.25,
         "interpolate/numbers__place_value": 0.5,
-        "extrapolate_sequence_accuracy": 0.125,
-        "extrapolate/numbers__gcd": 0.125,
+        "test_sequence_accuracy": 0.125,
+        "test/capitals": 0.125,
     },
     {"step": 6, "loss": 1.5, "learning_rate": 0.0625},
 ]
@@ -55,14 +54,6 @@ def drawn(folder):
     return curves
 
 
-def test_reads_what_was_written(tmp_path):
-    write(tmp_path, ROWS)
-    assert read_metrics(tmp_path) == ROWS
-    # One row a line, for scripts that are not in Python.
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == ROWS
-
-
 def test_a_row_is_there_at_once(tmp_path):
     log = MetricsLog(tmp_path)
     for count, row in enumerate(ROWS, start=1):
@@ -72,6 +63,9 @@ def test_a_row_is_there_at_once(tmp_path):
             row["step"],
             row["loss"],
         )
+    # One row a line, for scripts that are not in Python.
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == ROWS
 
 
 @pytest.mark.parametrize(("step", "kept"), [(1, 0), (2, 1), (5, 2), (99, 3)])
@@ -165,20 +159,9 @@ def test_what_tensorboard_shows(tmp_path):
         ("interpolate", "sequence_accuracy"): [(4, 0.375)],
         ("interpolate", "sequence_accuracy/numbers__gcd"): [(4, 0.25)],
         ("interpolate", "sequence_accuracy/numbers__place_value"): [(4, 0.5)],
-        ("extrapolate", "sequence_accuracy"): [(4, 0.125)],
-        ("extrapolate", "sequence_accuracy/numbers__gcd"): [(4, 0.125)],
+        ("test", "sequence_accuracy"): [(4, 0.125)],
+        ("test", "sequence_accuracy/capitals"): [(4, 0.125)],
     }
-
-
-def test_splits_of_any_task_have_their_run():
-    assert run_and_tag("test/capitals") == (
-        "test",
-        "sequence_accuracy/capitals",
-    )
-    assert run_and_tag("test_sequence_accuracy") == (
-        "test",
-        "sequence_accuracy",
-    )
 
 
 def test_step_of_a_saved_model(tmp_path):

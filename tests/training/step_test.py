@@ -2,12 +2,9 @@
 
 import types
 
-import keras
 import numpy as np
 import pytest
 
-from tpt_keras.training.step import clip_by_global_norm
-from tpt_keras.training.step import global_norm
 from tpt_keras.training.step import loss_and_metrics
 from tpt_keras.training.step import sort_by_length
 from tpt_keras.training.step import trim
@@ -82,29 +79,11 @@ PREDICTED = TARGETS.copy()
 PREDICTED[2, 1] = 5
 
 
-@pytest.mark.parametrize("symbol", [0, 5])
-def test_rows_of_padding_do_not_count(symbol):
-    rows = ((1, 2), (0, 0))
-    padded = np.pad(PREDICTED, rows, constant_values=symbol)
-    metrics = metrics_of(np.pad(TARGETS, rows), logits_of(padded))
-    assert metrics["sequence_accuracy"] == pytest.approx(3 / 4)
-    assert metrics["token_accuracy"] == pytest.approx(9 / 10)
-    assert metrics["examples"] == 4
-    assert metrics["tokens"] == 20
-
-
 def test_batch_of_padding_alone_has_no_metrics():
     metrics = metrics_of(
         np.zeros((2, 3), "int32"), logits_of(np.zeros((2, 3), int))
     )
     assert set(metrics.values()) == {0.0}
-
-
-def test_weights_of_rows():
-    weights = np.array([1.0, 0.0, 3.0, 2.0])
-    assert accuracies(TARGETS, PREDICTED, weights) == pytest.approx(
-        [3 / 6, (3 + 9 + 2) / (3 + 12 + 2)]
-    )
 
 
 def test_weights_of_tokens():
@@ -119,30 +98,6 @@ def test_weights_of_tokens():
     assert accuracies(TARGETS, PREDICTED, weights) == pytest.approx(
         [(1.5 + 4) / sum(answers), (3 + 3 + 4) / (3 + 9 + 4)]
     )
-
-
-def test_loss_is_the_mean_over_all_tokens():
-    logits = logits_of(PREDICTED).astype("float64")
-    log_shares = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    losses = -np.take_along_axis(log_shares, TARGETS[..., None], -1)[..., 0]
-    metrics = metrics_of(TARGETS, logits.astype("float32"))
-    assert metrics["loss"] == pytest.approx(losses[TARGETS != 0].mean())
-
-
-def test_gradient_is_clipped_by_its_global_norm():
-    tensors = [np.float32([3.0, 0.0]), np.float32([[4.0]])]
-    norm = global_norm(tensors)
-    assert float(norm) == 5.0
-    for clip_norm, factor in ((1.0, 0.2), (10.0, 1.0)):
-        clipped = clip_by_global_norm(tensors, clip_norm, norm)
-        for ours, tensor in zip(clipped, tensors):
-            np.testing.assert_allclose(
-                keras.ops.convert_to_numpy(ours), factor * tensor, rtol=1e-6
-            )
-    [clipped] = clip_by_global_norm(
-        [np.ones(2, "float32")], 1.0, np.float32(np.nan)
-    )
-    assert np.isnan(keras.ops.convert_to_numpy(clipped)).all()
 
 
 def test_rows_are_sorted_by_the_tokens_of_question_and_answer():

@@ -99,23 +99,3 @@ def test_a_callback_may_set_a_constant_rate(
     train(tiny_config, training, tmp_path, callbacks=callbacks)
     found = [row["learning_rate"] for row in read_metrics(tmp_path)]
     assert found == pytest.approx([0.1 / 2**n for n in range(len(found))])
-
-
-def test_a_warm_up_goes_by_steps(clock, tiny_config, training, tmp_path):
-    rates = []
-    watch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: rates.append(
-            float(watch.model.optimizer.learning_rate)
-        )
-    )
-    training = training.replace(
-        warmup_steps=4, schedule="constant", train_minutes=1.0
-    )
-    train(
-        tiny_config,
-        training,
-        tmp_path,
-        callbacks=[clock.ticking(), watch],
-    )
-    shares = [rate / training.optimizer.learning_rate for rate in rates]
-    assert shares == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0, 1.0])

@@ -6,11 +6,9 @@ import json
 import pathlib
 import shutil
 
-import numpy as np
 import pytest
 
-from tests.conftest import MODULE
-from tpt_keras.data_generators import training_task
+from tests.training.trainings import assert_same_weights
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.models.stored import load_model
@@ -61,13 +59,6 @@ def finished(tmp_path_factory, model_config, training):
 def folder(finished, tmp_path):
     """A copy of it."""
     return pathlib.Path(shutil.copytree(finished, tmp_path / "copy"))
-
-
-def assert_same_weights(model, other):
-    for ours, theirs in zip(
-        model.get_weights(), other.get_weights(), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 def contents(folder):
@@ -124,9 +115,14 @@ def test_starts_from_the_weights_of_another(
     assert record["training"]["run"]["init_from"] == str(folder)
 
 
-def test_starts_from_no_other_architecture(
+def test_starts_from_no_other_architecture_or_dtype(
     finished, tmp_path, model_config, simple_config, training
 ):
+    quantized = tmp_path / "quantized"
+    quantized.mkdir()
+    model = load_model(finished)
+    model.quantize("int8")
+    model.save(quantized / "best.keras")
     starting = training.replace(init_from=str(finished))
     other = model_config.replace(num_layers=2, binding="none", dropout=0.2)
     with pytest.raises(UsageError) as caught:
@@ -137,47 +133,18 @@ def test_starts_from_no_other_architecture(
         "(binding: hadamard there, none here; num_layers: 1 there, 2 here)",
     ):
         assert part in message
-    with pytest.raises(UsageError):
-        train(simple_config, starting, tmp_path / "model")
+    for config, init_from in (
+        (simple_config, finished),
+        (model_config, tmp_path / "nothing"),
+        (model_config, quantized),
+    ):
+        with pytest.raises(UsageError):
+            train(
+                config,
+                training.replace(init_from=str(init_from)),
+                tmp_path / "model",
+            )
     assert not (tmp_path / "model").exists()
-
-
-def test_starts_from_no_quantized_weights(
-    folder, tmp_path, model_config, training
-):
-    model = load_model(folder)
-    model.quantize("int8")
-    model.save(folder / "best.keras")
-    starting = training.replace(init_from=str(folder))
-    with pytest.raises(UsageError) as caught:
-        train(model_config, starting, tmp_path / "model")
-    assert caught.value.field == "init_from"
-    assert not (tmp_path / "model").exists()
-
-
-def test_starts_from_nothing(tmp_path, model_config, training):
-    starting = training.replace(init_from=str(tmp_path / "no"))
-    with pytest.raises(UsageError):
-        train(model_config, starting, tmp_path / "model")
-    assert not (tmp_path / "model").exists()
-
-
-def test_finished_model_is_made_again(folder, finished, model_config, training):
-    """From the last checkpoint."""
-    (folder / "model.keras").unlink()
-    model = train(model_config, training, folder)
-    assert_same_weights(model, load_model(finished))
-    assert_same_weights(load_model(folder), model)
-
-
-def test_keeps_the_fingerprint_of_its_data(folder, model_config, training):
-    path = folder / "config.json"
-    record = json.loads(path.read_text())
-    assert record["data"] == training_task(training).fingerprints
-    record["data"][MODULE] = "of other problems"
-    path.write_text(json.dumps(record))
-    with pytest.raises(UsageError):
-        train(model_config, training, folder)
 
 
 def test_goes_on_with_data_that_was_moved(

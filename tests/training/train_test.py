@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from tests.conftest import MODULE
+from tests.training.trainings import KilledError
+from tests.training.trainings import assert_same_weights
 from tests.training.trainings import checkpoints_of
 from tests.training.trainings import newest_checkpoint
 from tests.training.trainings import timeless_metrics
+from tests.training.trainings import train_in_two
 from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
@@ -23,8 +26,8 @@ from tpt_keras.training.intervals import Intervals
 from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.optimizers import learning_rate_schedule
 from tpt_keras.training.state import model_folder
-from tpt_keras.training.state.checkpoints import TrainingState
 from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.model_folder import TrainingState
 from tpt_keras.training.train import train
 from tpt_keras.training.trainer import Trainer
 
@@ -33,35 +36,11 @@ PRESET = "tp_transformer_tiny"
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
 
-class KilledError(Exception):
-    """Ends a training in the middle."""
-
-
 class Uninterrupted(typing.NamedTuple):
     """A training that nothing disturbed."""
 
     model_dir: pathlib.Path
     model: Transformer
-
-
-def all_problems(batches, num_epochs=1):
-    """Every question and answer of so many epochs, as token ids."""
-    problems = []
-    for inputs, targets in batches.iterate(num_epochs=num_epochs):
-        for question, target in zip(inputs["encoder_token_ids"], targets):
-            problems.append(
-                (tuple(np.trim_zeros(question)), tuple(np.trim_zeros(target)))
-            )
-    return problems
-
-
-def assert_same_weights(model, other):
-    for ours, theirs in zip(model.weights, other.weights, strict=True):
-        np.testing.assert_array_equal(
-            keras.ops.convert_to_numpy(ours),
-            keras.ops.convert_to_numpy(theirs),
-            err_msg=ours.path,
-        )
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +62,7 @@ def uninterrupted(tmp_path_factory, model_config, training):
     return Uninterrupted(model_dir, model)
 
 
-def test_what_a_training_leaves(uninterrupted, training):
+def test_what_a_training_leaves(uninterrupted, model_config, training):
     model_dir, model = uninterrupted
     assert {path.name for path in model_dir.iterdir()} == {
         ".lock",
@@ -105,12 +84,7 @@ def test_what_a_training_leaves(uninterrupted, training):
     # One after every interval.
     assert len(checkpoints_of(model_dir)) == 2
     assert newest_checkpoint(model_dir)["step"] == training.run.train_steps
-
-
-def test_configuration_is_beside_the_model(
-    uninterrupted, model_config, training
-):
-    config = json.loads((uninterrupted.model_dir / "config.json").read_text())
+    config = json.loads((model_dir / "config.json").read_text())
     assert config["preset"] == PRESET
     assert from_stored(config["model"]) == model_config
     assert TrainingConfig.from_stored(config["training"]) == training
@@ -288,17 +262,9 @@ def test_muon_resumes_as_an_uninterrupted_training(
         steps_per_checkpoint=1,
     )
     expected = train(tiny_config, training, tmp_path / "whole")
-    save = TrainingState.save
-
-    def save_and_die(self):
-        save(self)
-        raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingState, "save", save_and_die)
-        with pytest.raises(KilledError):
-            train(tiny_config, training, tmp_path / "resumed")
-    model = train(tiny_config, training, tmp_path / "resumed")
+    model = train_in_two(
+        monkeypatch, train, tiny_config, training, tmp_path / "resumed"
+    )
     assert_same_weights(model, expected)
     assert model.dtype_policy.name == precision
     assert all(map(np.all, map(np.isfinite, model.get_weights())))
@@ -349,29 +315,6 @@ def test_loss_that_is_not_finite_ends_a_training(
     assert not (tmp_path / "model.keras").exists()
 
 
-@pytest.mark.slow
-def test_last_checkpoint_is_finite(
-    tmp_path, tiny_config, tiny_training, monkeypatch
-):
-    """Nothing is lost but the interval."""
-    arguments = (tiny_config, tiny_training, tmp_path)
-
-    def poison(self, batch, logs=None):
-        if int(self.model.optimizer.iterations) == 3:
-            weight = self.model.trainable_variables[0]
-            weight.assign(np.full(weight.shape, np.nan))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Intervals, "on_train_batch_begin", poison)
-        with pytest.raises(NonFiniteLossError):
-            train(*arguments)
-    checkpoint = newest_checkpoint(tmp_path)
-    assert checkpoint["step"] == 2
-    assert all(np.isfinite(value).all() for value in checkpoint.values())
-    train(*arguments)
-    assert [row["step"] for row in read_metrics(tmp_path)] == [2, 4]
-
-
 def test_every_option_reaches_the_trainer(
     tmp_path, tiny_config, tiny_training, monkeypatch
 ):
@@ -392,35 +335,6 @@ def test_every_option_reaches_the_trainer(
     )
     with pytest.raises(CompiledError):
         train(tiny_config, training, tmp_path)
-
-
-def test_validation_problems_are_never_trained_on(tiny_config, tiny_training):
-    training, validation = split_batches(
-        training_task(tiny_training), tiny_config, tiny_training
-    )
-    seen = all_problems(training, num_epochs=2)
-    unseen = all_problems(validation)
-    assert len(validation) == len(unseen) == len(set(unseen)) == 20
-    assert len(training) == 580
-    assert len(seen) == 2 * 580
-    assert len(set(seen)) == 580
-    assert not set(seen) & set(unseen)
-
-
-def test_validation_problems_are_of_every_difficulty(
-    tiny_config, tiny_training
-):
-    training = tiny_training.replace(validation_examples=100)
-    parts = [
-        [len(question) for question, _ in all_problems(batches)]
-        for batches in split_batches(
-            training_task(training), tiny_config, training
-        )
-    ]
-    everything = np.concatenate(parts)
-    # The first hundred of the files would be the short ones.
-    assert np.mean(parts[1]) == pytest.approx(np.mean(everything), abs=1.0)
-    assert np.std(everything) > 1.0
 
 
 def test_missing_data_folder_leaves_no_model_folder(

@@ -1,11 +1,13 @@
 """Trainings of other processes, and what trainings leave."""
 
 import numpy as np
+import pytest
 
 from tests.conftest import MODULE
-from tpt_keras.training.state.checkpoints import checkpoint_numbers
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import CHECKPOINTS
+from tpt_keras.training.state.model_folder import TrainingState
+from tpt_keras.training.state.model_folder import checkpoint_numbers
 
 # A model that is traced in less than half of the time.
 SIMPLE_MODEL = (
@@ -49,3 +51,32 @@ def newest_checkpoint(model_dir):
     """The arrays of a training's newest checkpoint, by name."""
     with checkpoints_of(model_dir)[-1].open("rb") as file:
         return dict(np.load(file))
+
+
+def assert_same_weights(*models):
+    """Two models, or their `get_weights`, are equal."""
+    ours, theirs = (
+        model if isinstance(model, list) else model.get_weights()
+        for model in models
+    )
+    for weight, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(weight, other)
+
+
+class KilledError(Exception):
+    """Ends a training in the middle."""
+
+
+def train_in_two(monkeypatch, train, *arguments):
+    """A training that is killed at its first checkpoint, and resumed."""
+    save = TrainingState.save
+
+    def save_and_die(self):
+        save(self)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingState, "save", save_and_die)
+        with pytest.raises(KilledError):
+            train(*arguments)
+    return train(*arguments)

@@ -138,20 +138,6 @@ def test_the_same_is_learned(elsewhere, on_tensorflow):
     assert min(row["gradient_norm"] for row in expected) > 0.5
 
 
-def test_the_same_is_left(elsewhere, on_tensorflow):
-    names, expected = (
-        {
-            str(path.relative_to(folder))
-            for path in folder.rglob("*")
-            if "tfevents" not in path.name
-        }
-        for folder in (elsewhere[0], on_tensorflow)
-    )
-    # The command draws the learning curves, too.
-    assert names == expected | {"learning_curves.png"}
-    assert "model.keras" in names
-
-
 def test_tensorflow_answers_and_evaluates_the_same(
     elsewhere, tiny_config, training
 ):

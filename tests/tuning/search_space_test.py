@@ -132,7 +132,7 @@ def test_lstm_has_no_layers_and_heads():
         ({"min_weights": 1, "max_weights": 9}, "max_weights"),
         ({"hparams": "hidden_dim=8"}, "hparams"),
         ({"hparams": "dropout=0.5"}, "hparams"),
-        ({"hparams": "longest=8"}, "hyperparameter"),
+        ({"hparams": "longest=8"}, "hparams"),
     ],
 )
 def test_invalid_space_is_refused(arguments, field):

@@ -94,12 +94,18 @@ def test_score_is_the_mean_of_the_best_values_of_the_executions(search):
     assert trials[0]["weights"] == 3456
 
 
+class OutOfMemoryError(RuntimeError):
+    """Has the name of PyTorch's."""
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
         (NonFiniteLossError("The loss\nof step 3.", 3), "The loss of step 3."),
         (MemoryError(), "MemoryError"),
         (RuntimeError("RESOURCE_EXHAUSTED: no"), "RESOURCE_EXHAUSTED: no"),
+        (RuntimeError("can't allocate memory"), "can't allocate memory"),
+        (OutOfMemoryError("CUDA"), "CUDA"),
     ],
 )
 def test_failed_trial_is_recorded_and_not_repeated(search, error, reason):
@@ -164,21 +170,3 @@ def test_another_search_is_refused(search, tmp_path):
         search(learned, executions_per_trial=2)
     assert caught.value.path == str(tmp_path / "search")
     assert "executions_per_trial" in str(caught.value)
-
-
-class OutOfMemoryError(RuntimeError):
-    """Has the name of PyTorch's."""
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        OutOfMemoryError("CUDA out of memory."),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-        RuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
-    ],
-)
-def test_lack_of_memory_is_a_failure_of_a_trial(error):
-    assert tune_module._is_failure_of_a_trial(error)
-    assert not tune_module._is_failure_of_a_trial(RuntimeError("a defect"))

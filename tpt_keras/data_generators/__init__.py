@@ -4,13 +4,13 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from tpt_keras.data_generators.mathematics.stream import MathematicsStreamTask
+from tpt_keras.data_generators.mathematics.task import MathematicsStreamTask
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.mathematics.task import StockMathematicsTask
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.text_pairs import TextPairsTask
-from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.settings import parse_items
 from tpt_keras.typing import StrPath
 
 __all__ = [
@@ -67,7 +67,14 @@ def open_task(
     ```
     """
     check_choice("dataset", name, TASKS)
-    return TASKS[name](data_dir, groups, **_parsed(TASKS[name], options))
+    # Options have the types of their defaults.
+    kinds = {
+        name: type(parameter.default)
+        for name, parameter in inspect.signature(TASKS[name]).parameters.items()
+        if name not in ("data_dir", "groups")
+    }
+    parsed = parse_items("dataset_options", options, kinds)
+    return TASKS[name](data_dir, groups, **parsed)
 
 
 def training_task(config: Any) -> Task:
@@ -84,25 +91,3 @@ def select_groups(
     """Selects groups of a task by name; see `Task.select_groups`."""
     check_choice("dataset", name, TASKS)
     return TASKS[name].select_groups(data_dir, patterns)
-
-
-def _parsed(task, options):
-    """Arguments of a task, of the types of their defaults."""
-    types = {
-        name: type(parameter.default)
-        for name, parameter in inspect.signature(task).parameters.items()
-        if name not in ("data_dir", "groups")
-    }
-    parsed = {}
-    for option in options:
-        name, _, value = map(str.strip, option.partition("="))
-        check_choice("dataset_options", name, types)
-        try:
-            parsed[name] = types[name](value)
-        except ValueError:
-            raise UsageError(
-                f"The option {name} of `dataset_options` takes a value of "
-                f"type {types[name].__name__}. Received: {value!r}.",
-                field="dataset_options",
-            ) from None
-    return parsed

@@ -61,7 +61,7 @@ class NumberedBatches:
         raise NotImplementedError
 
     def _parts(self, shards, num_shards):
-        """A function from a number to a part of a batch."""
+        """Returns a function from a number to a part of a batch."""
         raise NotImplementedError
 
     def iterate(
@@ -77,10 +77,8 @@ class NumberedBatches:
             start_step: Number of the first batch. A late start takes no longer
                 than 0.
             num_epochs: Number of epochs. Defaults to no end.
-            shards: Parts of every batch to yield, one after another: the
-                indices of this worker's replicas.
-            num_shards: Number of parts that every batch is cut into: the
-                number of all replicas.
+            shards: Parts of every batch to yield: this worker's replicas.
+            num_shards: Parts that every batch is cut into: all replicas.
         """
         start, stop = self._numbers(start_step, num_epochs, shards)
         numbers = itertools.count(start) if stop is None else range(start, stop)
@@ -112,11 +110,7 @@ class NumberedBatches:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """The scope to read batches in.
-
-        An error of reading is raised as it is, where tf.data would wrap it in
-        one of its own.
-        """
+        """The scope to read batches in; it unwraps the errors of tf.data."""
         self._error = None
         try:
             yield
@@ -126,7 +120,6 @@ class NumberedBatches:
             raise self._error from None
 
     def _numbers(self, start_step, num_epochs, shards):
-        """First number and end, or None, of the parts."""
         stop = None
         if num_epochs is not None:
             stop = num_epochs * self.steps_per_epoch * len(shards)
@@ -142,9 +135,9 @@ class ProblemBatches(NumberedBatches):
     length, cut into batches, and the batches are shuffled. Every epoch visits
     every example once. One batch may be smaller.
 
-    A batch is a pair of inputs, a dict of `encoder_token_ids` `(batch,
-    source_length)` and `decoder_token_ids` `(batch, target_length)`, and
-    targets `(batch, target_length)`: int32 arrays.
+    A batch is a pair of int32 arrays: inputs, a dict of `encoder_token_ids`
+    `(batch, source_length)` and `decoder_token_ids` `(batch, target_length)`,
+    and targets `(batch, target_length)`.
 
     Args:
         source: An `Examples`.
@@ -179,7 +172,6 @@ class ProblemBatches(NumberedBatches):
         )
 
     def __len__(self):
-        """Number of examples of an epoch."""
         return len(self.source)
 
     @property
@@ -234,7 +226,7 @@ class ProblemBatches(NumberedBatches):
                 )
 
     def _examples_of_window(self, epoch, first):
-        """An `Examples` and the indices of a window's examples."""
+        """Returns an `Examples` and the indices of a window's examples."""
         positions = np.arange(
             first * self.batch_size,
             min((first + WINDOW_BATCHES) * self.batch_size, len(self)),
@@ -242,7 +234,7 @@ class ProblemBatches(NumberedBatches):
         return self.source, permute(positions, len(self), (self.seed, epoch))
 
     def _window(self, epoch, first):
-        """The rows of a window's batches, and a function that encodes rows."""
+        """Returns the rows of each batch, and a function that encodes rows."""
         examples, indices = self._examples_of_window(epoch, first)
         sources, targets = examples.read(indices)
         lengths = np.stack([sources.lengths, targets.lengths], axis=-1)

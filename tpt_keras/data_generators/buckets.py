@@ -26,21 +26,16 @@ _MAX_LENGTHS = 48
 _STEPS_OF_LONGEST = (8, 4)
 
 
-def similar_length_batches(
-    lengths: np.ndarray,
-    pairs: np.ndarray,
-    batch_size: int,
-    rng: np.random.Generator,
-) -> list[np.ndarray]:
+def similar_length_batches(lengths, pairs, batch_size, rng):
     """Cuts examples into batches of similar lengths, most of which fit a pair.
 
     Every bucket takes the examples that fit no smaller one. Those that fill no
-    batch go to the next bucket that they fit.
+    batch go to the next bucket that they fit. Returns arrays of indices, of
+    which one may be smaller.
 
-    Lengths in a batch are similar, not equal, because lengths identify the
-    kind of a problem (the digits of a place value question, for example), and
-    a batch of a single kind gives a poor gradient. Returns arrays of indices,
-    of which one may be smaller.
+    Lengths in a batch are similar, not equal: a problem's length tells its kind
+    (the digits of a place value question, for example), and a batch of a single
+    kind gives a poor gradient.
     """
     noise = rng.uniform(1.0, 1.0 + LENGTH_NOISE, len(lengths))
     order = np.argsort(lengths[:, 0] * noise, kind="stable")
@@ -59,7 +54,6 @@ def similar_length_batches(
 
 
 def _batches_of_bucket(rows, target_lengths, batch_size):
-    """Cuts rows in the order of their sources into batches."""
     num_batches = -(-len(rows) // batch_size)
     # A wide chunk sorts targets well, a narrow one keeps sources together.
     # Measured, ten batches keep the padding of both low.
@@ -104,7 +98,7 @@ def fitting_pair(lengths: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 
 def _chosen_pairs(lengths, counts, longest, others):
-    """The longest pair and `others` more, by greedy choice and exchange.
+    """The longest pair and `others` more.
 
     The pairs that save most padding are added one by one, and then replaced
     one by one until no exchange saves more.
@@ -137,9 +131,8 @@ class Buckets:
 
     Args:
         model: A `SequenceToSequence`.
-        batches: The `ProblemBatches` that the model is trained with, whose
-            `length_pairs` are taken. Defaults to none: then there are a few
-            source lengths.
+        batches: `ProblemBatches` whose `length_pairs` are taken. Defaults to
+            none: then there are a few source lengths.
     """
 
     def __init__(self, model: Any, batches: Any = None) -> None:
@@ -166,9 +159,7 @@ class Buckets:
             -(-target_length // target) * target,
         )
 
-    def pad(
-        self, batch: tuple[dict[str, np.ndarray], np.ndarray], rows: int
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    def pad(self, batch, rows):
         """Pads a batch of `ProblemBatches` to its pair and a number of rows."""
         inputs, targets = batch
         source, target = self.pair(

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 from typing import Self
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,6 +22,10 @@ _READ_AT_ONCE = 2**16
 # Examples of which one start is kept in memory.
 _BLOCK = 8
 _ROUNDS = 4
+
+
+# Indices of examples.
+Indices: TypeAlias = Sequence[int] | np.ndarray
 
 
 class Sequences:
@@ -64,19 +69,15 @@ class Examples:
     def __len__(self) -> int:
         raise NotImplementedError
 
-    def read(
-        self, indices: Sequence[int] | np.ndarray
-    ) -> tuple[Sequences, Sequences]:
+    def read(self, indices: Indices) -> tuple[Sequences, Sequences]:
         """Reads the sources and the targets of examples, as two `Sequences`."""
         raise NotImplementedError
 
-    def lengths(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
+    def lengths(self, indices: Indices) -> np.ndarray:
         """Reads the source and target lengths of examples, `(count, 2)`."""
         raise NotImplementedError
 
-    def texts(
-        self, indices: Sequence[int] | np.ndarray
-    ) -> list[tuple[str, str]]:
+    def texts(self, indices: Indices) -> list[tuple[str, str]]:
         """Reads examples as a list of pairs of strings."""
         symbols = np.array(self.vocabulary, dtype=object)
         columns = []
@@ -141,9 +142,7 @@ class ArrayExamples(Examples):
     def __len__(self):
         return len(self.all_lengths)
 
-    def read(
-        self, indices: Sequence[int] | np.ndarray
-    ) -> tuple[Sequences, Sequences]:
+    def read(self, indices: Indices) -> tuple[Sequences, Sequences]:
         indices = np.asarray(indices, dtype="int64")
         sources, targets = self.lengths(indices).T
         starts = self._starts(indices)
@@ -152,7 +151,7 @@ class ArrayExamples(Examples):
             gather(self.tokens, starts + sources, targets),
         )
 
-    def lengths(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
+    def lengths(self, indices: Indices) -> np.ndarray:
         indices = np.asarray(indices, dtype="int64")
         return self.all_lengths[indices].astype("int64")
 
@@ -184,22 +183,19 @@ class ExampleView(Examples):
     def __len__(self):
         return self._count
 
-    def read(
-        self, indices: Sequence[int] | np.ndarray
-    ) -> tuple[Sequences, Sequences]:
+    def read(self, indices: Indices) -> tuple[Sequences, Sequences]:
         return self._examples.read(self._to_others(np.asarray(indices)))
 
-    def lengths(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
+    def lengths(self, indices: Indices) -> np.ndarray:
         return self._examples.lengths(self._to_others(np.asarray(indices)))
 
 
 def random_part(
     examples: Examples, start: int = 0, stop: int | None = None, seed: int = 0
 ) -> Examples:
-    """A random part of examples, such as those set apart for validation.
+    """A part of the examples in a random order that depends on the seed.
 
-    `start` and `stop` are positions in an order that depends on the seed. Parts
-    of one seed whose ranges do not overlap have no example in common.
+    Parts of one seed whose ranges do not overlap have no example in common.
     """
     part = range(len(examples))[start:stop]
 
@@ -231,10 +227,9 @@ def readable_examples(examples: Examples, model_config: Any) -> Examples:
 class ExampleMixture(Examples):
     """Several collections of examples as one, each with a weight.
 
-    A part's share of the mixture is its weight's share. The mixture is exactly
-    as long as it takes to hold every example: the examples of a part that is
-    short for its weight occur several times, all others once. Parts of equal
-    length and weight are simply joined.
+    The weights are the parts' shares of the mixture, which is just long enough
+    to hold every example. The examples of a part that is short for its weight
+    occur several times, all others once.
 
     Args:
         parts: List of `Examples` of one vocabulary; empty ones are skipped.
@@ -260,9 +255,7 @@ class ExampleMixture(Examples):
     def __len__(self):
         return int(self._starts[-1])
 
-    def read(
-        self, indices: Sequence[int] | np.ndarray
-    ) -> tuple[Sequences, Sequences]:
+    def read(self, indices: Indices) -> tuple[Sequences, Sequences]:
         order, pieces = self._by_part(indices, "read")
         return tuple(
             Sequences(
@@ -272,7 +265,7 @@ class ExampleMixture(Examples):
             for column in zip(*pieces)
         )
 
-    def lengths(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
+    def lengths(self, indices: Indices) -> np.ndarray:
         order, pieces = self._by_part(indices, "lengths")
         return np.concatenate(pieces)[order]
 

@@ -5,7 +5,6 @@ import functools
 import hashlib
 from collections.abc import Collection
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,6 @@ from tpt_keras.data_generators.examples import random_part
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.typing import StrPath
-
-if TYPE_CHECKING:
-    from tpt_keras.models.configs import SequenceToSequenceConfig
 
 # The name of the training examples as a split.
 TRAIN = "train"
@@ -51,14 +47,7 @@ class Task:
     def select_groups(
         data_dir: StrPath, patterns: Sequence[str]
     ) -> tuple[str, ...]:
-        """Selects groups by name or pattern.
-
-        Args:
-            data_dir: The task's folder or file.
-            patterns: Names, patterns such as `"numbers__*"`, or `"all"`.
-
-        Returns:
-            Tuple of names.
+        """Selects groups by names, patterns such as `"numbers__*"`, or `"all"`.
 
         Raises:
             UsageError: If a pattern fits no group, or none is given and the
@@ -67,13 +56,9 @@ class Task:
         raise NotImplementedError
 
     def examples(self, split: str) -> dict[str, Examples]:
-        """The examples of a split.
+        """The `Examples` of a split, as a dict of the groups that have any.
 
-        Args:
-            split: `"train"` or a name of `splits`.
-
-        Returns:
-            Dict of the groups that have any to `Examples`.
+        The split is `"train"` or one of `splits`.
 
         Raises:
             UsageError: If there is no such split.
@@ -95,24 +80,16 @@ class Task:
             batches: `ProblemBatches` of training examples.
             weights: The groups' shares in them.
             config: A `TrainingConfig`.
-
-        Returns:
-            A `ProblemBatches`.
         """
         return batches
 
-    def adapted(
-        self, model_config: "SequenceToSequenceConfig"
-    ) -> "SequenceToSequenceConfig":
+    def adapted(self, model_config: Any) -> Any:
         """Returns a model's configuration, adapted to the task."""
         return model_config
 
     @functools.cached_property
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of the number and of some of each group's training examples.
-
-        A dict of the groups' names to strings.
-        """
+        """For each group, a hash of the number and of some of its examples."""
         fingerprints = {}
         for group, examples in self.examples(TRAIN).items():
             count = len(examples)
@@ -130,14 +107,8 @@ class Task:
 
         A sample holds the first examples of a random order, so a larger one
         contains a smaller one. Of the training examples it holds the last,
-        because a training of seed 0 sets the first apart for validation.
-
-        Args:
-            split: `"train"` or a name of `splits`.
-            count: Largest number of examples of a group. Defaults to all.
-
-        Returns:
-            Dict of the groups that have any to `Examples`.
+        because a training of seed 0 sets the first apart for validation. A
+        group has at most `count` examples in it, by default all of them.
         """
         sample = {}
         for group, examples in self.examples(split).items():
@@ -163,13 +134,10 @@ def matching_groups(
     )
 
 
-def split_batches(
-    task: Task, model_config: "SequenceToSequenceConfig", config: Any
-) -> tuple[ProblemBatches, ProblemBatches]:
+def split_batches(task, model_config, config):
     """Cuts the training examples into training and validation batches.
 
-    The seed of the `TrainingConfig` decides which examples are set apart. The
-    two have no common example.
+    The seed of the `TrainingConfig` decides which examples are set apart.
     """
     patterns = set(config.data.modules) - set(task.groups)
     if config.data.module_weights and patterns:

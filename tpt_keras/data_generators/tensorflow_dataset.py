@@ -45,10 +45,9 @@ def function_dataset(function, start, stop, signature):
 class _ExitGate:
     """Lets a graph call Python, one call at a time, until the interpreter ends.
 
-    tf.data prefetches in threads of its own. While the interpreter ends, it
-    ends every thread that calls Python, and tf.data waits for that thread
-    forever. So the gate closes first, after the running call. It closes in the
-    graph: in Python, it would be too late.
+    The interpreter ends every thread that calls Python, and tf.data would wait
+    for its own forever. So the gate closes first, after the running call. It
+    closes in the graph: in Python, it would be too late.
     """
 
     def __init__(self):

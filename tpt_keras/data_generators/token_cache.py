@@ -1,19 +1,15 @@
 """Token cache: a dataset's examples as memory-mapped arrays in files.
 
 A folder beside the dataset holds the token ids of all examples (`tokens.npy`),
-their lengths (`lengths.npy`), and a JSON file with the dataset's identity, its
-origin, the splits' sizes and a digest of all this. It can be read without the
-dataset.
+their lengths (`lengths.npy`), and a JSON file with the files of the dataset,
+its origin, the sizes of its splits and a digest of all this.
 """
 
-import errno
-import functools
-import hashlib
+import contextlib
 import json
 import logging
 import pathlib
 import shutil
-import tempfile
 import zlib
 
 import numpy as np
@@ -27,18 +23,15 @@ from tpt_keras.files import whole_folder
 
 NAME = "tokens"
 _ADVICE = "Remove the folder and prepare the dataset again."
-_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 logger = logging.getLogger(__name__)
 
 
 def open_cache(folder, vocabulary, read_dataset):
-    """Opens a dataset's token cache and makes it first if necessary.
+    """Opens a dataset's token cache.
 
-    It is made, under a lock, if it is missing or damaged, or if a file of the
-    dataset has changed. Where the folder cannot be written, the cache lies in
-    a temporary folder until the process ends. A folder without a dataset's
-    records has to hold a whole cache.
+    A cache that is missing, damaged or older than the dataset is made, under a
+    lock. A folder without a dataset's records has to hold a whole cache.
 
     Args:
         folder: The dataset's folder.
@@ -53,31 +46,31 @@ def open_cache(folder, vocabulary, read_dataset):
         UnreadableFileError: If there are no records, and the cache is damaged.
     """
     folder = pathlib.Path(folder)
+    path = folder / NAME
     key = {"vocabulary": list(vocabulary), "files": _files(folder)}
     if not key["files"]:
-        return _open(folder / NAME, key, _ADVICE)
-    try:
-        return _open_or_make(folder / NAME, key, read_dataset)
-    except OSError as error:
-        if error.errno not in _READ_ONLY:
-            raise
-    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    path = pathlib.Path(_temporary_folder().name, name, NAME)
-    return _open_or_make(path, key, read_dataset)
+        return _open(path, key, _ADVICE)
+    with contextlib.suppress(UnreadableFileError):
+        return _open(path, key)
+    with folder_lock(folder, "makes the token cache", wait=True):
+        try:
+            # Another process may have made it meanwhile.
+            return _open(path, key)
+        except UnreadableFileError as error:
+            logger.debug("Making the token cache: %s", error)
+        _write(path, key, *read_dataset())
+        return _open(path, key)
 
 
 def write_cache(folder, vocabulary, splits, origin):
     """Writes the token cache of a dataset that has no records.
 
-    Args:
-        folder: The dataset's folder.
-        vocabulary: The symbols, each at its token id.
-        splits: Dict of the splits' names to iterables of pairs of strings.
-        origin: Dict with the settings of the dataset, for JSON.
+    `splits` is a dict of iterables of pairs of strings. `origin` is a dict of
+    the dataset's settings.
     """
     key = {"vocabulary": list(vocabulary), "files": []}
     with folder_lock(folder, "makes the token cache"):
-        _replace(folder / NAME, key, splits, origin)
+        _write(folder / NAME, key, splits, origin)
 
 
 def _files(folder):
@@ -88,34 +81,7 @@ def _files(folder):
     return [[name, each.st_size, each.st_mtime_ns] for name, each in status]
 
 
-@functools.cache
-def _temporary_folder():
-    return tempfile.TemporaryDirectory(prefix="tpt_keras_tokens_")
-
-
-def _open_or_make(path, key, read_dataset):
-    try:
-        return _open(path, key)
-    except UnreadableFileError:
-        pass
-    with folder_lock(path.parent, "makes the token cache", wait=True):
-        try:
-            # Another process may have made it meanwhile.
-            return _open(path, key)
-        except UnreadableFileError as error:
-            logger.debug("Making the token cache: %s", error)
-        _replace(path, key, *read_dataset())
-        return _open(path, key)
-
-
-def _replace(path, key, splits, origin):
-    shutil.rmtree(path, ignore_errors=True)
-    with whole_folder(path) as partial:
-        partial.mkdir()
-        _write(partial, key, splits, origin)
-
-
-def _write(folder, key, splits, origin):
+def _write(path, key, splits, origin):
     counts = dict.fromkeys(splits, 0)
 
     def pairs():
@@ -124,18 +90,21 @@ def _write(folder, key, splits, origin):
                 counts[split] += 1
                 yield pair
 
-    examples = ArrayExamples.from_texts(pairs(), key["vocabulary"])
-    arrays = {"tokens": examples.tokens, "lengths": examples.all_lengths}
-    for name, array in arrays.items():
-        path = folder / f"{name}.npy"
-        with named_in_errors(path), path.open("wb") as file:
-            # `np.save` would not tell that the disk is full.
-            header = np.lib.format.header_data_from_array_1_0(array)
-            np.lib.format.write_array_header_1_0(file, header)
-            file.write(array.data)
-    record = {"key": key, "origin": origin, "counts": counts}
-    record["digest"] = _digest(record, arrays.values())
-    (folder / "cache.json").write_text(json.dumps(record))
+    shutil.rmtree(path, ignore_errors=True)
+    with whole_folder(path) as partial:
+        partial.mkdir()
+        examples = ArrayExamples.from_texts(pairs(), key["vocabulary"])
+        arrays = {"tokens": examples.tokens, "lengths": examples.all_lengths}
+        for name, array in arrays.items():
+            file_path = partial / f"{name}.npy"
+            with named_in_errors(file_path), file_path.open("wb") as file:
+                # `np.save` would not tell that the disk is full.
+                header = np.lib.format.header_data_from_array_1_0(array)
+                np.lib.format.write_array_header_1_0(file, header)
+                file.write(array.data)
+        record = {"key": key, "origin": origin, "counts": counts}
+        record["digest"] = _digest(record, arrays.values())
+        (partial / "cache.json").write_text(json.dumps(record))
 
 
 def _open(path, key, advice=""):

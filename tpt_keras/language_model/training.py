@@ -20,7 +20,6 @@ from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.step import token_metrics
 from tpt_keras.training.trainer import Trainer
 from tpt_keras.typing import StrPath
-from tpt_keras.typing import Tensor
 
 NUM_BYTES = 256
 # The validation and the test part are each one of so many parts of a text, as
@@ -36,8 +35,8 @@ class TextSegments(NumberedBatches):
     Every row of a batch is a stream, and each batch continues where the last
     one ended. The streams start at equal distances and continue into one
     another, the last into the first, so that the memory is right in every
-    epoch. An epoch predicts every symbol once, except for the first one. The
-    last symbols, if they fill no segment, are left to the next epoch.
+    epoch. An epoch predicts every symbol but the first once; symbols that fill
+    no segment are left to the next epoch.
 
     A batch is a pair of token ids and the next token ids, int32 arrays
     `(batch, length)`.
@@ -117,12 +116,12 @@ class TextSegments(NumberedBatches):
         firsts = np.arange(self.batch_size) * self._stream_length
 
         def part(step):
-            places = firsts + step * self.length
-            places = places[:, None] + np.arange(self.length)
-            places %= self.batch_size * self._stream_length
+            positions = firsts + step * self.length
+            positions = positions[:, None] + np.arange(self.length)
+            positions %= self.batch_size * self._stream_length
             return (
-                self._token_ids[self._text[places]],
-                self._token_ids[self._text[places + 1]],
+                self._token_ids[self._text[positions]],
+                self._token_ids[self._text[positions + 1]],
             )
 
         return part
@@ -147,8 +146,8 @@ def text_vocabulary(text: bytes | np.ndarray) -> tuple[int, ...]:
 
 def text_fingerprint(text: np.ndarray) -> str:
     """Returns a short hash of a text's length and of bytes all over it."""
-    places = np.linspace(0, len(text) - 1, _FINGERPRINTED, dtype=int)
-    content = text[places].tobytes() + str(len(text)).encode()
+    positions = np.linspace(0, len(text) - 1, _FINGERPRINTED, dtype=int)
+    content = text[positions].tobytes() + str(len(text)).encode()
     return hashlib.sha256(content).hexdigest()[:16]
 
 
@@ -166,11 +165,7 @@ def read_text(path: StrPath) -> np.ndarray:
 
 
 def text_part(text: np.ndarray, name: str) -> np.ndarray:
-    """Returns a part of a text.
-
-    The parts are `"train"` (the first nine tenths), `"validation"` and
-    `"test"` (a twentieth each).
-    """
+    """Returns `"train"`, nine tenths of a text, `"validation"` or `"test"`."""
     test = len(text) - len(text) // ONE_OF
     validation = test - len(text) // ONE_OF
     parts = {
@@ -183,9 +178,7 @@ def text_part(text: np.ndarray, name: str) -> np.ndarray:
 
 
 class TextLearner:
-    """All that `train` needs to know of learning a text.
-
-    A model that answers questions has a `QuestionLearner` in its place.
+    """Lets `train` learn a text; see `QuestionLearner`.
 
     Args:
         model_config: A `TransformerXLConfig`. Its vocabulary becomes the
@@ -249,13 +242,8 @@ class TextLearner:
         self.fingerprints = {"the text": text_fingerprint(text)}
 
     @staticmethod
-    def make_trainer(
-        model_config: TransformerXLConfig, config: TrainingConfig
-    ) -> Trainer:
-        """Makes a new model and its `Trainer`, not compiled.
-
-        The model has a memory for every row of a batch.
-        """
+    def make_trainer(model_config, config):
+        """Makes a model with a memory for every row, and its `Trainer`."""
         model = TransformerXL(
             model_config, config.data.batch_size, dtype=config.run.precision
         )
@@ -275,10 +263,9 @@ class TextLearner:
 
 
 def language_model_trainer(model: TransformerXL, **kwargs: Any) -> Trainer:
-    """Makes the trainer of a `TransformerXL` that keeps its memory.
+    """Makes the `Trainer` of a `TransformerXL` that keeps its memory.
 
-    Its batches are those of `TextSegments`, of as many streams as the model's
-    `batch_size`. The keyword arguments are those of `Trainer`.
+    It learns `TextSegments` of as many streams as the model's `batch_size`.
     """
     return Trainer(
         model,
@@ -290,11 +277,7 @@ def language_model_trainer(model: TransformerXL, **kwargs: Any) -> Trainer:
     )
 
 
-def loss_and_metrics(
-    model: TransformerXL,
-    batch: tuple[Tensor, Tensor, Tensor],
-    training: bool = False,
-) -> tuple[Tensor, dict[str, Any]]:
+def loss_and_metrics(model, batch, training=False):
     """Computes the loss and the metrics of a batch of segments.
 
     Like `tpt_keras.training.step.loss_and_metrics`, with token ids as inputs.
@@ -310,13 +293,8 @@ def loss_and_metrics(
     }
 
 
-def evaluate_segments(
-    trainer: Trainer, segments: TextSegments
-) -> dict[str, float]:
-    """Evaluates a model on a text, starting with an empty memory.
-
-    The model's own memory is restored afterwards.
-    """
+def evaluate_segments(trainer, segments):
+    """Evaluates a model on a text, with an empty memory at its start."""
     memory = keras.tree.flatten(trainer.model.memory)
     kept = [ops.convert_to_numpy(variable) for variable in memory]
     trainer.model.reset_memory()

@@ -165,10 +165,7 @@ class TransformerXL(LogitsModel):
         self.built = True
 
     def _cell_attention(self, biases):
-        """The attention of a cell, as arguments of `TransformerXLCell`.
-
-        All cells with Transformer-XL's attention share the biases.
-        """
+        """Returns the attention of a cell, as arguments of its class."""
         config = self.config
         window = config.memory_length if config.same_length else None
         options = {"sliding_window": window, **config.mechanism_options}
@@ -186,11 +183,11 @@ class TransformerXL(LogitsModel):
         return {"attention": mechanism}
 
     def init_memory(self, batch_size):
-        """Returns an empty memory of streams.
+        """Returns an empty memory of streams, a dict.
 
-        It is a dict of `states`, a tensor `(batch, memory_length, hidden_dim)`
-        of each cell, and `length`, int32 `(batch,)`: the number of positions in
-        use, which are the last ones.
+        `states` are tensors `(batch, memory_length, hidden_dim)`, one a cell.
+        `length`, int32 `(batch,)`, is the number of positions in use, which are
+        the last ones.
         """
         config = self.config
         shape = (batch_size, config.memory_length, config.hidden_dim)
@@ -214,7 +211,6 @@ class TransformerXL(LogitsModel):
             variable.assign(ops.zeros(variable.shape, variable.dtype))
 
     def compute_output_shape(self, input_shape):
-        """Returns the shape of the logits, `(batch, length, symbols)`."""
         return (*input_shape, self.config.vocabulary_size)
 
     def call(self, token_ids, memory=None, training=None):
@@ -307,7 +303,7 @@ class TransformerXL(LogitsModel):
         for _ in range(length):
             logits, memory = self._read_on(unread, memory)
             logits = logits[: len(self.config.vocabulary)]
-            written.append(_draw(logits, temperature, generator))
+            written.append(_sample(logits, temperature, generator))
             unread = written[-1:]
         text = bytes(self.config.vocabulary[token] for token in written)
         return (
@@ -353,9 +349,9 @@ class TransformerXL(LogitsModel):
             )
 
     def _memory_mask(self, length):
-        places = ops.arange(self.config.memory_length, dtype="int32")
+        positions = ops.arange(self.config.memory_length, dtype="int32")
         first = self.config.memory_length - length
-        return places[None, :] >= first[:, None]
+        return positions[None, :] >= first[:, None]
 
     def _remember(self, memory, inputs):
         """Adds the cells' inputs of a segment to the memory."""
@@ -398,8 +394,7 @@ class _Reader(keras.Model):
         return self.model(inputs["token_ids"], inputs["memory"])
 
 
-def _draw(logits, temperature, generator):
-    """Draws a token."""
+def _sample(logits, temperature, generator):
     if not temperature:
         return int(np.argmax(logits))
     logits = logits.astype("float64")
@@ -412,10 +407,7 @@ def load_language_model(
 ) -> TransformerXL:
     """Loads a trained `TransformerXL` from its folder, without a memory.
 
-    Args:
-        model_dir: Folder that a training left a finished model in.
-        best: Whether to load the best model in validation instead of the last
-            one.
+    `best` loads the best model in validation instead of the last one.
 
     Raises:
         UsageError: If the folder holds no such model, or a damaged one.

@@ -1,7 +1,6 @@
 """Configurations of models, one dataclass for each kind."""
 
 import dataclasses
-import json
 import math
 import typing
 from typing import Any
@@ -16,6 +15,7 @@ from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.layers import make_mechanism
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.settings import check_settings
+from tpt_keras.settings import parse_items
 from tpt_keras.settings import setting
 from tpt_keras.tokenizers.character_tokenizer import ANSWER_ORDERS
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
@@ -91,30 +91,20 @@ class ModelConfig:
         `"attention=relative,attention_options.max_distance=8"`.
 
         Raises:
-            UsageError: If a name is unknown, or the field has no options.
+            UsageError: If a name is unknown, or a value has another type.
         """
-        overrides: dict[str, Any] = {}
-        fields = {field.name for field in dataclasses.fields(self)}
-        for item in filter(None, text.split(",")):
-            name, _, given = map(str.strip, item.partition("="))
-            name, _, option = name.partition(".")
-            check_choice("hyperparameter", name, fields)
-            value = _parse(given)
-            if option:
-                options = overrides.get(name, getattr(self, name))
-                if not isinstance(options, dict):
-                    raise UsageError(f"`{name}` has no options.", field=name)
-                value = {**options, option: value}
-            overrides[name] = value
-        return overrides
-
-
-def _parse(text):
-    """Parses a number or a bool; anything else is a string."""
-    try:
-        return json.loads(text.lower())
-    except ValueError:
-        return text
+        kinds = {
+            # A text names a vocabulary.
+            field.name: str if field.type is tuple else field.type
+            for field in dataclasses.fields(self)
+        }
+        items = filter(None, text.split(","))
+        return {
+            name: getattr(self, name) | value
+            if isinstance(value, dict)
+            else value
+            for name, value in parse_items("hparams", items, kinds).items()
+        }
 
 
 @dataclasses.dataclass(frozen=True)

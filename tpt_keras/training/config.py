@@ -7,15 +7,13 @@ fields before they load a backend.
 
 import dataclasses
 import math
-from collections.abc import Iterable
-from collections.abc import Sequence
 from typing import Any
 from typing import Self
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_choices
 from tpt_keras.settings import check_settings
+from tpt_keras.settings import parse_items
 from tpt_keras.settings import setting
 from tpt_keras.typing import Items
 
@@ -73,7 +71,9 @@ class DataConfig:
             )
         weights = self.module_weights
         if any(isinstance(weight, str) for weight in weights):
-            weights = parse_module_weights(weights, self.modules)
+            kinds = dict.fromkeys(self.modules, float)
+            given = parse_items("module_weights", weights, kinds)
+            weights = [given.get(module, 1.0) for module in self.modules]
         weights = tuple(map(float, weights))
         object.__setattr__(self, "module_weights", weights)
         if weights and len(weights) != len(self.modules):
@@ -222,8 +222,8 @@ class RunConfig:
     """The steps of a training, their arithmetic and their checkpoints.
 
     Fields that may have another value when a training resumes change no
-    result except for rounding; `gradient_accumulation_steps` also changes
-    the noise of dropout, which each micro-batch draws for itself.
+    result except for rounding. `gradient_accumulation_steps` also changes
+    the noise of dropout: each micro-batch samples its own.
 
     Args:
         train_steps: Number of optimizer steps.
@@ -332,27 +332,18 @@ class TrainingConfig:
             UsageError: If a field is not known, or is another optimizer's.
         """
         check_choice("optimizer", optimizer, OPTIMIZERS)
-        sections: tuple = (DataConfig, OPTIMIZERS[optimizer], RunConfig)
-        known = set().union(*(s.__dataclass_fields__ for s in sections))
+        sections: list[Any] = []
+        for section in (DataConfig, OPTIMIZERS[optimizer], RunConfig):
+            names = fields.keys() & section.__dataclass_fields__.keys()
+            values = {name: fields.pop(name) for name in names}
+            sections.append(section(**values))
         for field in fields:
-            if field not in known:
-                raise UsageError(
-                    f"A training with the optimizer {optimizer} has no field "
-                    f"`{field}`.",
-                    field=field,
-                )
-        return cls(
-            *(
-                section(
-                    **{
-                        name: value
-                        for name, value in fields.items()
-                        if name in section.__dataclass_fields__
-                    }
-                )
-                for section in sections
+            raise UsageError(
+                f"A training with the optimizer {optimizer} has no field "
+                f"`{field}`.",
+                field=field,
             )
-        )
+        return cls(*sections)
 
     def flat(self) -> dict[str, Any]:
         """Returns all fields by the flags' flat names, as `from_flat` takes."""
@@ -414,34 +405,3 @@ MAY_CHANGE = frozenset(
     for field in dataclasses.fields(section)
     if field.metadata["may_change"]
 )
-
-
-def parse_module_weights(
-    items: Iterable[str], modules: Sequence[str]
-) -> tuple[float, ...]:
-    """Parses `"name=weight"`. A module without a weight has 1.
-
-    Example:
-
-    >>> parse_module_weights(["b=3"], ["a", "b"])
-    (1.0, 3.0)
-    """
-    weights = {}
-    for item in items:
-        name, _, weight = item.partition("=")
-        name = name.strip()
-        check_choices("module of module_weights", [name], modules)
-        try:
-            value = float(weight)
-        except ValueError:
-            raise UsageError(
-                f"`module_weights` takes name=weight: {modules[0]}=2. "
-                f"Received: {item!r}.",
-                field="module_weights",
-            ) from None
-        if name in weights:
-            raise UsageError(
-                f"`module_weights` names {name} twice.", field="module_weights"
-            )
-        weights[name] = value
-    return tuple(weights.get(name, 1.0) for name in modules)

@@ -19,10 +19,8 @@ class PyTorchAdam(keras.optimizers.Adam):
 
     PyTorch adds it to the bias-corrected root of the second moment, Keras to
     the root itself ("epsilon hat" in Kingma and Ba), which makes it larger by
-    `1 / sqrt(1 - beta_2**step)`: 14 times in the first step. The norm of the
-    whole gradient is clipped at 0.1, so that many an element is small enough
-    for it to matter: with Keras's, weights differ from the authors' by 4e-4
-    after ten steps.
+    `1 / sqrt(1 - beta_2**step)`: 14 times in the first step. As the gradient is
+    clipped at a norm of 0.1, this moves weights by 4e-4 in ten steps.
 
     The arguments are those of `keras.optimizers.Adam`.
     """
@@ -105,20 +103,17 @@ _FUSED_ADAM = {
 class Muon(keras.optimizers.Muon):
     """Muon for maps whose kernels have axes for heads, too.
 
-    Keras's Muon (Jordan et al., 2024; Liu et al., 2025) makes the step of a
-    matrix orthogonal, and leaves every other variable to AdamW: so nearly all
-    weights of an attention, whose kernels are `(hidden_dim, num_heads,
-    key_dim)` and back. Here such a kernel is the matrix `(fan_in, fan_out)`
-    that its `Projection` multiplies by, and is updated like one. AdamW
-    updates all other variables: embeddings, biases, norms, tables.
+    Keras's Muon (Jordan et al., 2024) makes the step of a matrix orthogonal,
+    and leaves every other variable to AdamW, also the kernels `(hidden_dim,
+    num_heads, key_dim)` of an attention. Here a kernel is the matrix `(fan_in,
+    fan_out)` that its `Projection` multiplies by. AdamW updates embeddings,
+    biases, norms and tables.
 
     The step of a matrix is scaled by `0.2 * sqrt(max(fan_in, fan_out))` times
     the learning rate, as in Moonlight (Liu et al., 2025), so that its elements
     are as large as those of an AdamW step. Matrices of one shape, and their
-    transposes, are stacked and made orthogonal together.
-
-    The weight decay is the same for both, as `exclude_from_weight_decay` has
-    it: `adam_weight_decay` is not used.
+    transposes, are made orthogonal together. Both parts have the same weight
+    decay; `adam_weight_decay` is not used.
 
     Args:
         *args: See `keras.optimizers.Muon`.
@@ -288,11 +283,9 @@ class LinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def make_optimizer(config):
-    """Builds the optimizer of a `TrainingConfig`.
+    """Builds the optimizer of a `TrainingConfig`, which does not clip.
 
-    It does not clip: the training step clips, which has the gradient of the
-    whole batch. Weight decay spares biases, norms, the scales of skips, and
-    embeddings.
+    The training step clips, because it has the gradient of the whole batch.
     """
     optimizer = config.optimizer.build(learning_rate_schedule(config))
     optimizer.exclude_from_weight_decay(
@@ -302,10 +295,10 @@ def make_optimizer(config):
 
 
 def learning_rate_schedule(config):
-    """Returns the learning rate over steps: a Keras schedule, or a number.
+    """Returns a Keras schedule of steps, or a number.
 
-    It is a number if the rate is constant, or follows the time as
-    `learning_rate_in_time` does.
+    It is a number if the rate is constant or follows the time; see
+    `learning_rate_in_time`.
     """
     optimizer = config.optimizer
     rate, warmup_steps = optimizer.learning_rate, optimizer.warmup_steps

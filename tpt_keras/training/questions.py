@@ -20,7 +20,7 @@ from tpt_keras.training.trainer import Trainer
 
 
 class QuestionLearner:
-    """All that `train` needs to know of learning the questions of a `Task`.
+    """Lets `train` learn the questions of a `Task`.
 
     A language model has a `TextLearner` in its place.
 
@@ -68,9 +68,7 @@ class QuestionLearner:
         self.fingerprints = self.task.fingerprints
 
     @staticmethod
-    def make_trainer(
-        model_config: SequenceToSequenceConfig, config: TrainingConfig
-    ) -> Trainer:
+    def make_trainer(model_config, config):
         """Makes a new model and its `Trainer`, not compiled."""
         return Trainer(
             build_model(model_config, config.run.precision),
@@ -79,14 +77,7 @@ class QuestionLearner:
         )
 
     def evaluate(self, trainer: Trainer) -> dict[str, float]:
-        """Evaluates on validation and on the task's splits.
-
-        Args:
-            trainer: A compiled `Trainer`.
-
-        Returns:
-            Dict of metrics, see `MetricsLog`.
-        """
+        """Returns metrics of validation and of the splits; see `MetricsLog`."""
         results = trainer.evaluate_batches(self.validation)
         metrics = {f"val_{name}": value for name, value in results.items()}
         examples = self._config.run.evaluation_examples
@@ -158,7 +149,6 @@ def evaluate(
 
 
 def _evaluate_examples(trainer, examples, batch_size):
-    """The metrics of one group's examples."""
     model = trainer.model
     readable = readable_examples(examples, model.config)
     results = {

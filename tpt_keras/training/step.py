@@ -1,7 +1,6 @@
-"""The loss and the metrics of a batch, and the clipping of a gradient.
+"""Pure functions of a training step: loss, metrics and clipping.
 
-A training step is in `backends`, whole in one file for each backend. It is made
-of these pure functions.
+The step itself is in `backends`, whole in one file for each backend.
 """
 
 import keras
@@ -15,11 +14,8 @@ COUNTS = ("examples", "tokens")
 def loss_and_metrics(model, batch, training=False):
     """Computes the loss and the metrics of a batch of answers.
 
-    A function without side effects, except for those of the model's own
-    variables, such as the seeds of dropout.
-
-    Sums are returned instead of means, so that the parts of a batch, on
-    several replicas or in micro-batches, add up to the batch.
+    It returns sums instead of means, so that the parts of a batch, on several
+    replicas or in micro-batches, add up to the batch.
 
     Args:
         model: A `SequenceToSequence`.
@@ -151,7 +147,9 @@ def global_norm(tensors):
 
 
 def clip_by_global_norm(tensors, clip_norm, norm):
-    """Scales tensors of a global norm `norm` to at most `clip_norm`."""
+    """Scales tensors of a global norm `norm` to at most `clip_norm`, if any."""
+    if clip_norm is None:
+        return tensors
     scale = ops.minimum(1.0, clip_norm / norm)
     return [tensor * ops.cast(scale, tensor.dtype) for tensor in tensors]
 

@@ -1,7 +1,7 @@
 """A training from its configuration to a finished model.
 
-`train` prepares, `_fit` calls Keras's `fit`, `Intervals` follows each interval
-between two checkpoints, and the step is in `backends`.
+`train` prepares, `_fit` calls Keras's `fit`, `Intervals` acts at the end of
+each interval between two checkpoints, and `backends` have the step.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ from tpt_keras.training.intervals import TimeLimit
 from tpt_keras.training.optimizers import make_optimizer
 from tpt_keras.training.questions import QuestionLearner
 from tpt_keras.training.state import model_folder
-from tpt_keras.training.state.checkpoints import TrainingState
-from tpt_keras.training.state.checkpoints import checkpoint_numbers
+from tpt_keras.training.state.model_folder import TrainingState
+from tpt_keras.training.state.model_folder import checkpoint_numbers
 from tpt_keras.training.trainer import Trainer
 from tpt_keras.typing import StrPath
 
@@ -56,14 +56,11 @@ def train(
         model_dir: Folder of the training; see `state.model_folder`.
         preset: Name of the preset that `model_config` comes from, for the
             record.
-        strategy: A strategy, as `make_strategy` makes them: of
-            `tf.distribute`, or on JAX a `keras.distribution.DataParallel`.
+        strategy: A strategy that `make_strategy` made.
         callbacks: Keras callbacks. They see the model. An epoch lies between
             two checkpoints; its logs hold the metrics of the evaluation, if
             there was one.
-        make_learner: Class of the learner, called with `model_config` and
-            `config`. Defaults to `QuestionLearner`; a language model has
-            `TextLearner`.
+        make_learner: `QuestionLearner`, or `TextLearner` for a language model.
 
     Returns:
         The trained model. `read_metrics(model_dir)` reads its history.
@@ -134,16 +131,7 @@ def make_trainer(
     config: TrainingConfig,
     make_learner: Any = QuestionLearner,
 ) -> Trainer:
-    """Makes a new model that is ready to be trained.
-
-    Args:
-        model_config: A `ModelConfig`, such as a `TransformerConfig`.
-        config: A `TrainingConfig`.
-        make_learner: The class of the learner.
-
-    Returns:
-        A compiled `Trainer`, its optimizer built.
-    """
+    """Makes a new model and its compiled `Trainer`; see `train`."""
     trainer = make_learner.make_trainer(model_config, config)
     trainer.compile(make_optimizer(config), jit_compile=False)
     # A checkpoint is restored into its variables.
@@ -152,7 +140,6 @@ def make_trainer(
 
 
 def _fit(trainer, intervals, config, batches, callbacks):
-    """Fits from the restored step to the end."""
     callbacks = [intervals, *callbacks]
     if config.run.train_minutes:
         callbacks.append(TimeLimit(config, intervals))
@@ -179,7 +166,7 @@ def _fit(trainer, intervals, config, batches, callbacks):
 
 @contextlib.contextmanager
 def _output_folder(model_dir, backend):
-    """Locks the folder of a training; other workers have one to throw away."""
+    """Locks the folder of a training; all workers but one have another."""
     with contextlib.ExitStack() as stack:
         if backend.is_chief:
             stack.enter_context(model_folder.training_lock(model_dir))
@@ -190,7 +177,7 @@ def _output_folder(model_dir, backend):
 
 
 def _initial_model(learner, config, model_dir):
-    """Returns the model of `init_from`, or `None` for other weights."""
+    """Loads the model of `init_from`, or `None` for other weights."""
     checkpoints = model_dir / model_folder.CHECKPOINTS
     if not config.run.init_from or checkpoint_numbers(checkpoints):
         return None
@@ -263,7 +250,6 @@ def _check_callbacks(callbacks, optimizer):
 
 
 def _check_devices(config, backend, make_learner):
-    """Refuses devices that a training cannot use."""
     if backend.num_replicas > 1 and not make_learner.learns_on_replicas:
         raise UsageError(
             "A language model is trained on one device, because it remembers "

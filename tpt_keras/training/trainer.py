@@ -19,16 +19,15 @@ from tpt_keras.typing import Tensor
 class Trainer(keras.Model):
     """A model and the step that `fit` and `evaluate` make with it.
 
-    The step is in `backends`, compiled for the current Keras backend. The loss
-    is the mean over all target tokens of the global batch that are no padding,
-    on whichever replica and in whichever micro-batch they are. Gradients are
-    summed over replicas before their global norm is clipped; Keras's own step
-    clips the gradient of each replica. So neither replicas nor micro-batches
-    change what is learned, except for the noise of dropout.
+    The loss is the mean over all target tokens of the global batch that are no
+    padding. Gradients are summed over replicas before their global norm is
+    clipped; Keras's own step clips the gradient of each replica. So neither
+    replicas nor micro-batches change what is learned, except for the noise of
+    dropout.
 
     With `sample_weight`, `(batch,)` or `(batch, target_length)`, the loss and
-    the accuracies are weighted means. The loss is divided by the sum of the
-    weights, so that their scale does not matter.
+    the accuracies are weighted means, so that the weights' scale does not
+    matter.
 
     Args:
         model: The model, made under the strategy's scope if there is one.
@@ -130,9 +129,6 @@ class Trainer(keras.Model):
             batches: A `NumberedBatches`.
             start_step: Number of the first batch.
             num_epochs: Number of epochs. Defaults to no end, for a training.
-
-        Returns:
-            A context manager that gives a dataset or a generator.
         """
         with self.backend.scope(), batches.opened():
             feed = self.backend.feed(self, batches, start_step, num_epochs)
@@ -145,14 +141,7 @@ class Trainer(keras.Model):
                     feed.close()
 
     def evaluate_batches(self, batches: NumberedBatches) -> dict[str, float]:
-        """Evaluates the model on an epoch of batches.
-
-        Args:
-            batches: A `NumberedBatches`.
-
-        Returns:
-            Dict of the `metrics`, such as `loss` (nats per token).
-        """
+        """Returns the `metrics` of an epoch of batches, as a dict."""
         with self.feed(batches, num_epochs=1) as feed:
             results = self.evaluate(
                 feed,
@@ -173,14 +162,9 @@ class Trainer(keras.Model):
     def track(
         self, metrics: dict[str, Any], gradient_norm: Tensor | None = None
     ) -> dict[str, Any]:
-        """Adds the metrics of a batch to those of the epoch.
+        """Adds metrics of a batch, as `loss_and_metrics` returns them.
 
-        Args:
-            metrics: Dict of pairs and scalars; see `loss_and_metrics`.
-            gradient_norm: The gradient's norm before clipping, in training.
-
-        Returns:
-            Dict of the epoch's metrics so far.
+        Returns the epoch's metrics so far. The norm is that before clipping.
         """
         if gradient_norm is not None:
             metrics = {**metrics, "gradient_norm": (gradient_norm, 1.0)}
@@ -218,8 +202,6 @@ class Trainer(keras.Model):
 
 
 class _ModelCallbacks(keras.callbacks.CallbackList):
-    """The callbacks of a `Trainer`, which see its model."""
-
     def set_model(self, model):
         super().set_model(model and model.model)
 

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import operator
-import pathlib
 from typing import Any
 
 from tpt_keras.files import whole_file
@@ -16,13 +15,8 @@ from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.visualization.page import markdown_table
 
 
-def write_report(
-    folder: pathlib.Path,
-    search: dict[str, Any],
-    results: list[dict[str, Any]],
-    reverse: bool = True,
-) -> None:
-    """Writes the results of a search, as `tune` returns them, into its folder.
+def write_report(folder, search, results, reverse=True):
+    """Writes the results that `tune` returns into the folder of its search.
 
     `search` is the content of its `config.json`. `reverse` is `True` if a
     larger score is better.
@@ -148,7 +142,6 @@ def flagfile(config: dict[str, Any]) -> str:
 
 
 def _by_dotted_names(model):
-    """A stored model's fields, each option by a dotted name."""
     fields = {}
     for name, value in model.items():
         if isinstance(value, dict):

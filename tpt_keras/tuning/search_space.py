@@ -39,11 +39,10 @@ _SIZES = (
 class SearchSpace:
     """The choices of a search, among models of equal size.
 
-    A proposal names a variant and, for a Transformer, its layers and heads.
-    Its width follows: the widest model within `max_weights`. A Transformer's
-    filter (an LSTM's hidden state) takes the remaining weights, so that models
-    differ by less than a percent. Every combination is checked to have such a
-    model before any training.
+    A proposal names a variant and, for a Transformer, its layers and heads. The
+    model is the widest one within `max_weights`. A Transformer's filter (an
+    LSTM's hidden state) takes the remaining weights, so that models differ by
+    less than a percent.
 
     Args:
         variants: Names of presets.
@@ -128,14 +127,8 @@ class SearchSpace:
     ) -> tuple["ModelConfig", TrainingConfig]:
         """Converts hyperparameters to configurations.
 
-        Hyperparameters that `hp` does not know are declared in it.
-
-        Args:
-            hp: `keras_tuner.HyperParameters`.
-            training: The `TrainingConfig` of everything that is not searched.
-
-        Returns:
-            A `ModelConfig` and a `TrainingConfig`.
+        Hyperparameters that `hp` does not know are declared in it. `training`
+        has everything that is not searched.
         """
         variant = _choice(hp, "variant", self.variants)
         model = self._model(variant, *self._propose_cells(hp))
@@ -184,7 +177,6 @@ class SearchSpace:
             )
 
     def _model(self, variant, *of_cells):
-        """The largest model of a combination within `max_weights`."""
         if not _has_cells(variant):
             of_cells = ()
         config, num_weights = _largest_model(
@@ -220,7 +212,6 @@ def _largest_model(
     num_heads=None,
     filter_ratio=None,
 ):
-    """The largest model of a combination and its weights, or 0 weights."""
     from tpt_keras.models import count_weights
 
     def config(width, more=0):
@@ -254,7 +245,7 @@ def _choice(hp, name, values):
 def largest(count: Callable[[int], int], limit: int, start: int) -> int:
     """The largest integer whose count is within a limit, or 0.
 
-    Bisection at interpolated places, because each count takes time.
+    It interpolates where a bisection would halve: each count takes time.
     """
     low, at_low = start, count(start)
     if at_low > limit:

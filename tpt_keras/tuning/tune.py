@@ -6,8 +6,8 @@ report.{md,json}, choices.png   the results
 best.cfg                        the best trial, a flagfile
 
 Keras-tuner's own state is not kept: a search that is started again proposes the
-same trials in the same order. The names of their folders are hashes of the
-hyperparameters, so that finished trainings are found there and return at once.
+same trials in the same order, and finds finished trainings in their folders,
+whose names are hashes of the hyperparameters.
 """
 
 import dataclasses
@@ -65,8 +65,8 @@ def tune(
 
     Args:
         space: A `SearchSpace`.
-        training: A `TrainingConfig` of everything that is not searched. An
-            execution's seed is its seed plus the execution's number.
+        training: A `TrainingConfig` of everything that is not searched. The
+            executions' seeds follow its seed.
         folder: Folder for all results.
         tuner: `"random"`, `"bayesian"` or `"grid"`.
         objective: One of `OBJECTIVES`.
@@ -138,13 +138,7 @@ def tune(
     return searcher.results
 
 
-def make_oracle(
-    space: SearchSpace,
-    training: TrainingConfig,
-    kind: str,
-    objective: str,
-    max_trials: int,
-) -> keras_tuner.Oracle:
+def make_oracle(space, training, kind, objective, max_trials):
     """Makes the oracle of keras-tuner that proposes the trials."""
     hyperparameters = keras_tuner.HyperParameters()
     space.propose(hyperparameters, training)
@@ -176,15 +170,7 @@ class TrainingTuner(keras_tuner.Tuner):
         results: The trials so far, as `tune` returns them.
     """
 
-    def __init__(
-        self,
-        oracle: keras_tuner.Oracle,
-        space: SearchSpace,
-        training: TrainingConfig,
-        folder: pathlib.Path,
-        strategy: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, oracle, space, training, folder, strategy, **kwargs):
         self.space = space
         self.training = training
         self.folder = folder
@@ -192,11 +178,8 @@ class TrainingTuner(keras_tuner.Tuner):
         self.results = []
         super().__init__(oracle, **kwargs)
 
-    def search(self) -> None:
-        """Runs trials until none is left.
-
-        Raises the errors that no choice of a trial has caused.
-        """
+    def search(self):
+        """Runs trials until none is left, or an error is not a trial's."""
         with warnings.catch_warnings():
             # A Gaussian process of few trials warns of its length scale.
             warnings.filterwarnings("ignore", module="sklearn")
@@ -205,7 +188,7 @@ class TrainingTuner(keras_tuner.Tuner):
             except keras_tuner.errors.FatalError as error:
                 raise (error.__cause__ or error) from None
 
-    def run_trial(self, trial: Any, **kwargs: Any) -> list[dict[str, Any]]:
+    def run_trial(self, trial, **kwargs):
         """Trains a trial and returns the objective's value per execution."""
         objective = self.oracle.objective.name
         result = self._new_result(trial)
@@ -257,7 +240,7 @@ class TrainingTuner(keras_tuner.Tuner):
         return self.folder / "trials" / f"{values['variant']}-{number}-{seed}"
 
     def _train(self, trial, execution, result):
-        """Trains once and returns the row with the objective's best value."""
+        """Trains once and returns the row of the best value."""
         values = trial.hyperparameters.values
         model_config, config = self.space.propose(
             trial.hyperparameters,
@@ -296,17 +279,12 @@ class TrainingTuner(keras_tuner.Tuner):
 
 
 def _is_failure_of_a_trial(error):
-    """Returns `True` for a loss that is not finite and for lack of memory."""
     # TensorFlow's class, JAX's message, PyTorch's class and message.
+    signs = ["ResourceExhausted", "RESOURCE_EXHAUSTED"]
+    signs += ["OutOfMemoryError", "can't allocate memory"]
     name = f"{type(error).__name__} {error}"
     return isinstance(error, (NonFiniteLossError, MemoryError)) or any(
-        part in name
-        for part in (
-            "ResourceExhausted",
-            "RESOURCE_EXHAUSTED",
-            "OutOfMemoryError",
-            "can't allocate memory",
-        )
+        sign in name for sign in signs
     )
 
 
@@ -334,9 +312,5 @@ class TransformerHyperModel(keras_tuner.HyperModel):
         self.training = training
 
     def build(self, hp: keras_tuner.HyperParameters) -> Trainer:
-        """Builds a compiled `Trainer`.
-
-        Args:
-            hp: `keras_tuner.HyperParameters`.
-        """
+        """Builds a compiled `Trainer`."""
         return make_trainer(*self.space.propose(hp, self.training))

@@ -15,11 +15,11 @@ from tests.data_generators.files import MODULES
 from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive as archive_module
 from tpt_keras.data_generators.mathematics.archive import FOLDER
+from tpt_keras.data_generators.mathematics.archive import SPLITS
 from tpt_keras.data_generators.mathematics.archive import fetch_official_text
 from tpt_keras.data_generators.mathematics.archive import read_problems
 from tpt_keras.data_generators.mathematics.archive import text_path
 from tpt_keras.data_generators.mathematics.archive import write_problems
-from tpt_keras.data_generators.mathematics.modules import SPLITS
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.files import LOCK_FILE
@@ -223,18 +223,6 @@ def test_line_ends_of_another_system_are_read(path):
     assert read(path, GOOD.replace(b"\n", b"\r\n")) == read(path, GOOD)
 
 
-def test_text_file_is_written_atomically(path):
-    def problems():
-        yield "What is 1 + 1?", "2"
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    write_problems(path, [("What is 1 + 1?", "2")])
-    with pytest.raises(OSError, match="No space left"):
-        write_problems(path, problems())
-    assert path.read_text() == "What is 1 + 1?\n2\n"
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_damaged_text_file_is_refused(path):
     whole = GOOD.splitlines(keepends=True)
     damaged = {GOOD[:cut] for cut in range(len(GOOD))}
@@ -249,13 +237,6 @@ def test_damaged_text_file_is_refused(path):
     path.unlink()
     with pytest.raises(UnreadableFileError):
         list(read_problems(path))
-
-
-def test_damaged_line_is_named(path):
-    with pytest.raises(UnreadableFileError) as error:
-        read(path, GOOD.replace(b"-", b"%"))
-    assert "line 3" in str(error.value)
-    assert "'%'" in str(error.value)
 
 
 def test_paths_of_the_official_layout():

@@ -8,26 +8,21 @@ import sys
 
 import pytest
 import tensorflow as tf
-import tensorflow_datasets as tfds
 
 from tests.data_generators.files import MODULES
 from tests.data_generators.files import all_texts
 from tests.data_generators.files import copy_texts
 from tests.data_generators.files import text_path
 from tests.data_generators.files import text_problems
-from tests.data_generators.files import tree
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics import archive
-from tpt_keras.data_generators.mathematics import datasets
+from tpt_keras.data_generators.mathematics.archive import DATASETS
+from tpt_keras.data_generators.mathematics.archive import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.archive import SPLITS
+from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.archive import report_path
-from tpt_keras.data_generators.mathematics.datasets import MathematicsDataset
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
 from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
-from tpt_keras.data_generators.mathematics.modules import DATASETS
-from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.modules import MODULES as ALL
-from tpt_keras.data_generators.mathematics.modules import SPLITS
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
@@ -128,22 +123,6 @@ def test_plain_tfds_reads_it(data_dir, text_dir, tmp_path):
         assert dataset["metadata"] == {"generated": generated}
 
 
-def test_builder_works_as_documented(text_dir, data_dir, tmp_path):
-    builder = MathematicsDataset(config=MODULE, data_dir=tmp_path)
-    assert not builder.is_prepared()
-    builder.download_and_prepare(
-        download_config=tfds.download.DownloadConfig(manual_dir=text_dir)
-    )
-    assert builder.info.supervised_keys == ("question", "answer")
-    assert set(MathematicsDataset.builder_configs) == set(ALL)
-    # The records are the same every time.
-    ours = tree(pathlib.Path(builder.data_path))
-    theirs = tree(data_dir / builder.data_path.relative_to(tmp_path))
-    records = [path for path in ours if "tfrecord" in path]
-    assert len(records) == 5
-    assert all(ours[path] == theirs[path] for path in records)
-
-
 def test_release_is_kept_apart_from_evaluation(text_dir, tmp_path):
     folder = copy_texts(text_dir, tmp_path)
     for report in folder.glob("*/*.json"):
@@ -176,15 +155,6 @@ def test_damaged_description_is_refused(copied_dir, content):
     with pytest.raises(UnreadableFileError) as error:
         texts(copied_dir, MODULE, "interpolate")
     assert error.value.path == str(folder)
-
-
-def test_defect_is_not_taken_for_damage(monkeypatch, tmp_path):
-    def defect(*args, **kwargs):
-        raise ZeroDivisionError("a defect")
-
-    monkeypatch.setattr(datasets, "MathematicsDataset", defect)
-    with pytest.raises(ZeroDivisionError):
-        dataset_builder("numbers__gcd", tmp_path)
 
 
 def flip_bit(path):

@@ -22,6 +22,9 @@ from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
+from tpt_keras.data_generators.mathematics.archive import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.archive import SPLITS
+from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.archive import report_path
 from tpt_keras.data_generators.mathematics.generator import COSTS
 from tpt_keras.data_generators.mathematics.generator import MAX_TIMES
@@ -30,9 +33,6 @@ from tpt_keras.data_generators.mathematics.generator import generate_modules
 from tpt_keras.data_generators.mathematics.generator import shard_dir
 from tpt_keras.data_generators.mathematics.generator import shard_path
 from tpt_keras.data_generators.mathematics.generator import split_counts
-from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.modules import SPLITS
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.shards import write_shard
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
@@ -202,17 +202,6 @@ def test_report_counts_errors(here, tmp_path, monkeypatch):
     assert sum(report["examples"].values()) == 400
 
 
-def test_module_that_only_raises_is_refused(here, tmp_path, monkeypatch):
-    def problem():
-        raise AssertionError("impossible")
-
-    generate_by(monkeypatch, problem)
-    with pytest.raises(UsageError) as error:
-        generate_modules([SMALL], tmp_path, 60, 10)
-    assert f"module {SMALL} (" in str(error.value)
-    assert not report_path(tmp_path, SMALL).exists()
-
-
 def test_one_process_generates_a_module(here, tmp_path):
     with folder_lock(shard_dir(tmp_path, MODULES[0]), "tests"):
         with pytest.raises(UsageError) as error:
@@ -295,13 +284,13 @@ def write(folder, split, shard, questions):
     shard_path(folder, split, shard).write_text(json.dumps(content))
 
 
-def assemble(counts, folder, universe, keep=lambda missing: missing):
+def assemble(counts, folder, universe):
     """Makes shards of few questions until a module is complete."""
     folder = pathlib.Path(folder)
     made = []
     while (assembly := Assembly(folder, counts)).missing:
         assert not set(assembly.missing) & set(made)
-        for split, shard in keep(assembly.missing):
+        for split, shard in assembly.missing:
             rng = random.Random(f"{split}/{shard}")
             questions = [rng.randrange(universe) for _ in range(SHARD_SIZE)]
             write(folder, split, shard, map(str, questions))
@@ -339,44 +328,6 @@ def test_assembly_holds_unique_problems(counts, universe):
 
 
 @pytest.mark.usefixtures("small_shards")
-@settings(max_examples=10)
-@given(COUNTS, st.integers(5, 80), st.randoms(use_true_random=False))
-def test_order_of_drawing_does_not_matter(counts, universe, rng):
-    def some(missing):
-        return rng.sample(missing, rng.randint(1, len(missing)))
-
-    with tempfile.TemporaryDirectory() as folder:
-        in_rounds, _ = assemble(counts, folder, universe)
-        expected = problems_of(in_rounds)
-    with tempfile.TemporaryDirectory() as folder:
-        shuffled, _ = assemble(counts, folder, universe, some)
-        assert problems_of(shuffled) == expected
-    assert shuffled.dropped == in_rounds.dropped
-    assert shuffled.raised == in_rounds.raised
-
-
-@pytest.mark.usefixtures("small_shards")
-@settings(max_examples=20)
-@given(COUNTS, st.integers(5, 80), st.data())
-def test_assembles_from_the_shards_that_are_there(counts, universe, data):
-    with tempfile.TemporaryDirectory() as folder:
-        whole, made = assemble(counts, folder, universe)
-        expected = problems_of(whole)
-        tasks = st.sets(st.sampled_from(made)) if made else st.just(set())
-        lost, cut = data.draw(tasks), data.draw(tasks)
-        for split, shard in lost | cut:
-            path = shard_path(pathlib.Path(folder), split, shard)
-            path.write_bytes(path.read_bytes()[: data.draw(st.integers(0, 9))])
-            if (split, shard) in lost:
-                path.unlink()
-        again, made_again = assemble(counts, folder, universe)
-        assert problems_of(again) == expected
-    # Only what is lost or damaged is made again, and only if it is needed.
-    assert set(made_again) <= lost | cut
-    assert (again.dropped, again.raised) == (whole.dropped, whole.raised)
-
-
-@pytest.mark.usefixtures("small_shards")
 def test_what_was_dropped_is_counted(tmp_path):
     write(tmp_path, "interpolate", 0, "aabc")
     write(tmp_path, "train_easy", 0, "abde")
@@ -390,15 +341,6 @@ def test_what_was_dropped_is_counted(tmp_path):
     assert questions == {"interpolate": "abc", "train_easy": "defg"}
     # a twice, then d twice; a and b are evaluation questions.
     assert assembly.dropped == {"duplicates": 2, "also_in_evaluation": 2}
-
-
-@pytest.mark.usefixtures("small_shards")
-def test_module_of_few_questions_stops(tmp_path):
-    counts = {"interpolate": 4, "train_easy": 8}
-    assembly, made = assemble(counts, tmp_path, universe=5)
-    assert sum(split == "train_easy" for split, _ in made) == 2 * MAX_TIMES
-    # Every question was met: what interpolate has not is left for training.
-    assert assembly.examples == {"interpolate": 4, "train_easy": 1}
 
 
 def test_memory_is_a_hash_of_each_problem(tmp_path):

@@ -15,9 +15,9 @@ from tests.data_generators.files import examples_of
 from tpt_keras.data_generators import batches as batches_module
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.batches import ProblemBatches
-from tpt_keras.data_generators.mathematics import stream
+from tpt_keras.data_generators.mathematics import task as stream
 from tpt_keras.data_generators.mathematics.shards import question_key
-from tpt_keras.data_generators.mathematics.stream import StreamBatches
+from tpt_keras.data_generators.mathematics.task import StreamBatches
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError

@@ -1,6 +1,5 @@
 """The step, the devices and the processes of a training on JAX."""
 
-import json
 import threading
 import types
 
@@ -121,24 +120,6 @@ def test_mirrored_uses_the_devices_that_there_are():
     assert CurrentBackend().strategy is None
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("distribution", "mirored"),
-        ("num_gpus", 99),
-        ("num_gpus", -1),
-        ("logical_cpus", 0),
-        # The devices of this process are there already.
-        ("logical_cpus", 9),
-    ],
-)
-def test_wrong_devices_are_refused(field, value):
-    keras.distribution.list_devices()
-    with pytest.raises(UsageError) as caught:
-        make_strategy(**{field: value})
-    assert caught.value.field == field
-
-
 @pytest.fixture
 def met(monkeypatch):
     """Records the arguments that `jax.distributed` is started with."""
@@ -168,22 +149,11 @@ def test_tf_config_makes_it_several_workers(monkeypatch, met):
     assert len(met) == 4
 
 
-def test_a_chief_of_tf_config_is_the_first(monkeypatch, met):
-    cluster = {"worker": ["b:2", "c:3"], "chief": ["a:1"]}
-    for number, task in enumerate([("chief", 0), ("worker", 0), ("worker", 1)]):
-        task = dict(zip(("type", "index"), task))
-        config = {"cluster": cluster, "task": task}
-        monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-        make_strategy(num_gpus=0)
-        assert met[-2] == ("a:1", 3, number)
-
-
-def test_a_damaged_tf_config_starts_nothing(monkeypatch, met):
-    """See `tf_config_test.py` for the kinds of damage."""
-    monkeypatch.setenv("TF_CONFIG", "{}")
-    with pytest.raises(UsageError):
-        make_strategy("multi_worker_mirrored")
-    assert not met
+def test_logical_cpus_come_before_jax_starts():
+    keras.distribution.list_devices()
+    with pytest.raises(UsageError) as caught:
+        make_strategy(logical_cpus=9)
+    assert caught.value.field == "logical_cpus"
 
 
 @pytest.mark.parametrize("own", [0, 1])

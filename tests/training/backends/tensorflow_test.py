@@ -14,11 +14,9 @@ from tests.training import processes
 from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
-from tpt_keras.training import train as train_module
 from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.backends import make_strategy
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.train import train
 
 
 def test_one_device_needs_no_strategy(monkeypatch):
@@ -36,21 +34,6 @@ def test_mirrored_uses_the_devices_that_there_are():
         tf.DeviceSpec.from_string(device).device_type
         for device in strategy.extended.worker_devices
     ] == ["CPU"]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("distribution", "mirored"),
-        ("num_gpus", 99),
-        ("num_gpus", -1),
-        ("logical_cpus", 0),
-    ],
-)
-def test_wrong_devices_are_refused(field, value):
-    with pytest.raises(UsageError) as caught:
-        make_strategy(**{field: value})
-    assert caught.value.field == field
 
 
 def test_logical_cpus_are_refused_beside_gpus(monkeypatch):
@@ -112,18 +95,6 @@ def test_on_its_own_a_worker_of_tf_config_is_a_chief(monkeypatch, distribution):
     backend = CurrentBackend(make_strategy(distribution, num_gpus=0))
     assert backend.is_chief
     assert backend.broadcast(7) == 7
-
-
-def test_on_its_own_a_worker_of_tf_config_keeps_what_it_trains(
-    monkeypatch, tmp_path, tiny_config, tiny_training
-):
-    _, environment = processes.cluster([1, 2])
-    monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
-    monkeypatch.setattr(train_module, "_fit", lambda *args: None)
-    train(tiny_config, tiny_training, tmp_path, strategy=make_strategy("none"))
-    assert {"config.json", "model.keras"} <= {
-        path.name for path in tmp_path.iterdir()
-    }
 
 
 class StandInStrategy:

@@ -1,4 +1,4 @@
-"""The Mathematics Dataset's official text files, and its released archive.
+"""The Mathematics Dataset: its modules, splits, text files and release.
 
 A problem takes two lines, its question and its answer:
 
@@ -9,6 +9,7 @@ A problem takes two lines, its question and its answer:
 An extrapolation module has a name of its own.
 """
 
+import itertools
 import json
 import pathlib
 import shutil
@@ -18,15 +19,111 @@ import zlib
 
 import tqdm
 
-from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.modules import EXTRAPOLATION_MODULES
-from tpt_keras.data_generators.mathematics.modules import SPLITS
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
+from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
 from tpt_keras.files import whole_file
 from tpt_keras.tokenizers.character_tokenizer import CHARACTERS
+
+# Difficulties are thirds of a module's range of entropy.
+TRAIN_SPLITS = ("train_easy", "train_medium", "train_hard")
+EVALUATION_SPLITS = ("interpolate", "extrapolate")
+SPLITS = TRAIN_SPLITS + EVALUATION_SPLITS
+
+MODULES = (
+    "algebra__linear_1d",
+    "algebra__linear_1d_composed",
+    "algebra__linear_2d",
+    "algebra__linear_2d_composed",
+    "algebra__polynomial_roots",
+    "algebra__polynomial_roots_composed",
+    "algebra__sequence_next_term",
+    "algebra__sequence_nth_term",
+    "arithmetic__add_or_sub",
+    "arithmetic__add_or_sub_in_base",
+    "arithmetic__add_sub_multiple",
+    "arithmetic__div",
+    "arithmetic__mixed",
+    "arithmetic__mul",
+    "arithmetic__mul_div_multiple",
+    "arithmetic__nearest_integer_root",
+    "arithmetic__simplify_surd",
+    "calculus__differentiate",
+    "calculus__differentiate_composed",
+    "comparison__closest",
+    "comparison__closest_composed",
+    "comparison__kth_biggest",
+    "comparison__kth_biggest_composed",
+    "comparison__pair",
+    "comparison__pair_composed",
+    "comparison__sort",
+    "comparison__sort_composed",
+    "measurement__conversion",
+    "measurement__time",
+    "numbers__base_conversion",
+    "numbers__div_remainder",
+    "numbers__div_remainder_composed",
+    "numbers__gcd",
+    "numbers__gcd_composed",
+    "numbers__is_factor",
+    "numbers__is_factor_composed",
+    "numbers__is_prime",
+    "numbers__is_prime_composed",
+    "numbers__lcm",
+    "numbers__lcm_composed",
+    "numbers__list_prime_factors",
+    "numbers__list_prime_factors_composed",
+    "numbers__place_value",
+    "numbers__place_value_composed",
+    "numbers__round_number",
+    "numbers__round_number_composed",
+    "polynomials__add",
+    "polynomials__coefficient_named",
+    "polynomials__collect",
+    "polynomials__compose",
+    "polynomials__evaluate",
+    "polynomials__evaluate_composed",
+    "polynomials__expand",
+    "polynomials__simplify_power",
+    "probability__swr_p_level_set",
+    "probability__swr_p_sequence",
+)
+
+# Every extrapolation module and the training module that it extends.
+EXTRAPOLATION_MODULES = {
+    "algebra__polynomial_roots_big": "algebra__polynomial_roots",
+    "arithmetic__add_or_sub_big": "arithmetic__add_or_sub",
+    "arithmetic__add_sub_multiple_longer": "arithmetic__add_sub_multiple",
+    "arithmetic__div_big": "arithmetic__div",
+    "arithmetic__mixed_longer": "arithmetic__mixed",
+    "arithmetic__mul_big": "arithmetic__mul",
+    "arithmetic__mul_div_multiple_longer": "arithmetic__mul_div_multiple",
+    "comparison__closest_more": "comparison__closest",
+    "comparison__kth_biggest_more": "comparison__kth_biggest",
+    "comparison__sort_more": "comparison__sort",
+    "measurement__conversion": "measurement__conversion",
+    "numbers__place_value_big": "numbers__place_value",
+    "numbers__round_number_big": "numbers__round_number",
+    "probability__swr_p_level_set_more_samples": (
+        "probability__swr_p_level_set"
+    ),
+    "probability__swr_p_sequence_more_samples": "probability__swr_p_sequence",
+}
+
+# The splits of each dataset that make up a split of the task. The stock one
+# joins the difficulties and lacks extrapolation.
+DATASETS = {
+    "mathematics_dataset": {
+        TRAIN: TRAIN_SPLITS,
+        "interpolate": ("interpolate",),
+        "extrapolate": ("extrapolate",),
+    },
+    "math_dataset": {TRAIN: ("train",), "interpolate": ("test",)},
+}
+
+# Of the prepared datasets.
+DATASET_VERSION = "1.0.0"
 
 URL = (
     "https://storage.googleapis.com/mathematics-dataset/"
@@ -40,16 +137,23 @@ _EXTRAPOLATION_OF = {
 _ADVICE = "Fetch or generate it again, or leave its module out."
 
 
-def split_module(split, module):
-    """Name of the module that holds a training module's problems of a split.
+def joined_splits(splits, dataset):
+    """The task's splits, of those of a dataset: dicts of iterables."""
+    return {
+        split: itertools.chain.from_iterable(
+            splits[name] for name in names if name in splits
+        )
+        for split, names in DATASETS[dataset].items()
+    }
 
-    It is `None` if the module lacks the split. Most have no extrapolation.
-    """
+
+def split_module(split, module):
+    """Name of a training module in a split, or `None` if the split lacks it."""
     return _EXTRAPOLATION_OF.get(module) if split == "extrapolate" else module
 
 
 def text_path(root, split, module):
-    """File of a training module's problems of a split, or `None`."""
+    """The file of a training module's problems of a split, or `None`."""
     name = split_module(split, module)
     if name is None:
         return None
@@ -75,8 +179,9 @@ def write_problems(path, problems):
 def read_problems(path):
     """Yields the problems of one file as pairs of question and answer.
 
-    It raises a `UsageError` if the file is missing, empty or cut off, or holds
-    a character outside the vocabulary.
+    Raises:
+        UnreadableFileError: If the file is missing, empty or cut off, or has
+            an unknown character.
     """
     known = set(CHARACTERS)
     number, question = 0, None
@@ -101,11 +206,7 @@ def read_problems(path):
 def read_module(root, module):
     """Reads the text files of a module, without what training may not have.
 
-    The release does not quite keep evaluation problems apart.
-
-    Args:
-        root: Folder of the official layout.
-        module: Name of a module.
+    Some of the release's training problems are also in its evaluation splits.
 
     Returns:
         Dict of the splits that the module has to iterators of pairs, and a
@@ -180,7 +281,7 @@ def _download(data_dir):
     import keras  # slow
 
     if not sys.stdout.isatty():
-        # Keras would draw its bar, of control characters, into a file.
+        # Keras would print a progress bar of control characters.
         keras.config.disable_interactive_logging()
     try:
         path = keras.utils.get_file(
@@ -200,12 +301,10 @@ def _download(data_dir):
 
 
 def _unpack(archive, text_dir, modules):
-    """Unpacks the modules' files, after the whole archive was read."""
     paths = [
         path.relative_to(text_dir)
         for module in modules
-        for split in SPLITS
-        if (path := text_path(text_dir / FOLDER, split, module))
+        for path in text_paths(text_dir / FOLDER, module).values()
     ]
     missing = {path for path in paths if not (text_dir / path).exists()}
     if not missing:

@@ -1,4 +1,4 @@
-"""The prepared datasets of TensorFlow Datasets: made once and read once."""
+"""Makes and reads the prepared datasets of TensorFlow Datasets."""
 
 import contextlib
 import io
@@ -10,10 +10,6 @@ import shutil
 import tensorflow_datasets as tfds
 
 from tpt_keras.data_generators.mathematics import archive
-from tpt_keras.data_generators.mathematics.modules import DATASET_VERSION
-from tpt_keras.data_generators.mathematics.modules import DATASETS
-from tpt_keras.data_generators.mathematics.modules import MODULES
-from tpt_keras.data_generators.mathematics.modules import joined_splits
 from tpt_keras.errors import check_choice
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
@@ -47,14 +43,16 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
     manual_dir=FOLDER_ABOVE_mathematics_dataset-v1.0))`.
     """
 
-    VERSION = tfds.core.Version(DATASET_VERSION)
-    RELEASE_NOTES = {DATASET_VERSION: "All five splits of every module."}
+    VERSION = tfds.core.Version(archive.DATASET_VERSION)
+    RELEASE_NOTES = {
+        archive.DATASET_VERSION: "All five splits of every module."
+    }
     MANUAL_DOWNLOAD_INSTRUCTIONS = (
         "Put the unpacked folder mathematics_dataset-v1.0 into manual_dir, or "
         "prepare the data with the command prepare_data."
     )
     BUILDER_CONFIGS = [
-        tfds.core.BuilderConfig(name=module) for module in MODULES
+        tfds.core.BuilderConfig(name=module) for module in archive.MODULES
     ]
 
     def _info(self):
@@ -89,8 +87,8 @@ class MathematicsDataset(tfds.core.GeneratorBasedBuilder):
 
 def dataset_builder(module, data_dir, dataset="mathematics_dataset"):
     """The builder of a module's dataset, prepared or not."""
-    check_choice("module", module, MODULES)
-    check_choice("dataset", dataset, DATASETS)
+    check_choice("module", module, archive.MODULES)
+    check_choice("dataset", dataset, archive.DATASETS)
     refuse_pattern(data_dir, "data_dir")
     folder = pathlib.Path(data_dir) / dataset / module
     info = next(folder.glob("*/dataset_info.json"), None)
@@ -120,7 +118,9 @@ def read_prepared(module, data_dir, dataset):
         if not builder.is_prepared():
             raise ValueError("it is not complete")
     splits = {name: _read_split(builder, name) for name in builder.info.splits}
-    return joined_splits(splits, dataset), dict(builder.info.metadata or {})
+    return archive.joined_splits(splits, dataset), dict(
+        builder.info.metadata or {}
+    )
 
 
 def _read_split(builder, name):

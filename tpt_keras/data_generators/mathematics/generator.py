@@ -1,7 +1,7 @@
 """Generates whole modules, in parallel, into files of the official layout.
 
-Finished shards are files, and nothing else is kept between rounds
-of generation, so that an interrupted run resumes.
+Nothing is kept between the rounds of generation but the files of finished
+shards, so that an interrupted run resumes.
 """
 
 import contextlib
@@ -12,15 +12,16 @@ import math
 import shutil
 
 from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.data_generators.mathematics.archive import EVALUATION_SPLITS
+from tpt_keras.data_generators.mathematics.archive import SPLITS
+from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.archive import report_path
-from tpt_keras.data_generators.mathematics.modules import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.modules import SPLITS
-from tpt_keras.data_generators.mathematics.modules import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
 from tpt_keras.data_generators.mathematics.shards import generator_processes
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.shards import read_shard
-from tpt_keras.data_generators.pair_files import Pair
+from tpt_keras.data_generators.task import TRAIN
+from tpt_keras.data_generators.text_pairs import Pair
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
 from tpt_keras.files import write_text
@@ -60,11 +61,9 @@ def generate_modules(
 ):
     """Generates modules into `root`, in the official layout.
 
-    Finished shards are kept in `root` until their module is complete, so that
-    an interrupted run resumes. A finished module leaves `<module>.json` with
-    its settings and the numbers of dropped problems and of errors. Few problems
-    of many modules are generated faster `together`. For `max_cost` see
-    `split_counts`.
+    A finished module leaves `<module>.json` with its settings and the numbers
+    of dropped problems and of errors. Few problems of many modules are
+    generated faster `together`. For `max_cost` see `split_counts`.
     """
     counts = {
         module: split_counts(
@@ -72,17 +71,15 @@ def generate_modules(
         )
         for module in modules
     }
+    # One by one by default: a module's shards take as much room as its texts.
+    rounds = [counts] if together else [{m: counts[m]} for m in counts]
     with generator_processes(num_workers) as generate:
-        if together:
-            _generate_together(counts, root, seed, generate)
-            return
-        for module in counts:
-            # One at a time, because its shards take as much room as its texts.
-            _generate_together({module: counts[module]}, root, seed, generate)
+        for part in rounds:
+            _generate_together(part, root, seed, generate)
 
 
 def _generate_together(counts, root, seed, generate):
-    """Generates modules whose shards are made together, in rounds.
+    """Generates modules in rounds.
 
     A round generates the shards that are known to be missing, and the next one
     replaces what was dropped. `generate` takes arguments of `write_shard`.
@@ -111,7 +108,7 @@ def _generate_together(counts, root, seed, generate):
 
 
 def evaluation_problems(root, modules):
-    """Yields the evaluation problems of generated modules, split by split."""
+    """Yields the evaluation `Pair`s of generated modules, split by split."""
     for split in EVALUATION_SPLITS:
         for module in modules:
             path = archive.text_path(root, split, module)
@@ -132,13 +129,8 @@ def problem_source(seed):
 def split_counts(module, train_examples, evaluation_examples, max_cost=None):
     """The number of problems of each split that a module has, as a dict.
 
-    Args:
-        module: Name of a module.
-        train_examples: Number of training problems.
-        evaluation_examples: Number of problems of each split for evaluation.
-        max_cost: The most time that the training problems may take, in
-            multiples of the median module's; at least 2. A slower module has
-            fewer of them. Defaults to no limit.
+    `max_cost` is the most time that the training problems may take, in
+    multiples of the median module's; at least 2. A slower module has fewer.
     """
     if max_cost and COSTS.get(module, 1) > max_cost:
         train_examples = max(int(train_examples * max_cost / COSTS[module]), 1)
@@ -163,64 +155,36 @@ def shard_path(folder, split, shard):
     return folder / f"{split}-{shard:06d}.json"
 
 
-class QuestionFilter:
-    """Chooses questions of a module: new ones, and none held out for training.
-
-    A question is taken once in each evaluation split, which come first, and
-    once in training. `dropped` counts the others.
-
-    Args:
-        held_out: Set of the `question_key`s that training may not have, to
-            which those of evaluation are added. Defaults to an empty set.
-    """
-
-    def __init__(self, held_out=None):
-        self.dropped = dict.fromkeys(("duplicates", "also_in_evaluation"), 0)
-        self._held_out = set() if held_out is None else held_out
-        self._seen = {group: set() for group in ("train", *EVALUATION_SPLITS)}
-
-    def take(self, split, question):
-        """Returns `True` if a question is new in its split."""
-        key = question_key(question)
-        is_training = split in TRAIN_SPLITS
-        seen = self._seen["train" if is_training else split]
-        if key in seen:
-            self.dropped["duplicates"] += 1
-            return False
-        if not is_training:
-            self._held_out.add(key)
-        elif key in self._held_out:
-            self.dropped["also_in_evaluation"] += 1
-            return False
-        seen.add(key)
-        return True
-
-
 class Assembly:
     """The problems of a module, as far as its shards are there.
 
-    Evaluation splits come first, and a training question is taken only if it
-    is new, so that no evaluation question is among them. Splits and shards are
-    taken in order, so that the result depends on the seed alone.
+    A question is taken once in each evaluation split, and then once in training
+    if no evaluation split has it. Splits and shards are taken in order, so that
+    the result depends on the seed alone.
 
     The problems stay in the shards' files, and a hash of each in memory.
-    `missing` lists the splits and shards that have to be generated.
 
     Args:
         folder: Folder of the module's shards.
-        counts: Dict of split to the number of unique problems wanted.
+        counts: Dict of each split to the number of problems wanted.
+
+    Attributes:
+        missing: The splits and shards that have to be generated.
+        examples: Dict of each split to the number of problems taken.
+        dropped: Dict of the numbers of problems that were not taken.
+        raised: The number of errors that the generator raised.
     """
 
     def __init__(self, folder, counts):
         self.counts = counts
         self.missing = []
         self.examples = dict.fromkeys(counts, 0)
+        self.dropped = dict.fromkeys(("duplicates", "also_in_evaluation"), 0)
         self.raised = 0
         self._folder = folder
         # The indices of the taken problems in each shard.
         self._taken = {split: [] for split in counts}
-        self._filter = QuestionFilter()
-        self.dropped = self._filter.dropped
+        self._seen = {split: set() for split in (TRAIN, *EVALUATION_SPLITS)}
         for split in SPLIT_ORDER:
             if split in counts:
                 self._merge(split)
@@ -263,11 +227,19 @@ class Assembly:
         return range(first, min(first + math.ceil(missing), most))
 
     def _take(self, split, question):
-        """Returns `True` if a question is needed and new."""
+        """Takes a question if it is needed and new; returns `True` if so."""
         if self.examples[split] == self.counts[split]:
             return False
-        if not self._filter.take(split, question):
+        key = question_key(question)
+        is_training = split in TRAIN_SPLITS
+        seen = self._seen[TRAIN if is_training else split]
+        if key in seen:
+            self.dropped["duplicates"] += 1
             return False
+        if is_training and any(key in self._seen[s] for s in EVALUATION_SPLITS):
+            self.dropped["also_in_evaluation"] += 1
+            return False
+        seen.add(key)
         self.examples[split] += 1
         return True
 

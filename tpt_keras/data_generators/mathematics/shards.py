@@ -1,21 +1,28 @@
-"""Problems of DeepMind's generator, one shard at a time.
+"""DeepMind's generator, made to run today, and its problems in shards.
 
-A shard's problems depend on the seed, the module, the split and the shard's
-number alone, not on the process or on what it generated before.
+The package `mathematics_dataset` (1.0.1, the newest) is written for old
+versions of Python, NumPy and SymPy. A shard's problems depend on the seed, the
+module, the split and the shard's number alone, not on the process or on what it
+generated before.
 """
 
+import collections
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
+import importlib
 import json
 import logging
+import math
 import random
 import time
+import types
 import typing
 
 import numpy as np
 
-from tpt_keras.data_generators.mathematics.deepmind import problem_functions
+from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
 from tpt_keras.processes import end_with_parent
@@ -48,12 +55,12 @@ class Shard(typing.NamedTuple):
 def generate_shard(
     module, split, shard, seed, count=PROBLEMS_PER_SHARD, excluded=frozenset()
 ):
-    """Generates one shard of problems.
+    """Generates one `Shard` of problems.
 
     A problem longer than the dataset allows is replaced by the next one, as in
-    DeepMind's own script. So is a problem for which the generator raises an
-    error, which most modules do about once in some million problems, and one
-    that is excluded.
+    DeepMind's own script. So is a problem that is excluded, and one for which
+    the generator raises an error, as most modules do once in a few million
+    problems.
 
     Args:
         module: Name of a module of the split, such as
@@ -63,9 +70,6 @@ def generate_shard(
         seed: Seed of the dataset.
         count: Number of problems.
         excluded: Set of the `question_key`s of problems that are not taken.
-
-    Returns:
-        A `Shard`.
 
     Raises:
         UsageError: If the module generates nothing but errors, or nothing but
@@ -118,7 +122,6 @@ def question_key(question):
 
 
 def _seed_everything(text):
-    """Seeds the three generators that modules use."""
     from sympy.core import random as sympy_random
 
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
@@ -146,7 +149,7 @@ def read_shard(path):
 
 @contextlib.contextmanager
 def generator_processes(num_workers):
-    """Starts processes and yields a function that makes shards with them."""
+    """Starts processes; yields a function that writes shards with them."""
     pool = spawned_pool(num_workers, end_with_parent)
 
     def generate(shards):
@@ -170,3 +173,180 @@ def generator_processes(num_workers):
         stack.callback(pool.shutdown, cancel_futures=True)
         with named_when_killed("num_workers"):
             yield generate
+
+
+@functools.cache
+def problem_functions(split):
+    """Functions that make one random problem of a split, by their modules."""
+    modules = load_modules()
+    if split == "interpolate":
+        areas = modules.test()
+    elif split == "extrapolate":
+        areas = modules.test_extra()
+    else:
+        level = TRAIN_SPLITS.index(split)
+        areas = modules.train(functools.partial(_entropy_range, level))
+    return {
+        f"{area}__{name}": function
+        for area, functions in sorted(areas.items())
+        for name, function in sorted(functions.items())
+    }
+
+
+def _entropy_range(level, whole_range):
+    """The third of a range of entropies that is difficulty `level`'s."""
+    low, high = whole_range
+    third = (high - low) / len(TRAIN_SPLITS)
+    return (low + level * third, low + (level + 1) * third)
+
+
+@functools.cache
+def load_modules():
+    """Imports DeepMind's generator and replaces some of its functions.
+
+    Its compositions iterate over sets, whose order depends on the process; here
+    they use sets in the order of insertion. Most of its time went into five
+    functions, which here give the same results faster: probabilities, greatest
+    common divisors, degrees of polynomials, sums of the terms of a polynomial,
+    and coefficients of a polynomial with given roots. SymPy is told how to
+    convert an operation, which it otherwise finds out last.
+    """
+    diophantine = importlib.import_module("sympy.solvers.diophantine")
+    if not hasattr(diophantine, "base_solution_linear"):
+        # It moved one module down.
+        moved = importlib.import_module("sympy.solvers.diophantine.diophantine")
+        diophantine.base_solution_linear = moved.base_solution_linear
+    modules = importlib.import_module("mathematics_dataset.modules.modules")
+    import sympy
+    from mathematics_dataset.modules import algebra
+    from mathematics_dataset.modules import calculus
+    from mathematics_dataset.modules import numbers
+    from mathematics_dataset.sample import number
+    from mathematics_dataset.sample import ops
+    from mathematics_dataset.sample import polynomials
+    from mathematics_dataset.util import composition
+    from mathematics_dataset.util import probability
+
+    # NumPy 1.24 removed `numpy.object`, and NumPy 2.0 `ndarray.itemset`.
+    polynomials.np = _patched(
+        np,
+        object=object,
+        zeros=lambda *args, **kwargs: np.zeros(*args, **kwargs).view(_Settable),
+        empty=lambda *args, **kwargs: np.empty(*args, **kwargs).view(_Settable),
+    )
+    # Python 3.12 refuses whole floats.
+    numbers.random = _patched(
+        random, randint=lambda low, high: random.randint(int(low), int(high))
+    )
+    number.sympy = _patched(sympy, gcd=math.gcd)
+    polynomials._degree_of_variable = _degree
+    # These two ask a polynomial for nothing but its `sympy()`.
+    calculus.polynomials = composition.polynomials = _patched(
+        polynomials, coefficients_to_polynomial=_polynomial
+    )
+    algebra._polynomial_coeffs_with_roots = _coefficients_with_roots
+    # A module, whose name is also that of a function.
+    sympify = importlib.import_module("sympy.core.sympify")
+    sympify.converter[ops.Op] = lambda operation: operation.sympy()
+    probability.SampleWithoutReplacementSpace.probability = _probability
+    composition.set = _OrderedSet
+    composition._ALLOWED_SYMBOLS = _OrderedSet(
+        sorted(composition._ALLOWED_SYMBOLS)
+    )
+    return modules
+
+
+def _patched(module, **names):
+    """A module like another one, with other values of some names."""
+    patched = types.ModuleType(module.__name__)
+    vars(patched).update(names, __getattr__=functools.partial(getattr, module))
+    return patched
+
+
+def _probability(space, event):
+    import sympy
+
+    whole = math.lcm(*(int(share.q) for share in space._weights.values()))
+    weights = {
+        item: int(share * whole) for item, share in space._weights.items()
+    }
+    # Sums of numerators by their denominators.
+    sums = collections.Counter()
+    for sequence in event.all_sequences():
+        if len(sequence) != len(set(sequence)):
+            continue
+        numerator, denominator, left = 1, 1, whole
+        for item in sequence:
+            weight = weights.get(item, 0)
+            if not weight:
+                break
+            numerator *= weight
+            denominator *= left
+            left -= weight
+        else:
+            sums[denominator] += numerator
+    fractions = (
+        sympy.Rational(numerator, denominator)
+        for denominator, numerator in sums.items()
+    )
+    return sum(fractions, sympy.Integer(0))
+
+
+def _degree(polynomial, variable):
+    import sympy
+
+    polynomial = sympy.expand(sympy.sympify(polynomial))
+    if variable not in polynomial.free_symbols:
+        return 0
+    return sympy.degree(polynomial, variable)
+
+
+def _polynomial(coefficients, variables):
+    """A polynomial with the method `sympy`, made of its nonzero terms."""
+    import sympy
+
+    # The generator shuffles all terms, which takes random numbers.
+    random.shuffle([None] * coefficients.size)
+    terms = []
+    for powers in np.argwhere(coefficients).tolist():
+        factors = [v**power for v, power in zip(variables, powers) if power]
+        terms.append(sympy.Mul(coefficients.item(*powers), *factors))
+    return types.SimpleNamespace(sympy=lambda: sympy.Add(*terms))
+
+
+def _coefficients_with_roots(roots, scale_entropy):
+    """Coefficients of a polynomial with the given roots, in rising powers."""
+    import sympy
+    from mathematics_dataset.sample import number
+
+    factors = [[-sympy.sympify(root), sympy.Integer(1)] for root in roots]
+    coefficients = functools.reduce(np.convolve, factors)
+    scale = 0 if scale_entropy > 0 else 1
+    while scale == 0:
+        scale = number.integer_or_rational(scale_entropy, signed=True)
+    whole = math.lcm(*(int(each.q) for each in coefficients))
+    return [each * scale * whole for each in coefficients]
+
+
+class _Settable(np.ndarray):
+    def itemset(self, index, value):
+        self[index] = value
+
+
+class _OrderedSet(dict):
+    """A set that iterates in the order of insertion."""
+
+    def __init__(self, items=()):
+        super().__init__(dict.fromkeys(items))
+
+    def add(self, item):
+        self[item] = None
+
+    def copy(self):
+        return _OrderedSet(self)
+
+    def union(self, other):
+        return _OrderedSet([*self, *other])
+
+    def difference(self, other):
+        return _OrderedSet(item for item in self if item not in other)

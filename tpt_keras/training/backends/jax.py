@@ -21,7 +21,8 @@ from tpt_keras.data_generators.buckets import Buckets
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.training.backends.backend import Backend
-from tpt_keras.training.backends.tf_config import read_workers
+from tpt_keras.training.backends.backend import chosen_gpus
+from tpt_keras.training.backends.backend import read_workers
 from tpt_keras.training.config import DISTRIBUTIONS
 from tpt_keras.training.step import clip_by_global_norm
 from tpt_keras.training.step import global_norm
@@ -69,10 +70,7 @@ class JaxBackend(Backend):
         )
 
     def feed(self, trainer, batches, start_step, num_epochs):
-        """Generates batches, padded to few shapes.
-
-        Each process gets the rows that lie on its devices.
-        """
+        """Generates this process's rows of batches, padded to few shapes."""
         # The last batch of an epoch is padded, too, and every device gets the
         # same number of rows.
         rows = batches.batch_size
@@ -88,11 +86,10 @@ class JaxBackend(Backend):
         return prefetch(placed, PREFETCHED)
 
     def compile_train_step(self, trainer):
-        """Compiles two programs.
+        """Compiles the gradients for each shape of a batch, the update once.
 
-        The gradients are compiled for each shape of a batch, the optimizer's
-        update once. The step returns the logs of the step before, so that the
-        device has the next step while callbacks read them.
+        The step returns the logs of the step before, so that the device has the
+        next step while callbacks read them.
         """
         compute, update = _compiled(trainer, gradient_step), None
 
@@ -139,7 +136,7 @@ class JaxBackend(Backend):
 
 
 def gradient_step(trainer, weights, state, data):
-    """Returns the epoch's metrics so far, a batch's gradients, and the state.
+    """Returns the epoch's metrics and a batch's gradients, and the next state.
 
     The state is the values of the other variables and of the metrics'.
     """
@@ -167,10 +164,7 @@ def gradient_step(trainer, weights, state, data):
         trainer,
     )
     norm = global_norm(gradients)
-    if trainer.global_clipnorm is not None:
-        gradients = clip_by_global_norm(
-            gradients, trainer.global_clipnorm, norm
-        )
+    gradients = clip_by_global_norm(gradients, trainer.global_clipnorm, norm)
     logs, tracked = _track(trainer, tracked, metrics, norm)
     return (logs, gradients), (others, tracked)
 
@@ -191,7 +185,6 @@ def test_step(trainer, weights, state, data):
 
 
 def _sum_of_micro_batches(gradient, variables, batch, trainer):
-    """Adds up the gradients and the metrics of a batch's micro-batches."""
     weights, others = variables
     micro_batches = trainer.gradient_accumulation_steps
     if micro_batches == 1:
@@ -227,21 +220,18 @@ def _track(trainer, tracked, *metrics):
 
 
 def _stateless_scope(*pairs):
-    """Returns a scope in which lists of variables have other values."""
     mapping = [pair for variables in pairs for pair in zip(*variables)]
     return keras.StatelessScope(state_mapping=mapping)
 
 
 def _current_values(stateless_scope, variables):
-    """Returns the variables' values at the end of a scope."""
     return [stateless_scope.get_current_value(v) for v in variables]
 
 
 def _compiled(trainer, step):
     """Compiles a function of weights, a state and a batch.
 
-    XLA compiles it for each batch shape, which is logged, because it takes
-    long.
+    XLA takes long for each new shape of a batch, which is logged.
     """
     step = functools.partial(step, trainer)
     if trainer.run_eagerly:
@@ -267,23 +257,23 @@ def _compiled(trainer, step):
 
 
 def _shardings(strategy, state):
-    """Returns where the values are, for a strategy: each stays there."""
+    """Returns the shardings of values, which keep them."""
     if strategy is None:
         return None
     return jax.tree.map(lambda value: value.sharding, state)
 
 
 def _text(shapes):
-    """Returns the rows and the different lengths: 64 x 40 + 8."""
+    """Formats a batch's rows and lengths: 64 x 40 + 8."""
     lengths = {length for shape in shapes for length in shape[1:]}
     longest_first = map(str, sorted(lengths, reverse=True))
     return f"{shapes[0][0]} x {' + '.join(longest_first)}"
 
 
 def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
-    """The `keras.distribution.DataParallel` of a training, or `None`.
+    """Makes a `keras.distribution.DataParallel`, or `None` for one device.
 
-    One device needs none. The arguments are those on TensorFlow.
+    The arguments are those on TensorFlow.
     """
     if distribution is None and "TF_CONFIG" in os.environ:
         distribution = "multi_worker_mirrored"
@@ -314,7 +304,6 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
 
 
 def _init_distributed():
-    """Starts `jax.distributed` from TensorFlow's TF_CONFIG."""
     if jax.distributed.is_initialized():
         return
     workers, number = read_workers()
@@ -333,16 +322,8 @@ def _init_distributed():
 
 
 def _devices(num_gpus, logical_cpus):
-    """Returns the devices of this process, GPUs if there are any."""
     gpus = [d for d in jax.local_devices() if d.platform != "cpu"]
-    if num_gpus is not None:
-        if not 0 <= num_gpus <= len(gpus):
-            raise UsageError(
-                f"This machine has {len(gpus)} GPUs. Received: `num_gpus` "
-                f"{num_gpus}.",
-                field="num_gpus",
-            )
-        gpus = gpus[:num_gpus]
+    gpus = chosen_gpus(gpus, num_gpus)
     if logical_cpus is None:
         return gpus or jax.local_devices(backend="cpu")[:1]
     cpus = jax.local_devices(backend="cpu")
@@ -357,7 +338,6 @@ def _devices(num_gpus, logical_cpus):
 
 
 def _all_devices(platform, count):
-    """Returns `count` devices of every process, in the processes' order."""
     of_all = [
         jax.local_devices(process, backend=platform)[:count]
         for process in range(jax.process_count())
@@ -372,7 +352,6 @@ def _all_devices(platform, count):
 
 
 def _processes(strategy):
-    """Returns the indices of the processes of a strategy's devices."""
     if strategy is None:
         return [jax.process_index()]
     devices = strategy.device_mesh.backend_mesh.devices.flat

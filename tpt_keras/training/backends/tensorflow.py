@@ -8,7 +8,8 @@ from keras import ops
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.training.backends.backend import Backend
-from tpt_keras.training.backends.tf_config import read_workers
+from tpt_keras.training.backends.backend import chosen_gpus
+from tpt_keras.training.backends.backend import read_workers
 from tpt_keras.training.config import DISTRIBUTIONS
 from tpt_keras.training.step import clip_by_global_norm
 from tpt_keras.training.step import global_norm
@@ -83,10 +84,7 @@ class TensorFlowBackend(Backend):
 
 
 def train_step(trainer, data):
-    """Makes a training step with a replica's part of a batch.
-
-    Returns the epoch's metrics so far.
-    """
+    """Trains on a replica's part of a batch; returns the epoch's metrics."""
     replicas = tf.distribute.get_replica_context()
     batch = weighted_batch(data, trainer.pad_id)
     total_weight = replicas.all_reduce("SUM", ops.sum(batch[2]))
@@ -109,10 +107,7 @@ def train_step(trainer, data):
     # Summed here and not by the optimizer, which would clip before it sums.
     gradients = replicas.all_reduce("SUM", gradients)
     norm = global_norm(gradients)
-    if trainer.global_clipnorm is not None:
-        gradients = clip_by_global_norm(
-            gradients, trainer.global_clipnorm, norm
-        )
+    gradients = clip_by_global_norm(gradients, trainer.global_clipnorm, norm)
     if replicas.num_replicas_in_sync > 1:
         # The optimizer sums over the replicas, too.
         share = 1.0 / replicas.num_replicas_in_sync
@@ -122,21 +117,20 @@ def train_step(trainer, data):
 
 
 def test_step(trainer, data):
-    """Evaluates a replica's part of a batch; see `train_step`."""
+    """Evaluates a replica's part of a batch; returns the epoch's metrics."""
     batch = weighted_batch(data, trainer.pad_id)
     _, metrics = trainer.loss_and_metrics(trainer.model, batch)
     return trainer.track(metrics)
 
 
 def _sum_of_micro_batches(function, batch, trainer):
-    """Adds up a function's results for the micro-batches of a batch."""
     micro_batches = trainer.gradient_accumulation_steps
     if micro_batches == 1:
         return function(batch)
 
     def split(rows, padding):
         # All micro-batches have one size, the last rows may be padding: XLA
-        # pads a slice that ends behind the last row to the whole batch.
+        # pads a slice that ends after the last row to the whole batch.
         count, length = tf.unstack(tf.shape(rows))
         size = -(-count // micro_batches)
         added = [[0, micro_batches * size - count], [0, 0]]
@@ -241,16 +235,9 @@ def make_strategy(distribution=None, num_gpus=None, logical_cpus=None):
 
 
 def _devices(num_gpus, logical_cpus):
-    """Names of the devices to use, GPUs if there are any."""
     gpus = tf.config.list_physical_devices("GPU")
     if num_gpus is not None:
-        if not 0 <= num_gpus <= len(gpus):
-            raise UsageError(
-                f"This machine has {len(gpus)} GPUs. Received: `num_gpus` "
-                f"{num_gpus}.",
-                field="num_gpus",
-            )
-        gpus = gpus[:num_gpus]
+        gpus = chosen_gpus(gpus, num_gpus)
         tf.config.set_visible_devices(gpus, "GPU")
     if logical_cpus is None:
         return [f"GPU:{index}" for index in range(len(gpus))] or ["CPU:0"]

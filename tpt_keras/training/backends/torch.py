@@ -26,8 +26,8 @@ class TorchBackend(Backend):
         seed = torch.initial_seed() << 32
 
         def function(batches):
-            # Keras's dropout draws from PyTorch's own generator, whose state
-            # no checkpoint has.
+            # Keras's dropout takes random numbers from PyTorch's generator,
+            # whose state no checkpoint has.
             step = int(trainer.optimizer.iterations)
             torch.manual_seed((seed + step) % 2**63)
             # Keras passes a list of one batch.
@@ -40,7 +40,7 @@ class TorchBackend(Backend):
 
 
 def train_step(trainer, data):
-    """Makes a training step, and returns the epoch's metrics so far."""
+    """Trains on a batch; returns the epoch's metrics."""
     batch = weighted_batch(data, trainer.pad_id)
     total_weight = ops.sum(batch[2])
     variables = trainer.trainable_variables
@@ -69,7 +69,7 @@ def train_step(trainer, data):
 
 
 def test_step(trainer, data):
-    """Evaluates a batch; see `train_step`."""
+    """Evaluates a batch; returns the epoch's metrics."""
     with torch.no_grad():
         batch = weighted_batch(data, trainer.pad_id)
         _, metrics = trainer.loss_and_metrics(trainer.model, batch)
@@ -77,7 +77,6 @@ def test_step(trainer, data):
 
 
 def _micro_batches(batch, trainer):
-    """Returns the parts of a batch whose gradients are added up."""
     count = trainer.gradient_accumulation_steps
     if count == 1:
         return [batch]

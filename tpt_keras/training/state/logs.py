@@ -25,15 +25,13 @@ _OBJECTIVES = {"val_sequence_accuracy": max, "val_bits_per_character": min}
 class MetricsLog:
     """Writes metrics to `metrics.jsonl` and, for TensorBoard, to `logs/`.
 
-    A row of `metrics.jsonl` is a dict with `step`, the number of optimizer
-    steps so far, and the metrics since the row before: `loss` (nats per
-    target token), `sequence_accuracy`, `token_accuracy`, `gradient_norm`
-    (before clipping), `learning_rate`, `examples_per_second`,
-    `tokens_per_second` (of questions and answers, without padding), and
-    `minutes`, the duration of the training so far with its earlier evaluations.
-    A training on a stream has `waiting_for_data`, the share of the time that
-    reading waited for problems to be generated.
-    After an evaluation it has `val_loss`, `val_sequence_accuracy`,
+    A row of `metrics.jsonl` has `step`, the optimizer steps so far, and the
+    metrics since the row before: `loss` (nats per target token),
+    `sequence_accuracy`, `token_accuracy`, `gradient_norm` (before clipping),
+    `learning_rate`, `examples_per_second`, `tokens_per_second` (without
+    padding), and `minutes`, the duration of the training so far. A training on
+    a stream has `waiting_for_data`, the share of the time that it waited for
+    problems. After an evaluation a row has `val_loss`, `val_sequence_accuracy`,
     `val_token_accuracy` and the sequence accuracies `interpolate/<module>` and
     `extrapolate/<module>`. A language model has `bits_per_character`, its loss
     to base 2, in place of sequence accuracies.
@@ -69,7 +67,7 @@ class MetricsLog:
 
 def append_rows(path: pathlib.Path, rows: Iterable[dict[str, Any]]) -> None:
     """Adds rows to a file of JSON lines."""
-    # Behind a line that a killed process left without its end.
+    # After a line that a killed process left without its end.
     start = "\n" if _is_torn(path) else ""
     with named_in_errors(path), path.open("a") as file:
         file.write(start)
@@ -99,14 +97,7 @@ def run_and_tag(name: str) -> tuple[str, str]:
 
 
 def read_metrics(model_dir: StrPath) -> list[dict[str, Any]]:
-    """Reads the rows of a training's `metrics.jsonl`.
-
-    Args:
-        model_dir: Folder of the training.
-
-    Returns:
-        List of dicts of numbers, `step` among them.
-    """
+    """Reads the rows of a training's `metrics.jsonl`, dicts of numbers."""
     path = pathlib.Path(model_dir) / METRICS_FILE
     if not path.is_file():
         return []
@@ -119,7 +110,7 @@ def best_row(
     metric: str | None = None,
     best: Callable[..., Any] = max,
 ) -> dict[str, Any] | None:
-    """Returns the row with the best value of a metric.
+    """Returns the first of the rows with the best value of a metric.
 
     Args:
         rows: The rows of `read_metrics`.
@@ -128,8 +119,7 @@ def best_row(
         best: `max`, or `min` if less is better; for a given metric.
 
     Returns:
-        The first of the best rows, or `None` if the metric is missing or never
-        finite.
+        A row, or `None` if the metric is missing or never finite.
     """
     if metric is None:
         names = set().union(*rows)
@@ -141,10 +131,7 @@ def best_row(
 
 
 def _parse(line):
-    """Returns the row of a line, or `None`.
-
-    A killed process may leave a part of a line, a failing disk anything.
-    """
+    """Returns the row of a line, or `None` if a killed process has left it."""
     try:
         row = json.loads(line.decode())
     except (ValueError, RecursionError):
@@ -188,7 +175,6 @@ class EventFile:
         )
 
     def _write(self, events):
-        # Opened each time, so that it needs no closing.
         with named_in_errors(self._path), self._path.open("ab") as file:
             writer = self._writer(file)
             for event in events:

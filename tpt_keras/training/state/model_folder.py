@@ -4,7 +4,7 @@ config.json         the configuration; of a compressed model, and of one with
                     earlier weights put back, also its step
 model.keras         the finished model
 best.keras          the model with the best validation score
-checkpoints/        the state of the training
+checkpoints/        files of arrays that the training resumes from
 logs/               metrics for TensorBoard
 metrics.jsonl       the same metrics for scripts
 learning_curves.png
@@ -13,11 +13,17 @@ evaluations.jsonl   results of evaluations
 """
 
 import contextlib
+import functools
 import json
 import logging
 import pathlib
+import re
 import reprlib
 
+import keras
+import numpy as np
+
+from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock
@@ -36,20 +42,19 @@ from tpt_keras.training.state.logs import read_metrics
 CONFIG_FILE = "config.json"
 CHECKPOINTS = "checkpoints"
 LEARNING_CURVES_FILE = "learning_curves.png"
+_CHECKPOINT = re.compile(r"ckpt-(\d+)\.npz")
+_COUNTERS = ("step", "best_score", "seconds")
 
 _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def training_lock(model_dir):
-    """Keeps other processes from training in a folder.
-
-    It removes what killed processes left unfinished.
-    """
+    """Locks a folder for a training, and removes unfinished files."""
     folder = pathlib.Path(model_dir)
     with folder_lock(folder, "trains"):
-        for place in (folder, folder / CHECKPOINTS):
-            for partial in place.glob(f"{PARTIAL}*"):
+        for each in (folder, folder / CHECKPOINTS):
+            for partial in each.glob(f"{PARTIAL}*"):
                 partial.unlink()
         yield
 
@@ -62,10 +67,7 @@ def write_config(model_dir, config):
 
 
 def read_config(model_dir):
-    """Reads the configuration of a model's folder, a dict.
-
-    A name of the folder may be given, as to `load_model`.
-    """
+    """Reads the configuration of a model's folder or name, a dict."""
     path = resolve(model_dir) / CONFIG_FILE
     if not path.is_file():
         raise UsageError(
@@ -88,7 +90,7 @@ def read_config(model_dir):
 def read_training(model_dir):
     """Reads the configuration of a folder's training, by flat names.
 
-    It is empty if the folder has none, like that of a converted checkpoint.
+    It is empty for a folder without one, such as a converted checkpoint's.
     """
     if not (resolve(model_dir) / CONFIG_FILE).exists():
         return {}
@@ -110,7 +112,7 @@ def saved_step(model_dir, best):
 
 
 def check_config(model_dir, config):
-    """Raises an error with the differences if the folder is another's."""
+    """Refuses a folder whose training has another configuration."""
     if not (pathlib.Path(model_dir) / CONFIG_FILE).exists():
         return
     found = [
@@ -131,7 +133,6 @@ def check_config(model_dir, config):
 
 
 def _comparable(config):
-    """Returns a configuration with all fields of its training, flat."""
     if "training" in config:
         training = TrainingConfig.from_stored(config["training"]).flat()
         config = {**config, "training": training}
@@ -140,12 +141,7 @@ def _comparable(config):
 
 
 def warn_of_changed_data(model_dir, fingerprints):
-    """Logs how data differs from that of a folder's training.
-
-    Args:
-        model_dir: The folder. One without a record of its data passes.
-        fingerprints: Dict of the groups to compare; see `Task.fingerprints`.
-    """
+    """Logs how groups of data differ from those of a folder's training."""
     trained = read_config(model_dir).get("data")
     found = [
         f"{name} ({trained[name]} then, {fingerprint} now)"
@@ -180,7 +176,6 @@ def differences(old, new, prefix=""):
 
 
 def _shown(value):
-    """Returns a value's text; of a long list, such as symbols, its start."""
     return value if value and isinstance(value, str) else reprlib.repr(value)
 
 
@@ -190,3 +185,166 @@ def save_model(model, model_dir, best=False):
     path = pathlib.Path(model_dir) / (BEST_MODEL_FILE if best else MODEL_FILE)
     with whole_file(path) as partial:
         uncompiled.save(partial)
+
+
+class TrainingState:
+    """The weights, the optimizer, the seeds and the counters of a training.
+
+    A checkpoint of them is a file of NumPy arrays, such as `ckpt-3.npz`.
+
+    With several workers, each has a state and makes the same calls at the same
+    time. The chief writes, and decides which checkpoint all of them restore.
+
+    Args:
+        trainer: A compiled `Trainer`, its optimizer built.
+        folder: Folder of the checkpoints, shared by all workers.
+        keep: Number of checkpoints to keep.
+
+    Attributes:
+        step: Optimizer steps so far, which is the position in the data, too.
+        best_score: The best score so far; at first, less than any score.
+        seconds: Duration of the training so far, in all its runs.
+    """
+
+    def __init__(self, trainer, folder, keep=3):
+        self.step = 0
+        self.best_score = -1.0
+        self.seconds = 0.0
+        self._trainer = trainer
+        self._backend = trainer.backend
+        self._folder = pathlib.Path(folder)
+        self._keep = keep
+        self._number = 0
+
+    def improves(self, score):
+        """Returns `True`, and keeps the score, if it is the best so far."""
+        if not score > self.best_score:  # also for NaN
+            return False
+        self.best_score = float(score)
+        return True
+
+    def save(self):
+        """Writes a checkpoint and removes the oldest ones."""
+        if not self._backend.is_chief:
+            return
+        arrays = {
+            name: _storable(keras.ops.convert_to_numpy(variable))
+            for name, variable in self._variables().items()
+        }
+        arrays |= {name: np.array(getattr(self, name)) for name in _COUNTERS}
+        # It replaces a damaged one if the one before that was restored.
+        self._number += 1
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(self._path(self._number)) as partial:
+            np.savez(partial, **arrays)
+        self._keep_newest()
+
+    def _keep_newest(self):
+        """Removes old checkpoints, and damaged ones after the newest."""
+        numbers = checkpoint_numbers(self._folder)
+        end = numbers.index(self._number) + 1
+        for gone in numbers[end:] + numbers[: max(0, end - self._keep)]:
+            self._path(gone).unlink(missing_ok=True)
+
+    def _path(self, number):
+        return self._folder / f"ckpt-{number}.npz"
+
+    def restore(self):
+        """Restores the newest checkpoint that is not damaged.
+
+        Returns its path, or `None` if there is no checkpoint.
+
+        Raises:
+            UsageError: If all checkpoints are damaged, or if a worker cannot
+                read the chief's.
+        """
+        numbers = (
+            checkpoint_numbers(self._folder) if self._backend.is_chief else []
+        )
+        number, assign = -len(numbers), None
+        for candidate in reversed(numbers):
+            assign = self._read(candidate)
+            if assign:
+                number = candidate
+                break
+        # All workers take the chief's, whatever they see of the folder.
+        number = self._backend.broadcast(number)
+        if number < 0:
+            raise UsageError(
+                f"All checkpoints in {str(self._folder)!r} are damaged. "
+                "Restore them, or move the folder away to start anew.",
+                path=self._folder,
+            )
+        if number == 0:
+            return None
+        if not self._backend.is_chief:
+            assign = self._read(number)
+        path = self._path(number)
+        if not assign:
+            raise UsageError(
+                f"This worker cannot read {str(path)!r}, which the first one "
+                "resumes from. `model_dir` must be on a disk that all share.",
+                field="model_dir",
+                path=path,
+            )
+        # All at once, because JAX compares the values of several processes.
+        assign()
+        # A barrier: now the chief may write and remove checkpoints again.
+        self._backend.broadcast(number)
+        self._number = number
+        return path
+
+    def _read(self, number):
+        """Returns a function that restores a checkpoint; `None` if damaged."""
+        path = self._path(number)
+        try:
+            # NumPy does not close a damaged file.
+            with reading(path), path.open("rb") as file:
+                arrays = dict(np.load(file))
+        except UnreadableFileError as error:
+            _log.info("%s", error)
+            return None
+        shapes = {
+            name: tuple(variable.shape)
+            for name, variable in self._variables().items()
+        }
+        shapes |= dict.fromkeys(_COUNTERS, ())
+        if shapes != {name: array.shape for name, array in arrays.items()}:
+            _log.info("The checkpoint %s belongs to another model.", path)
+            return None
+        return functools.partial(self._assign, arrays)
+
+    def _assign(self, arrays):
+        with self._backend.scope():
+            for name, variable in self._variables().items():
+                variable.assign(arrays[name])
+        for name in _COUNTERS:
+            setattr(self, name, arrays[name].item())
+
+    def _variables(self):
+        # Keras's own names count the models of a process.
+        owners = {
+            # It has the states of the dropouts' seeds, too.
+            "model": self._trainer.model,
+            "optimizer": self._trainer.optimizer,
+        }
+        return {
+            f"{owner}/{index}": variable
+            for owner, layer in owners.items()
+            for index, variable in enumerate(layer.variables)
+        }
+
+
+def _storable(array):
+    # NumPy has no bfloat16.
+    is_known = array.dtype.isbuiltin == 1
+    return array if is_known else array.astype("float32")
+
+
+def checkpoint_numbers(folder):
+    """Returns the numbers of all checkpoints in a folder, the oldest first."""
+    matches = [
+        _CHECKPOINT.fullmatch(path.name)
+        for path in pathlib.Path(folder).glob("ckpt-*.npz")
+    ]
+    return sorted(int(match[1]) for match in matches if match)
