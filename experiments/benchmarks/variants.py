@@ -9,29 +9,22 @@ batch of questions. The weights are random, so that answers reach the length
 limit. Every preset is timed in turn with `tp_transformer` in the same process.
 """
 
+import functools
 import gc
 
 from absl import flags
 
 from tpt_keras.errors import check_choice
 
-from .. import _cli
 from . import _measure
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_list(
     "presets",
-    [
-        "transformer",
-        "tp_transformer_discrete",
-        "tp_transformer_tensor",
-        "transformer_gated",
-        "tp_transformer_circular_convolution",
-        "tp_transformer_relative",
-        "tp_transformer_xl",
-        "tp_transformer_multi_linear",
-    ],
+    "transformer,tp_transformer_discrete,tp_transformer_tensor,"
+    "transformer_gated,tp_transformer_circular_convolution,"
+    "tp_transformer_relative,tp_transformer_xl,tp_transformer_multi_linear",
     "Names of presets.",
 )
 flags.DEFINE_string(
@@ -55,6 +48,7 @@ def main():
 
 def compare(preset, batch):
     """Times a step and decoding of a preset and of the base in turn."""
+    from tpt_keras.decoding import Generator
     from tpt_keras.models import PRESETS
     from tpt_keras.models import build_model
 
@@ -67,14 +61,17 @@ def compare(preset, batch):
     }
     steps = _measure.interleaved_medians(
         {
-            name: lambda trainer=trainer: trainer.train_on_batch(*batch)
+            name: functools.partial(trainer.train_on_batch, *batch)
             for name, trainer in trainers.items()
         },
         FLAGS.repeats,
     )
     decoding = _measure.interleaved_medians(
         {
-            name: decoder(trainer.model, batch[0]["encoder_token_ids"])
+            name: functools.partial(
+                Generator(trainer.model).generate_on_batch,
+                batch[0]["encoder_token_ids"],
+            )
             for name, trainer in trainers.items()
         },
         FLAGS.repeats,
@@ -87,15 +84,3 @@ def compare(preset, batch):
         f"step / {BASE}'s": steps["variant"] / steps["base"],
         f"decoding / {BASE}'s": decoding["variant"] / decoding["base"],
     }
-
-
-def decoder(model, token_ids):
-    """Returns a function that answers the questions."""
-    from tpt_keras.decoding import Generator
-
-    generator = Generator(model)
-    return lambda: generator.generate_on_batch(token_ids)
-
-
-if __name__ == "__main__":
-    _cli.run(main)

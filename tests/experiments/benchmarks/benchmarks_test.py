@@ -82,7 +82,6 @@ def test_train_step_is_compared_with_pytorch(measure):
         "--batches=2",
         "--precisions=float32",
         "--repeats=1",
-        "--product_size=64",
     )
     pytorch, keras_hub, ours, in_parts = rows
     assert pytorch["first loss"] == ours["first loss"] == in_parts["first loss"]
