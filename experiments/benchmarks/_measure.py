@@ -16,10 +16,6 @@ from tpt_keras.processes import spawned_pool
 
 from .. import _cli
 
-# The paper's optimizer.
-ADAM = {"learning_rate": 1e-4, "beta_2": 0.995, "epsilon": 1e-8}
-CLIPNORM = 0.1
-
 
 @contextlib.contextmanager
 def in_processes(makers):
@@ -62,22 +58,17 @@ def _result(process, *args):
     return process.submit(_call, *args).result()
 
 
-def interleaved_medians(functions, repeats, warmup=2, untimed=0):
+def interleaved_medians(functions, repeats):
     """Times functions in turn, so that a slow minute affects all of them.
 
-    Each is called `warmup` times at the start, and `untimed` times before
-    every timed call, if the functions evict each other's data from a cache.
     Returns a dict from the names of the functions to median seconds.
     """
     seconds = {name: [] for name in functions}
-    for turn in range(warmup + repeats):
+    for _ in range(repeats):
         for name, function in functions.items():
-            for _ in range(untimed):
-                function()
             start = time.perf_counter()
             function()
-            if turn >= warmup:
-                seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
@@ -131,20 +122,6 @@ def fed(batches):
     trainer = Trainer(Transformer.from_preset("tp_transformer_tiny"))
     with trainer.feed(batches) as feed:
         return list(itertools.islice(feed, batches.steps_per_epoch))
-
-
-def trainer_of(model, micro_batches=1):
-    """Returns a model ready for the paper's training."""
-    from tpt_keras.training.optimizers import PyTorchAdam
-    from tpt_keras.training.trainer import Trainer
-
-    trainer = Trainer(
-        model,
-        global_clipnorm=CLIPNORM,
-        gradient_accumulation_steps=micro_batches,
-    )
-    trainer.compile(PyTorchAdam(**ADAM), jit_compile=False)
-    return trainer
 
 
 def processor():

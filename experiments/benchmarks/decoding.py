@@ -93,7 +93,7 @@ def time_ways(precision, questions):
             }
             # Also the warm-up: every shape is new once.
             answers = {name: call() for name, call in calls.items()}
-            seconds = _measure.interleaved_medians(calls, FLAGS.repeats, 0)
+            seconds = _measure.interleaved_medians(calls, FLAGS.repeats)
             best = min(seconds["pytorch"], seconds["pytorch, cached"])
             for name, median in seconds.items():
                 equal = map(str.__eq__, answers[name], answers["ours"])

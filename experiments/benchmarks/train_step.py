@@ -23,6 +23,9 @@ from tpt_keras.errors import require
 from . import _measure
 
 FLAGS = flags.FLAGS
+# The paper's optimizer.
+ADAM = {"learning_rate": 1e-4, "beta_2": 0.995, "epsilon": 1e-8}
+CLIPNORM = 0.1
 
 flags.DEFINE_integer("batch_size", 64, "Problems in a batch.")
 flags.DEFINE_integer("batches", 10, "Batches of a pass.")
@@ -70,7 +73,7 @@ def time_models(precision, config, batches):
     with _measure.in_processes(makers) as passes:
         # Also the warm-up: every shape is new once.
         losses = {name: train() for name, train in passes.items()}
-        seconds = _measure.interleaved_medians(passes, FLAGS.repeats, 0)
+        seconds = _measure.interleaved_medians(passes, FLAGS.repeats)
     tokens = sum(
         (inputs["encoder_token_ids"] != 0).sum() + (targets != 0).sum()
         for inputs, targets in batches.iterate(num_epochs=1)
@@ -110,8 +113,16 @@ def ours(precision, config, batches, micro_batches=1):
     """The same for the Keras model."""
     import keras
 
+    from tpt_keras.training.optimizers import PyTorchAdam
+    from tpt_keras.training.trainer import Trainer
+
     keras.config.set_dtype_policy(precision)
-    trainer = _measure.trainer_of(new_model(config), micro_batches)
+    trainer = Trainer(
+        new_model(config),
+        global_clipnorm=CLIPNORM,
+        gradient_accumulation_steps=micro_batches,
+    )
+    trainer.compile(PyTorchAdam(**ADAM), jit_compile=False)
     return keras_pass(trainer, batches)
 
 
@@ -180,9 +191,7 @@ def keras_hub(precision, config, batches):
     y = keras.layers.LayerNormalization()(y)
     model = keras.Model(inputs, embedding(y, reverse=True))
     model.compile(
-        keras.optimizers.Adam(
-            **_measure.ADAM, global_clipnorm=_measure.CLIPNORM
-        ),
+        keras.optimizers.Adam(**ADAM, global_clipnorm=CLIPNORM),
         keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, ignore_class=0
         ),
