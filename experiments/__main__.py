@@ -7,8 +7,8 @@ In a clone, `make setup` installs it as .venv/bin/tpt_keras.
 """
 
 import ast
+import importlib
 import pathlib
-import runpy
 import sys
 import textwrap
 
@@ -30,10 +30,8 @@ def main():
             print(f"tpt_keras {__version__}")
             return
         check_choice("command", arguments[0], _commands())
-    del sys.argv[0]
-    runpy.run_module(
-        f"{__package__}.{arguments[0]}", run_name="__main__", alter_sys=True
-    )
+    name, *arguments = arguments
+    _cli.run(importlib.import_module(f"{__package__}.{name}"), arguments)
 
 
 def _commands():

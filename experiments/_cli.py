@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import sys
+import threading
 
 from absl import app
 from absl import flags
@@ -23,23 +24,22 @@ from tpt_keras.errors import require
 CONFIGS = pathlib.Path(__file__).parent / "configs"
 
 
-def run(main, check=None, resumes=False, needs_backend=True):
-    """Parses flags, checks them and runs `main`.
+def run(command, arguments):
+    """Parses flags, checks them and runs a command.
 
-    A fault that the user can mend (an unknown flag, a missing folder, a full
-    disk) ends the process with one line and exit status 2. Ctrl-C and SIGTERM
-    end `main` with one line and status 130 or 143.
+    A fault that the user can mend ends the process with one line and status 2;
+    Ctrl-C and SIGTERM end `main` with one line and status 130 or 143.
 
     Args:
-        main: Function without arguments.
-        check: Function that refuses impossible flags and missing packages,
-            before the slow imports.
-        resumes: Whether the command, started again, resumes its work.
-        needs_backend: Whether it always needs Keras. Otherwise `main` calls
-            `import_backend` where it does.
+        command: Module with a function `main`. It may have a `check`, which
+            refuses impossible flags and missing packages before the slow
+            imports; `RESUMES = True` if the command, started again, resumes
+            its work; and `NEEDS_BACKEND = False` if `main` calls
+            `import_backend` where it needs Keras.
+        arguments: Command line, without the command's name.
     """
     line = "Interrupted."
-    if resumes:
+    if getattr(command, "RESUMES", False):
         line += " Run the same command again to resume."
 
     def guarded(argv):
@@ -50,21 +50,25 @@ def run(main, check=None, resumes=False, needs_backend=True):
         backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
         backends = "tensorflow", "jax", "torch"
         check_choice("KERAS_BACKEND", backend, backends)
-        if check:
-            check()
+        if hasattr(command, "check"):
+            command.check()
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         absl_logging.set_verbosity(absl_logging.ERROR)
-        if needs_backend:
+        if getattr(command, "NEEDS_BACKEND", True):
             import_backend()
         with _interruptible(line), _log_on_stdout():
-            main()
+            command.main()
 
     if not sys.stderr.isatty():
         # Read when tqdm is imported. Its bars are control characters.
         os.environ.setdefault("TQDM_DISABLE", "1")
     with _handling(signal.SIG_DFL), one_line_errors():
-        app.run(guarded, flags_parser=functools.partial(_parse_flags, main))
+        app.run(
+            guarded,
+            [command.__name__, *arguments],
+            functools.partial(_parse_flags, command),
+        )
 
 
 @contextlib.contextmanager
@@ -87,7 +91,7 @@ def one_line_errors():
 
 
 def _drop_output():
-    """Drops unwritten output, which Python could not write at its exit."""
+    """Drops what Python could not write at its exit either."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -95,10 +99,7 @@ def _drop_output():
 
 
 def line_of(error):
-    """Returns the one line about an error that the user can mend.
-
-    Flags take the place of fields. It is `None` for a defect.
-    """
+    """Returns one line about an error that the user can mend, or `None`."""
     if isinstance(error, (UsageError, flags.Error)):
         line = " ".join(str(error).split())
         line = re.sub("^flag --(.*)=None: .*", r"--\1 is needed.", line)
@@ -136,10 +137,9 @@ def _handling(handler):
 
 @contextlib.contextmanager
 def _interruptible(line):
-    """Ends the process with one line and its status on Ctrl-C or SIGTERM.
+    """Ends the process with one line on Ctrl-C or SIGTERM.
 
-    The first signal raises a `KeyboardInterrupt`, so that everything cleans
-    up; a second one kills the process.
+    The first signal raises a `KeyboardInterrupt`; a second one kills.
     """
     received = []
 
@@ -152,13 +152,13 @@ def _interruptible(line):
     def raise_again(unraisable):
         # Python drops an exception of a destructor or of a callback of the
         # garbage collector (JAX has one).
-        if isinstance(unraisable.exc_value, KeyboardInterrupt) and received:
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
+        if received and isinstance(unraisable.exc_value, KeyboardInterrupt):
+            signal.signal(received[0], interrupt)
+            threading.Timer(0.1, os.kill, (os.getpid(), received[0])).start()
         else:
             dropped(unraisable)
 
     dropped, sys.unraisablehook = sys.unraisablehook, raise_again
-    alarm = signal.signal(signal.SIGALRM, interrupt)
     try:
         with _handling(interrupt):
             yield
@@ -167,8 +167,6 @@ def _interruptible(line):
         if not received:
             raise
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, alarm)
         sys.unraisablehook = dropped
     if received:
         print(line, file=sys.stderr)
@@ -206,15 +204,12 @@ def import_backend():
 
 
 def import_tensorflow():
-    """Imports TensorFlow without its native messages.
-
-    They bypass Python, report on every start that there is no GPU, and would
-    bury the one line that matters.
-    """
+    """Imports TensorFlow without its native messages, which bypass Python."""
     require("tensorflow")
     sys.stderr.flush()
-    stderr, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
+    stderr = os.dup(2)
+    with open(os.devnull, "w") as null:
+        os.dup2(null.fileno(), 2)
     try:
         # It does not survive an exception in its import.
         with _handling(signal.SIG_DFL):
@@ -223,27 +218,15 @@ def import_tensorflow():
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
-        os.close(null)
 
 
-def _print_help(name):
-    """Prints a command's docstring and its flags."""
-    print(f"{sys.modules[name].__doc__}\nFlags:")
-    # absl's name of the module that was started.
-    name = sys.argv[0] if name == "__main__" else name
-    print(flags.FLAGS.module_help(name).partition(":\n")[2])
-
-
-def _parse_flags(main, argv):
+def _parse_flags(command, argv):
     if {"-h", "--help"} & set(argv):
-        _print_help(main.__module__)
+        print(f"{command.__doc__}\nFlags:")
+        print(flags.FLAGS.module_help(command.__name__).partition(":\n")[2])
         sys.exit()
-    rest = flags.FLAGS(
-        [
-            re.sub("^(--?flagfile=)(.*)", _with_path, argument)
-            for argument in argv
-        ]
-    )
+    pattern = "^(--?flagfile=)(.*)"
+    rest = flags.FLAGS([re.sub(pattern, _with_path, each) for each in argv])
     for name in flags.FLAGS:
         flag = flags.FLAGS[name]
         # As of a variable of the shell that is not set.

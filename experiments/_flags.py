@@ -1,10 +1,11 @@
-"""Flags that several commands share, made from fields of configurations."""
+"""Flags that several commands share, and what they stand for."""
 
 import dataclasses
 import functools
 import inspect
 import os
 import re
+import sys
 
 from absl import flags
 
@@ -28,11 +29,10 @@ _KINDS = {
 
 
 def define(config_class, leave_out=()):
-    """Defines a flag for every field: its name, type, default and help.
+    """Defines a flag for every field, with its line under `Args` as help.
 
-    The help is the field's in the class's docstring. Of a nested class, the
-    fields of all its `SECTIONS` become flags, but for those to `leave_out`.
-    The help has the defaults of a field that sections differ in.
+    Of a nested class, the fields of all its `SECTIONS` become flags. The help
+    has the defaults of a field that sections differ in.
     """
     for field, default, description in _described(config_class):
         if field.name not in leave_out:
@@ -82,14 +82,42 @@ def _descriptions(config_class):
     }
 
 
-def define_model_dir():
-    """Defines the flag of a trained model, which must be there."""
+def define_model_dir(with_best=False):
+    """Defines the flag of a trained model; with `with_best` of which of two."""
     flags.DEFINE_string(
         "model_dir",
         None,
         "A model's folder or file, a trained preset's name, or hf://user/name.",
         required=True,
     )
+    flags.register_validator("model_dir", may_be_there, "it does not exist")
+    if with_best:
+        flags.DEFINE_bool("best", False, "The best model, not the last.")
+
+
+def define_model_dirs():
+    """Defines the flag of several models or trainings."""
+    flags.DEFINE_list("model_dirs", [], "Their folders.")
+    flags.register_validator("model_dirs", bool, "name one or more")
+    flags.register_validator(
+        "model_dirs", lambda paths: all(map(may_be_there, paths)), "not found"
+    )
+
+
+def define_modules():
+    """Defines the flag of the modules of a training."""
+    flags.DEFINE_list(
+        "modules", [], "Names of modules, patterns (numbers__*), or all."
+    )
+
+
+def may_be_there(path):
+    """Returns `False` for a path without a file, before the slow imports.
+
+    A name without folders may be a preset's.
+    """
+    is_path = path and os.sep in path and "://" not in path
+    return not is_path or os.path.exists(path)
 
 
 def define_devices(distribution_help):
@@ -97,17 +125,14 @@ def define_devices(distribution_help):
     flags.DEFINE_string("distribution", None, distribution_help)
     flags.DEFINE_integer("num_gpus", None, "GPUs to use. Default: all.")
     flags.DEFINE_integer(
-        "logical_cpus",
-        None,
-        "Devices to divide the CPU into, to try --distribution.",
+        "logical_cpus", None, "Devices to make of the CPU, for --distribution."
     )
 
 
 def strategy(workers=False):
-    """Returns the strategy that the flags of devices ask for.
+    """Returns the strategy of the flags. It configures devices: call it first.
 
-    It configures TensorFlow's devices, so that it has to come first. Without
-    `workers` each process trains alone, and TF_CONFIG is ignored.
+    Without `workers` each process trains alone, and TF_CONFIG is ignored.
     """
     from tpt_keras.training.backends import make_strategy
 
@@ -167,10 +192,9 @@ class Problems:
         return problems
 
     def read(self, count):
-        """Reads the first problems of every module, at most `count`.
+        """Reads at most `count` problems of every module that has the split.
 
-        Returns a dict from each module that has the split to the lists of its
-        questions and of their answers.
+        Returns a dict from modules to a list of questions and one of answers.
         """
         import numpy as np
 
@@ -211,18 +235,18 @@ class ModelFlags:
     model_name: str = "solver"
 
     def __post_init__(self):
-        named = (
-            self.saved_model,
-            self.onnx_model,
-            self.model_dir,
-            self.preset,
-            self.server,
-        )
-        if sum(map(bool, named)) != 1:
+        paths = {
+            name: getattr(self, name)
+            for name in ("saved_model", "onnx_model", "model_dir", "preset")
+        }
+        if sum(map(bool, (*paths.values(), self.server))) != 1:
             raise UsageError(
                 "Exactly one of --saved_model, --onnx_model, --model_dir, "
                 "--preset and --server is needed."
             )
+        for name, path in paths.items():
+            if not may_be_there(path):
+                raise UsageError(f"`{name}`: {path!r} is not there.", name)
         if self.onnx_model:
             require("onnxruntime", "onnx")
         if self.server:
@@ -253,3 +277,91 @@ class ModelFlags:
         from tpt_keras.models.stored import load_model
 
         return Generator(load_model(self.model_dir or self.preset))
+
+
+def define_analysis(output_dir, count=None):
+    """Defines the flags of an analysis; with `count` those of its problems."""
+    define_model_dir()
+    flags.DEFINE_string("output_dir", output_dir, "Folder to write.")
+    if count:
+        define(Problems)
+        flags.DEFINE_integer(
+            "count", count, "Problems of each module, at most.", lower_bound=1
+        )
+        flags.DEFINE_integer("seed", 0, "Seed of everything that is random.")
+
+
+def check_analysis():
+    for package in ("matplotlib", "sklearn"):
+        require(package, "analysis")
+
+
+def define_head():
+    """Defines the flags that choose one head."""
+    choices = ["encoder", "decoder", "cross"]
+    flags.DEFINE_enum("attention", "encoder", choices, "The attention.")
+    flags.DEFINE_integer(
+        "layer", None, "Its layer, from 1. Default: the last.", lower_bound=1
+    )
+    flags.DEFINE_integer("head", 1, "Its head, from 1.", lower_bound=1)
+
+
+def layer_and_head(model):
+    """Returns the indices of --layer and --head."""
+    indices = []
+    for name in ("layer", "head"):
+        count = getattr(model.config, f"num_{name}s")
+        number = flags.FLAGS[name].value or count
+        if number > count:
+            raise UsageError(
+                f"The model has no {name} {number}. Give a `{name}` from 1 to "
+                f"{count}.",
+                field=name,
+            )
+        indices.append(number - 1)
+    return indices
+
+
+def load_transformer():
+    from tpt_keras.models import Transformer
+    from tpt_keras.models.stored import load_model
+
+    return load_model(flags.FLAGS.model_dir, classes=(Transformer,))
+
+
+def load_model_and_problems():
+    """Returns a model, `Problems`, and the texts of those that it can read."""
+    problems = Problems.of(flags.FLAGS.model_dir)
+    by_module = problems.read(flags.FLAGS.count)
+    model = load_transformer()
+    pairs = [pair for texts in by_module.values() for pair in zip(*texts)]
+    columns = map(list, zip(*readable(model, pairs)))
+    return model, problems, *columns
+
+
+def readable(model, problems):
+    """Returns the problems whose question, the first item, a model can read.
+
+    It names the others, and raises a `UsageError` if there are only such.
+    """
+    from tpt_keras.answer import OK
+    from tpt_keras.answer import Answer
+    from tpt_keras.answer import unanswered
+
+    questions = [question for question, *_ in problems]
+    limit = model.config.max_question_length
+    found = [
+        Answer("", status=model.tokenizer.question_status(question, limit))
+        for question in questions
+    ]
+    faults = unanswered(questions, found, model.config.vocabulary, limit)
+    kept = [
+        problem
+        for problem, answer in zip(problems, found)
+        if answer.status == OK
+    ]
+    if not kept:
+        raise UsageError(f"The model cannot read any question: {faults}")
+    if faults:
+        print(f"Left out: {faults}", file=sys.stderr)
+    return kept

@@ -11,12 +11,11 @@ from absl import flags
 from tpt_keras.errors import check_choices
 from tpt_keras.errors import require
 
-from . import _cli
+from . import _flags
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_list("model_dirs", [], "Folders of the trainings.")
-flags.register_validator("model_dirs", bool, "name one training or more")
+_flags.define_model_dirs()
 flags.DEFINE_string("metric", "val_sequence_accuracy", "Metric to draw.")
 flags.DEFINE_list(
     "over", ["step"], "A panel for each: step, examples (seen), minutes."
@@ -32,14 +31,8 @@ def check():
 
 def main():
     from tpt_keras.analysis.report import training_curves
-    from tpt_keras.files import whole_file
     from tpt_keras.visualization.charts import draw_comparison
 
     curves = training_curves(FLAGS.model_dirs, FLAGS.metric)
-    with whole_file(FLAGS.output) as partial:
-        draw_comparison(curves, partial, FLAGS.metric, FLAGS.over)
+    draw_comparison(curves, FLAGS.output, FLAGS.metric, FLAGS.over)
     print(FLAGS.output)
-
-
-if __name__ == "__main__":
-    _cli.run(main, check)

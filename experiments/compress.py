@@ -14,13 +14,11 @@ from absl import flags
 
 from tpt_keras.errors import UsageError
 
-from . import _cli
 from . import _flags
 
 FLAGS = flags.FLAGS
 
-_flags.define_model_dir()
-flags.DEFINE_bool("best", False, "Compress the best model instead of the last.")
+_flags.define_model_dir(with_best=True)
 flags.DEFINE_string("compressed_dir", None, "Folder to write.", required=True)
 
 
@@ -52,7 +50,3 @@ def main():
     compressed.write(folder / COMPRESSED_FILE)
     num_bytes = (folder / COMPRESSED_FILE).stat().st_size
     print(f"{folder}: {model.count_params():,} weights in {num_bytes:,} bytes")
-
-
-if __name__ == "__main__":
-    _cli.run(main)

@@ -11,14 +11,11 @@ import sys
 
 from absl import flags
 
-from . import _cli
+from . import _flags
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string(
-    "model_dir", None, "Folder of the trained model.", required=True
-)
-flags.DEFINE_bool("best", False, "The best model instead of the last one.")
+_flags.define_model_dir(with_best=True)
 flags.DEFINE_string("prompt", None, "Start of the text.", required=True)
 flags.DEFINE_integer("length", 200, "Bytes to write.")
 flags.DEFINE_float(
@@ -37,7 +34,3 @@ def main():
         prompt, FLAGS.length, FLAGS.temperature, FLAGS.seed
     )
     sys.stdout.write((prompt + written).decode(errors="replace") + "\n")
-
-
-if __name__ == "__main__":
-    _cli.run(main)

@@ -10,8 +10,6 @@ from absl import flags
 
 from tpt_keras.errors import require
 
-from . import _cli
-
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string(
@@ -49,7 +47,3 @@ def main():
             "The model has no characters and takes no questions. Convert it "
             "with --vocabulary."
         )
-
-
-if __name__ == "__main__":
-    _cli.run(main, check)

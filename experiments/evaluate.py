@@ -11,15 +11,13 @@ import pathlib
 from absl import flags
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_positive_integer
 
-from . import _cli
 from . import _flags
 from ._flags import Problems
 
 FLAGS = flags.FLAGS
 
-_flags.define_model_dir()
+_flags.define_model_dir(with_best=True)
 flags.DEFINE_list(
     "splits",
     None,
@@ -27,20 +25,15 @@ flags.DEFINE_list(
     "(interpolate,extrapolate); of a language model's text, validation,test.",
 )
 _flags.define(Problems, leave_out=("split",))
-flags.DEFINE_bool("best", False, "The best model in place of the last.")
 flags.DEFINE_integer(
     "batch_size",
     None,
     "Problems in a batch, or streams of a text. Default: 256; the training's.",
+    lower_bound=1,
 )
 flags.DEFINE_string(
     "text_file", None, "A language model's text. Default: the training's."
 )
-
-
-def check():
-    if FLAGS.batch_size is not None:
-        check_positive_integer("batch_size", FLAGS.batch_size)
 
 
 def main():
@@ -59,13 +52,9 @@ def main():
     from tpt_keras.training.state.logs import append_rows
 
     # Last, because the folder may be read-only.
-    identity = {
-        "model": "best" if FLAGS.best else "last",
-        "step": saved_step(folder, FLAGS.best),
-    }
-    append_rows(
-        folder / "evaluations.jsonl", [{**identity, **row} for row in rows]
-    )
+    name, step = ("last", "best")[FLAGS.best], saved_step(folder, FLAGS.best)
+    rows = [{"model": name, "step": step, **row} for row in rows]
+    append_rows(folder / "evaluations.jsonl", rows)
 
 
 def evaluate_text(training):
@@ -139,7 +128,3 @@ def evaluate_modules():
 
 def interval(row):
     return f"{row['low']:.1%} to {row['high']:.1%}"
-
-
-if __name__ == "__main__":
-    _cli.run(main, check)

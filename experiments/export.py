@@ -14,13 +14,11 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import require
 
-from . import _cli
 from . import _flags
 
 FLAGS = flags.FLAGS
 
-_flags.define_model_dir()
-flags.DEFINE_bool("best", False, "Export the best model instead of the last.")
+_flags.define_model_dir(with_best=True)
 flags.DEFINE_string(
     "export_dir", None, "Folder of the model's versions.", required=True
 )
@@ -75,17 +73,12 @@ def main():
     from tpt_keras.models.stored import load_model
 
     model = load_model(FLAGS.model_dir, FLAGS.best)
-    export = _export_onnx if FLAGS.format == "onnx" else _export_saved_model
-    print(export(model, FLAGS.export_dir, FLAGS.max_answer_length))
+    arguments = model, FLAGS.export_dir, FLAGS.max_answer_length
+    if FLAGS.format == "onnx":
+        from tpt_keras.serving.onnx_export import export_onnx
 
-
-def _export_onnx(*arguments):
-    from tpt_keras.serving.onnx_export import export_onnx
-
-    return export_onnx(*arguments)
-
-
-def _export_saved_model(*arguments):
+        print(export_onnx(*arguments))
+        return
     from tpt_keras.decoding import BeamSampler
     from tpt_keras.models.stored import resolve
     from tpt_keras.serving.export import export
@@ -94,13 +87,5 @@ def _export_saved_model(*arguments):
     if FLAGS.beam_width != 1 or FLAGS.length_penalty:
         sampler = BeamSampler(FLAGS.beam_width, FLAGS.length_penalty)
     card = resolve(FLAGS.model_dir) / "README.md"
-    return export(
-        *arguments,
-        sampler,
-        FLAGS.precision,
-        card=card if card.is_file() else None,
-    )
-
-
-if __name__ == "__main__":
-    _cli.run(main, check)
+    card = card if card.is_file() else None
+    print(export(*arguments, sampler, FLAGS.precision, card=card))

@@ -22,7 +22,6 @@ from tpt_keras.errors import require
 FLAGS = flags.FLAGS
 
 if __package__:
-    from . import _cli
     from . import _flags
 
     _flags.define_model_dir()
@@ -30,16 +29,10 @@ if __package__:
         "port", 8502, "Port of this machine.", lower_bound=1, upper_bound=65535
     )
     flags.DEFINE_integer(
-        "answers",
-        5,
-        "Number of answers to show.",
-        lower_bound=1,
-        upper_bound=20,
+        "answers", 5, "Number of answers.", lower_bound=1, upper_bound=20
     )
 else:  # Streamlit runs this file alone, again for every click
     import streamlit as st
-
-_MAX_CLUSTERS = 6
 
 
 def check():
@@ -71,26 +64,23 @@ def show_page(model_dir, num_answers):
     st.caption(plain(model_dir))
     question = st.text_input("Question", placeholder="Sort 3, -2, 15, 0.")
     with errors_in(st.error):
-        generator = cached(load, "Loading the model")(model_dir, num_answers)
+        generator = cached(load)(model_dir, num_answers)
         if question.strip():
             show_answers(generator, question.strip())
 
 
 def show_answers(generator, question):
-    message = "Answering; the first answer takes longer"
-    answers = cached(best_answers, message)(generator, question)
-    for answer, probability in answers:
+    answers = cached(best_answers)(generator, question)
+    for answer in answers:
         # Rounding can give a probability above 1.
-        st.progress(
-            min(probability, 1.0),
-            f"{plain(answer) or '(nothing)'} ({probability * 100:.3g}%)",
-        )
+        probability = min(math.exp(answer.log_prob), 1.0)
+        text = plain(answer.text) or "(nothing)"
+        st.progress(probability, f"{text} ({100 * probability:.3g}%)")
     attention_tab, roles_tab = st.tabs(["Attention", "Roles"])
     with attention_tab, errors_in(st.info):
-        page = cached(attention, "Computing the attention")
-        st.iframe(page(generator, question, answers[0][0]))
+        st.iframe(cached(attention)(generator, question, answers[0].text))
     with roles_tab, errors_in(st.info):
-        show_roles(*cached(roles, "Computing the roles")(generator, question))
+        show_roles(*cached(roles)(generator, question))
 
 
 def show_roles(texts, layers):
@@ -104,8 +94,7 @@ def show_roles(texts, layers):
     layer = st.selectbox("Layer", range(1, len(layers) + 1), len(layers) - 1)
     head = st.selectbox("Head", range(1, num_heads + 1))
     vectors = layers[layer - 1][:, head - 1]
-    count = min(_MAX_CLUSTERS, len(np.unique(vectors, axis=0)))
-    labels = cluster(vectors, count)
+    labels = cluster(vectors, min(6, len(np.unique(vectors, axis=0))))
     page = role_page(
         texts,
         [labels.tolist()],
@@ -116,9 +105,9 @@ def show_roles(texts, layers):
     st.iframe(page)
 
 
-def cached(function, message):
+def cached(function):
     """Keeps the last results of a function; those of a question are large."""
-    return st.cache_resource(max_entries=4, show_spinner=message)(function)
+    return st.cache_resource(max_entries=4)(function)
 
 
 def load(model_dir, num_answers):
@@ -131,19 +120,14 @@ def load(model_dir, num_answers):
 
 # Streamlit leaves arguments with an underscore out of the keys of its caches.
 def best_answers(_generator, question):
-    """Returns pairs of an answer and its probability, the best first."""
     from tpt_keras.analysis.attention import encode_questions
 
     encode_questions(_generator.model, [question])  # or it is refused
     [best] = _generator.answer([question])
-    return [
-        (answer.text, math.exp(answer.log_prob))
-        for answer in (best, *best.alternatives)
-    ]
+    return [best, *best.alternatives]
 
 
 def attention(_generator, question, answer):
-    """Returns the page of the attention weights."""
     from tpt_keras.analysis.attention import attention_weights
     from tpt_keras.visualization.attention import attention_page
 
@@ -154,7 +138,6 @@ def attention(_generator, question, answer):
 
 
 def roles(_generator, question):
-    """Returns the texts of the characters, and their roles by layer."""
     from tpt_keras.analysis.attention import collect_vectors
 
     texts, vectors = collect_vectors(
@@ -179,5 +162,3 @@ def plain(text):
 
 if not __package__:
     show_page(sys.argv[1], int(sys.argv[2]))
-elif __name__ == "__main__":
-    _cli.run(main, check)

@@ -28,11 +28,12 @@ from absl import flags
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_positive_integer
 
 from . import _cli
 
 FLAGS = flags.FLAGS
+RESUMES = True
+NEEDS_BACKEND = False
 
 flags.DEFINE_list(
     "modules",
@@ -41,17 +42,19 @@ flags.DEFINE_list(
     required=True,
 )
 flags.DEFINE_string("data_dir", "data", "Folder to fill.")
-flags.DEFINE_string("source", "generated", "generated or official.")
-flags.DEFINE_string(
+flags.DEFINE_enum("source", "generated", ["generated", "official"], "Origin.")
+flags.DEFINE_enum(
     "dataset",
     "mathematics_dataset",
-    "mathematics_dataset (five splits), or math_dataset, the stock one.",
+    ["mathematics_dataset", "math_dataset"],
+    "With five splits, or the stock one.",
 )
-flags.DEFINE_string(
+flags.DEFINE_enum(
     "format",
     "tfds",
-    "tfds (datasets of TensorFlow Datasets with their token caches), or tokens "
-    "(the token caches alone, which is all that a training reads).",
+    ["tfds", "tokens"],
+    "Datasets of TensorFlow Datasets with their token caches, or the token "
+    "caches alone, which is all that a training reads.",
 )
 flags.DEFINE_string(
     "archive", None, "The official archive or its folder, if already there."
@@ -62,9 +65,11 @@ flags.DEFINE_string(
     "In place of datasets, a JSON-lines file to write: the generated problems "
     "of the splits for evaluation.",
 )
-flags.DEFINE_integer("train_examples", 100_000, "Generated, per module.")
 flags.DEFINE_integer(
-    "evaluation_examples", 10_000, "Generated, per module and split."
+    "train_examples", 100_000, "Generated, per module.", lower_bound=1
+)
+flags.DEFINE_integer(
+    "evaluation_examples", 10_000, "Generated, each split.", lower_bound=1
 )
 flags.DEFINE_float(
     "max_cost",
@@ -83,10 +88,6 @@ flags.DEFINE_integer(
 
 
 def check():
-    check_choice("source", FLAGS.source, ("generated", "official"))
-    check_choice("format", FLAGS.format, ("tfds", "tokens"))
-    for name in ("train_examples", "evaluation_examples"):
-        check_positive_integer(name, FLAGS[name].value)
     if FLAGS.format != "tfds":
         check_choice("dataset", FLAGS.dataset, ("mathematics_dataset",))
     if FLAGS.problems and FLAGS.format != "tfds":
@@ -104,11 +105,9 @@ def main():
         write_problems()
         return
     from tpt_keras.data_generators import select_groups
-    from tpt_keras.data_generators.mathematics.archive import DATASETS
     from tpt_keras.data_generators.mathematics.task import open_module
     from tpt_keras.data_generators.mathematics.task import prepared_folder
 
-    check_choice("dataset", FLAGS.dataset, DATASETS)
     is_prepared, prepare = format_functions()
     missing = []
     for module in select_groups(FLAGS.dataset, FLAGS.data_dir, FLAGS.modules):
@@ -120,7 +119,7 @@ def main():
             missing.append(module)
     if not missing:
         return
-    text_dir = make_texts(missing)
+    text_dir = make_texts(missing, FLAGS.train_examples)
     for module in missing:
         prepare(module, FLAGS.data_dir, text_dir, FLAGS.dataset)
         folder = prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
@@ -130,7 +129,6 @@ def main():
 
 
 def format_functions():
-    """The functions that find and that make a module in the format."""
     if FLAGS.format == "tokens":
         from tpt_keras.data_generators.mathematics import task
 
@@ -147,21 +145,19 @@ def format_functions():
 def write_problems():
     """Writes the evaluation problems of generated modules to a file."""
     from tpt_keras.data_generators.mathematics import archive
-    from tpt_keras.data_generators.mathematics.generator import (
-        evaluation_problems,
-    )
-    from tpt_keras.data_generators.mathematics.generator import problem_source
+    from tpt_keras.data_generators.mathematics import generator
     from tpt_keras.data_generators.mathematics.task import MathematicsTask
     from tpt_keras.data_generators.text_pairs import write_pairs
 
     modules = MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
     root = make_texts(modules, train_examples=0) / archive.FOLDER
-    problems = list(evaluation_problems(root, modules))
-    write_pairs(FLAGS.problems, problems, source=problem_source(FLAGS.seed))
+    problems = list(generator.evaluation_problems(root, modules))
+    source = generator.problem_source(FLAGS.seed)
+    write_pairs(FLAGS.problems, problems, source=source)
     print(f"{FLAGS.problems}: {len(problems)} problems")
 
 
-def make_texts(modules, train_examples=None):
+def make_texts(modules, train_examples):
     """Makes text files in the official layout and returns their folder."""
     from tpt_keras.data_generators.mathematics import archive
     from tpt_keras.data_generators.mathematics.generator import generate_modules
@@ -169,11 +165,8 @@ def make_texts(modules, train_examples=None):
 
     if FLAGS.source == "official":
         _cli.import_backend()  # Keras downloads it
-        return archive.fetch_official_text(
-            FLAGS.data_dir, modules, FLAGS.archive
-        )
-    if train_examples is None:
-        train_examples = FLAGS.train_examples
+        place = FLAGS.data_dir, modules, FLAGS.archive
+        return archive.fetch_official_text(*place)
     counts = (train_examples, FLAGS.evaluation_examples)
     text_dir = pathlib.Path(FLAGS.data_dir) / (
         "generated-seed{}-train{}-evaluation{}".format(FLAGS.seed, *counts)
@@ -213,7 +206,3 @@ def check_settings(module):
             "the folder, or name another `data_dir`.",
             path=folder,
         )
-
-
-if __name__ == "__main__":
-    _cli.run(main, check, resumes=True, needs_backend=False)

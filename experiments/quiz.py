@@ -9,12 +9,12 @@ The model may be any that `solve` takes, such as the trained solver
 
 from absl import flags
 
-from . import _cli
 from . import _flags
 from ._flags import ModelFlags
 from ._flags import Problems
 
 FLAGS = flags.FLAGS
+NEEDS_BACKEND = False
 
 _flags.define(ModelFlags)
 _flags.define(Problems)
@@ -26,8 +26,7 @@ def check():
 
 
 def main():
-    model_flags = ModelFlags(**_flags.values(ModelFlags))
-    model = model_flags.load()
+    model = ModelFlags(**_flags.values(ModelFlags)).load()
     problems = Problems.of(FLAGS.model_dir)
     texts = problems.read(FLAGS.count)
     num_right = num_asked = 0
@@ -42,7 +41,3 @@ def main():
             num_right += is_right
         num_asked += len(questions)
     print(f"{num_right} of {num_asked} answers right")
-
-
-if __name__ == "__main__":
-    _cli.run(main, check, needs_backend=False)

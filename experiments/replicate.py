@@ -20,10 +20,10 @@ from tpt_keras.errors import check_choice
 from tpt_keras.errors import require
 from tpt_keras.training.config import TrainingConfig
 
-from . import _cli
 from . import _flags
 
 FLAGS = flags.FLAGS
+RESUMES = True
 # Fields of a training that a replication defines otherwise or does not have.
 NOT_FLAGS = ("modules", "seed", "init_from", "text_file", "segment_length")
 METRIC = "val_sequence_accuracy"
@@ -52,9 +52,7 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "seeds", 3, "Trainings of each: seeds 0, 1, ...", lower_bound=1
 )
-flags.DEFINE_list(
-    "modules", [], "Names of modules, patterns (numbers__*), or all."
-)
+_flags.define_modules()
 flags.DEFINE_integer(
     "examples",
     200,
@@ -98,17 +96,10 @@ def main():
     for seed in range(FLAGS.seeds):
         for name, config in configs.items():
             model_dirs.append(folder / f"{name}-{seed}")
-            total = FLAGS.seeds * len(configs)
-            print(
-                f"{model_dirs[-1]} ({len(model_dirs)} of {total})", flush=True
-            )
-            train(
-                config,
-                training.replace(seed=seed),
-                model_dirs[-1],
-                preset=name,
-                strategy=strategy,
-            )
+            number = f"{len(model_dirs)} of {FLAGS.seeds * len(configs)}"
+            print(f"{model_dirs[-1]} ({number})", flush=True)
+            recipe = training.replace(seed=seed)
+            train(config, recipe, model_dirs[-1], name, strategy=strategy)
             # Keeps one training in memory.
             keras.utils.clear_session(free_memory=True)
         write_results(folder, model_dirs)
@@ -142,33 +133,25 @@ def with_weights(name, config):
     from tpt_keras.models import count_weights
     from tpt_keras.tuning.search_space import largest
 
-    def with_filter(size):
-        return config.replace(intermediate_dim=size)
+    def weights(size):
+        return count_weights(config.replace(intermediate_dim=size))
 
-    size = largest(
-        lambda size: count_weights(with_filter(size)), FLAGS.max_weights, 1
-    )
+    size = largest(weights, FLAGS.max_weights, 1)
     if not size:
         raise UsageError(
             f"Even with a filter of 1, {name} has more than "
             f"{FLAGS.max_weights} `max_weights`. Increase it.",
             field="max_weights",
         )
-    return with_filter(size)
+    return config.replace(intermediate_dim=size)
 
 
 def write_results(folder, model_dirs):
     """Writes the report and the curves of the trainings so far."""
     from tpt_keras.analysis.report import training_curves
     from tpt_keras.analysis.report import write_report
-    from tpt_keras.files import whole_file
     from tpt_keras.visualization.charts import draw_comparison
 
     write_report(folder / "report.md", model_dirs, examples=FLAGS.examples)
-    with whole_file(folder / "curves.png") as partial:
-        curves = training_curves(model_dirs, METRIC)
-        draw_comparison(curves, partial, METRIC)
-
-
-if __name__ == "__main__":
-    _cli.run(main, check, resumes=True)
+    curves = training_curves(model_dirs, METRIC)
+    draw_comparison(curves, folder / "curves.png", METRIC)

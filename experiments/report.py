@@ -15,27 +15,19 @@ from absl import flags
 
 from tpt_keras.errors import require
 
-from . import _cli
+from . import _flags
+from ._flags import Problems
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_list("model_dirs", [], "Folders of the models.")
-flags.register_validator("model_dirs", bool, "name one model or more")
+_flags.define_model_dirs()
 flags.DEFINE_list(
     "splits",
     [],
     "Names of the splits; train is all training splits together. Default: "
     "the dataset's for evaluation (interpolate,extrapolate).",
 )
-flags.DEFINE_list(
-    "modules",
-    [],
-    "Names of modules, patterns (numbers__*), or all. Default: those of the "
-    "trainings.",
-)
-flags.DEFINE_string("data_dir", "", "Folder of the data. Default: trainings'.")
-flags.DEFINE_string("dataset", "", "Default: the trainings'.")
-flags.DEFINE_list("dataset_options", [], "Default: the trainings'.")
+_flags.define(Problems, leave_out=("split",))
 flags.DEFINE_integer(
     "examples",
     100,
@@ -66,13 +58,6 @@ def main():
         FLAGS.examples,
         FLAGS.best,
         FLAGS.batch_size,
-        dataset=FLAGS.dataset,
-        data_dir=FLAGS.data_dir,
-        dataset_options=FLAGS.dataset_options,
-        modules=FLAGS.modules,
+        **_flags.values(Problems),
     )
     print(FLAGS.output)
-
-
-if __name__ == "__main__":
-    _cli.run(main, check)

@@ -23,14 +23,12 @@ import pathlib
 
 from absl import flags
 
-from tpt_keras.errors import require
-
-from . import _cli
-from . import _look_inside
+from . import _flags
 
 FLAGS = flags.FLAGS
+check = _flags.check_analysis
 
-_look_inside.define_flags("representations", count=256)
+_flags.define_analysis("representations", count=256)
 # The vectors that each measure compares.
 NAMES = {
     "reconstruction": ("states", "values"),
@@ -45,17 +43,11 @@ flags.DEFINE_multi_integer(
 )
 
 
-def check():
-    for package in ("matplotlib", "sklearn"):
-        require(package, "analysis")
-
-
 def main():
-    model, _, questions, _ = _look_inside.load_model_and_problems()
+    model, _, questions, _ = _flags.load_model_and_problems()
     from tpt_keras.analysis import representations
     from tpt_keras.analysis.attention import collect_vectors
     from tpt_keras.analysis.attention import shown_question
-    from tpt_keras.files import whole_file
     from tpt_keras.files import write_text
     from tpt_keras.visualization.attention import draw_head_tables
 
@@ -78,10 +70,6 @@ def main():
         print(f"{title} characters, mean of each layer: {means}")
     path = pathlib.Path(FLAGS.output_dir, FLAGS.measure)
     write_text(path.with_suffix(".json"), json.dumps(tables))
-    with whole_file(path.with_suffix(".png")) as partial:
-        draw_head_tables(tables, "share of the variance", partial)
-    print(path.with_suffix(".png"))
-
-
-if __name__ == "__main__":
-    _cli.run(main, check)
+    picture = path.with_suffix(".png")
+    draw_head_tables(tables, "share of the variance", picture)
+    print(picture)

@@ -17,39 +17,31 @@ import pathlib
 
 from absl import flags
 
-from tpt_keras.errors import require
-
-from . import _cli
-from . import _look_inside
+from . import _flags
 
 FLAGS = flags.FLAGS
+check = _flags.check_analysis
 
-_look_inside.define_flags("roles", count=128)
+_flags.define_analysis("roles", count=128)
 flags.DEFINE_enum(
     "of",
     None,
     ["roles", "values"],
     "The vectors. Default: roles, if the model has them.",
 )
-_look_inside.define_head()
+_flags.define_head()
 flags.DEFINE_integer("clusters", 20, "Number of clusters.", lower_bound=2)
 
 
-def check():
-    for package in ("matplotlib", "sklearn"):
-        require(package, "analysis")
-
-
 def main():
-    model, problems, questions, answers = _look_inside.load_model_and_problems()
-    layer, head = _look_inside.layer_and_head(model)
+    model, problems, questions, answers = _flags.load_model_and_problems()
+    layer, head = _flags.layer_and_head(model)
     from tpt_keras.analysis.attention import collect_vectors
     from tpt_keras.analysis.representations import cluster
     from tpt_keras.analysis.representations import describe_clusters
     from tpt_keras.analysis.representations import fraction_parts
     from tpt_keras.analysis.representations import mutual_information
     from tpt_keras.analysis.representations import split_by_text
-    from tpt_keras.files import whole_file
     from tpt_keras.files import write_text
     from tpt_keras.visualization.roles import draw_role_squares
     from tpt_keras.visualization.roles import role_page
@@ -94,11 +86,6 @@ def main():
     shown = (texts, by_text, clusters, title)
     caption = f"Characters of one colour have similar {of}. {summary}."
     write_text(folder / "roles.html", role_page(*shown, caption))
-    with whole_file(folder / "roles.png") as partial:
-        draw_role_squares(*shown, partial)
+    draw_role_squares(*shown, folder / "roles.png")
     print(summary)
     print(folder / "roles.html")
-
-
-if __name__ == "__main__":
-    _cli.run(main, check)

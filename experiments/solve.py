@@ -21,11 +21,11 @@ from absl import flags
 from tpt_keras.answer import OK
 from tpt_keras.errors import UsageError
 
-from . import _cli
 from . import _flags
 from ._flags import ModelFlags
 
 FLAGS = flags.FLAGS
+NEEDS_BACKEND = False
 
 _flags.define(ModelFlags)
 flags.DEFINE_multi_string("question", [], "A question")
@@ -67,7 +67,3 @@ def read_questions(path):
     encoding = {"encoding": "utf-8-sig", "errors": "surrogateescape"}
     with open(path or 0, closefd=bool(path), **encoding) as lines:
         return [line.rstrip("\n") for line in lines]
-
-
-if __name__ == "__main__":
-    _cli.run(main, check, needs_backend=False)

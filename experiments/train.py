@@ -17,20 +17,16 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.training.config import TrainingConfig
 
-from . import _cli
 from . import _flags
 
 FLAGS = flags.FLAGS
+RESUMES = True
 
 flags.DEFINE_string("preset", "tp_transformer", "Name of the model's preset.")
 flags.DEFINE_string(
-    "hparams",
-    "",
-    "Changes to the preset: hidden_dim=256,num_layers=3.",
+    "hparams", "", "Changes to the preset: hidden_dim=256,num_layers=3."
 )
-flags.DEFINE_list(
-    "modules", [], "Names of modules, patterns (numbers__*), or all."
-)
+_flags.define_modules()
 flags.DEFINE_string(
     "model_dir",
     None,
@@ -84,7 +80,6 @@ def main():
 
 def draw_curves():
     """Draws the learning curves if matplotlib is installed."""
-    from tpt_keras.files import whole_file
     from tpt_keras.training.state.logs import METRICS_FILE
     from tpt_keras.training.state.logs import read_metrics
     from tpt_keras.training.state.model_folder import LEARNING_CURVES_FILE
@@ -98,9 +93,4 @@ def draw_curves():
         return
     from tpt_keras.visualization.charts import draw_learning_curves
 
-    with whole_file(path) as partial:
-        draw_learning_curves(read_metrics(FLAGS.model_dir), partial)
-
-
-if __name__ == "__main__":
-    _cli.run(main, resumes=True)
+    draw_learning_curves(read_metrics(FLAGS.model_dir), path)

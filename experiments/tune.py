@@ -12,10 +12,10 @@ from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.search_space import SEARCHED
 from tpt_keras.tuning.search_space import SearchSpace
 
-from . import _cli
 from . import _flags
 
 FLAGS = flags.FLAGS
+RESUMES = True
 # Fields of a training that a search defines otherwise or does not have.
 NOT_FLAGS = (
     "modules",
@@ -34,13 +34,9 @@ flags.DEFINE_string(
 )
 flags.DEFINE_integer("max_trials", 10, "Most trials.")
 flags.DEFINE_integer(
-    "executions_per_trial",
-    1,
-    "Trainings of each trial, with consecutive seeds.",
+    "executions_per_trial", 1, "Trainings of a trial, with consecutive seeds."
 )
-flags.DEFINE_list(
-    "modules", [], "Names of modules, patterns (numbers__*), or all."
-)
+_flags.define_modules()
 flags.DEFINE_string(
     "tuning_dir", None, "Folder for all results.", required=True
 )
@@ -79,7 +75,3 @@ def main():
         strategy,
     )
     print(f"{FLAGS.tuning_dir}/report.md")
-
-
-if __name__ == "__main__":
-    _cli.run(main, resumes=True)

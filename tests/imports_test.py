@@ -5,12 +5,12 @@ import functools
 import graphlib
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
 
 import tpt_keras
+from tests.experiments.command import run_python
 
 PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 # A folder or file imports only those on lines above its own, as in BUILD.md.
@@ -92,11 +92,8 @@ def imported_by(path):
     return found
 
 
-def test_every_part_has_its_place():
-    assert {part_of(name) for name in FILES} - {""} == set(RANKS)
-
-
 def test_imports_run_one_way():
+    assert {part_of(name) for name in FILES} - {""} == set(RANKS)
     wrong = [
         f"{name} imports {module}"
         for name, path in FILES.items()
@@ -176,37 +173,31 @@ HEAVY = [
 ]
 
 
-def run_python(script):
-    """Returns the output of a script in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=PACKAGE.parent,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
-
-
-def test_importing_the_package_is_cheap():
-    heavy = ["keras", "tensorflow", *HEAVY]
-    assert (
-        run_python(
-            "import sys, tpt_keras\n"
-            f"print([m for m in {heavy} if m in sys.modules])"
-        )
-        == "[]"
+@pytest.mark.parametrize(
+    ("before", "modules", "heavy"),
+    [
+        ("sys", "tpt_keras", ["keras", "tensorflow", *HEAVY]),
+        # Keras imports matplotlib where it is installed.
+        pytest.param(
+            "keras",
+            "tpt_keras.models.stored, tpt_keras.training.train",
+            HEAVY,
+            marks=pytest.mark.slow,
+        ),
+        (
+            "sys",
+            "tpt_keras.serving; tpt_keras.serving.RestClient('localhost:1')",
+            ["grpc", "keras", "tensorflow"],
+        ),
+    ],
+    ids=["package", "training", "client"],
+)
+def test_only_what_is_needed_is_imported(before, modules, heavy):
+    script = (
+        f"import sys, {before}\n"
+        "before = set(sys.modules)\n"
+        f"import {modules}\n"
+        f"print(set({heavy}) & (set(sys.modules) - before))"
     )
-
-
-@pytest.mark.slow
-def test_loading_and_training_import_only_what_they_need():
-    # Keras imports matplotlib where it is installed.
-    assert (
-        run_python(
-            "import sys, keras\n"
-            "before = set(sys.modules)\n"
-            "import tpt_keras.models.stored, tpt_keras.training.train\n"
-            f"print([m for m in {HEAVY} if m in set(sys.modules) - before])"
-        )
-        == "[]"
-    )
+    result = run_python("-c", script)
+    assert (result.status, result.stdout) == (0, "set()\n"), result.stderr

@@ -1,19 +1,23 @@
-"""setup.py declares every package that the code imports."""
+"""setup.py declares what the code imports, and the wheel has all files."""
 
 import ast
-import functools
 import importlib.metadata
+import os
 import pathlib
 import re
 import runpy
+import shutil
+import subprocess
 import sys
+import sysconfig
+import venv
 
 import pytest
 import setuptools
+from packaging.requirements import Requirement
 
-import tpt_keras
+from tests.experiments.command import ROOT
 
-ROOT = pathlib.Path(tpt_keras.__file__).parents[1]
 OURS = {"experiments", "tests", "tpt_keras"}
 # The places that may import the packages of an extra.
 PLACES = {
@@ -69,23 +73,15 @@ def third_party_imports(folder):
                     yield path.relative_to(ROOT).as_posix(), name
 
 
-# Slow: it reads the metadata of everything that is installed.
-distributions_of_modules = functools.cache(
-    importlib.metadata.packages_distributions
-)
-
-
-def distributions(module):
-    found = distributions_of_modules().get(module)
-    assert found, f"{module} is not installed"
-    # Of a namespace such as `google`, any may be the one.
-    return {canonical(name) for name in found}
-
-
-@pytest.mark.parametrize("folder", ["tpt_keras", "experiments"])
-def test_every_import_is_declared_where_it_is_used(declared, folder):
-    for path, module in third_party_imports(folder):
-        needed = distributions(module)
+def test_every_import_is_declared_where_it_is_used(declared):
+    # Slow: it reads the metadata of everything that is installed.
+    distributions = importlib.metadata.packages_distributions()
+    for path, module in [
+        *third_party_imports("tpt_keras"),
+        *third_party_imports("experiments"),
+    ]:
+        # Of a namespace such as `google`, any may be the one.
+        needed = set(map(canonical, distributions[module]))
         extras = [
             extra
             for extra in ("", *PLACES)
@@ -99,3 +95,111 @@ def test_readme_lists_every_extra(declared):
     table = (ROOT / "README.md").read_text().partition("| extra |")[2]
     rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert sorted(rows) == sorted(declared.keys() - {"", "dev", "docs", "test"})
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder that the package is installed into, without its dependencies."""
+    source = tmp_path_factory.mktemp("source")
+    # A copy, because setuptools takes what an older build left beside it.
+    for name in ("experiments", "tpt_keras"):
+        shutil.copytree(ROOT / name, source / name)
+    for name in ("LICENSE", "README.md", "pyproject.toml", "setup.py"):
+        shutil.copy(ROOT / name, source)
+    target = tmp_path_factory.mktemp("target")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet"),
+            *("--no-deps", "--no-build-isolation", "--no-index"),
+            *("--disable-pip-version-check", "--target", target, source),
+        ],
+        check=True,
+    )
+    return target
+
+
+def files(folder):
+    return {
+        path.relative_to(folder)
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_package_and_its_commands(installed):
+    names = {path.name for path in installed.iterdir()}
+    [info] = [name for name in names if name.endswith(".dist-info")]
+    assert names == {"bin", "tpt_keras", info}
+    assert files(installed / "bin") == {pathlib.Path("tpt_keras")}
+    package = files(ROOT / "tpt_keras")
+    # All but the benchmarks.
+    commands = {
+        pathlib.Path("experiments") / path
+        for path in files(ROOT / "experiments")
+        if path.parts[0] != "benchmarks"
+    }
+    assert files(installed / "tpt_keras") == package | commands
+    for path in commands:
+        # The folder has another name there.
+        text = (installed / "tpt_keras" / path).read_text()
+        assert "from experiments" not in text
+
+
+def needed(requirement):
+    """The installed distributions that a requirement needs, itself as well."""
+    seen, todo = {}, [requirement]
+    while todo:
+        wanted = Requirement(todo.pop())
+        for extra in {"", *wanted.extras} - seen.setdefault(wanted.name, set()):
+            seen[wanted.name].add(extra)
+            for text in importlib.metadata.requires(wanted.name) or ():
+                marker = Requirement(text).marker
+                if marker is None or marker.evaluate({"extra": extra}):
+                    todo.append(text)
+    return map(importlib.metadata.distribution, seen)
+
+
+def make_environment(folder, installed, extras):
+    """An environment as `pip install ".[extras]"` makes it, without a network.
+
+    Its packages are links to those of the environment of the tests.
+    """
+    venv.create(folder)
+    paths = sysconfig.get_paths("venv", {"base": folder})
+    packages = pathlib.Path(paths["purelib"])
+    (packages / "tpt_keras").symlink_to(installed / "tpt_keras")
+    for distribution in needed(f"tpt_keras[{extras}]"):
+        for name in {path.parts[0] for path in distribution.files}:
+            link = packages / name
+            if name != ".." and "tpt_keras" not in name and not link.exists():
+                link.symlink_to(distribution.locate_file(name))
+    script = (installed / "bin" / "tpt_keras").read_text().partition("\n")[2]
+    command = pathlib.Path(paths["scripts"], "tpt_keras")
+    command.write_text(f"#!{paths['scripts']}/python\n{script}")
+    command.chmod(0o755)
+    return paths["scripts"]
+
+
+@pytest.mark.slow
+def test_readme_starts_where_only_the_package_is(installed, tmp_path):
+    text = (ROOT / "README.md").read_text()
+    text = text.partition("\n## Install\n")[2].partition("\n## ")[0]
+    [block] = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    extras = ",".join(re.findall(r"pip install \"\.\[(.*?)\]", block))
+    scripts = make_environment(tmp_path / "venv", installed, extras)
+    (tmp_path / "saved_models").symlink_to(ROOT / "saved_models")
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("KERAS_BACKEND", "PYTHONPATH")
+    }
+    result = subprocess.run(
+        ["bash", "-e", "-c", f"pip() {{ :; }}\n{block}"],
+        cwd=tmp_path,
+        env={**environment, "PATH": f"{scripts}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[-1] == "-2, 0, 3, 15"

@@ -1,40 +1,13 @@
 """The site of the documentation builds without a warning and loads no page."""
 
 import html.parser
-import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
 
-import tpt_keras
-from tests.browser import NEEDS_BROWSER
-from tests.browser import find
-from tests.browser import find_all
-from tests.browser import open_browser
-from tests.browser import wait_until
-
-ROOT = pathlib.Path(tpt_keras.__file__).parents[1]
-
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    pytest.importorskip("mkdocs")
-    folder = tmp_path_factory.mktemp("site")
-    command = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
-    # As the command `report` may have left it there; git ignores it.
-    report = ROOT / "report.md"
-    is_new = not report.exists()
-    report.touch()
-    try:
-        subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True)
-    finally:
-        if is_new:
-            report.unlink()
-    return folder
+from tests.experiments.command import ROOT
 
 
 class Loaded(html.parser.HTMLParser):
@@ -53,38 +26,28 @@ class Loaded(html.parser.HTMLParser):
             self.addresses.append(attrs["href"])
 
 
-def test_pages_load_only_files_of_the_site(site):
+@pytest.mark.slow
+def test_pages_load_only_files_of_the_site(tmp_path):
+    pytest.importorskip("mkdocs")
+    command = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
+    # As the command `report` may have left it there; git ignores it.
+    report = ROOT / "report.md"
+    is_new = not report.exists()
+    report.touch()
+    try:
+        subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True)
+    finally:
+        if is_new:
+            report.unlink()
     # The page for a missing address is for servers.
-    pages = sorted(set(site.rglob("*.html")) - {site / "404.html"})
-    assert {"index.html", "gallery.html", "layers.html"} <= {
-        page.name for page in pages
-    }
+    pages = sorted(set(tmp_path.rglob("*.html")) - {tmp_path / "404.html"})
+    assert {"index.html", "gallery.html"} <= {page.name for page in pages}
     for page in pages:
         for address in filter(None, Loaded(page).addresses):
             path = address.partition("?")[0]
             assert (page.parent / path).exists(), (page, address)
-    for style in site.rglob("*.css"):
-        assert not re.search(
-            r"(url\(|@import)\W*(https?:)?//", style.read_text()
-        )
-
-
-def test_the_api_shows_docstrings(site):
-    text = (site / "api" / "layers.html").read_text()
-    binding = "bindings.hadamard_binding.HadamardBinding"
-    assert f'id="tpt_keras.layers.{binding}"' in text
-
-
-@NEEDS_BROWSER
-def test_search_works_from_the_disk(site):
-    with open_browser() as browser:
-        browser.get((site / "docs" / "variants.html").as_uri())
-        find(browser, "input.md-search__input").send_keys("hadamard")
-        found = ".md-search-result__item a"
-        wait_until(browser, lambda: find_all(browser, found))
-        address = find(browser, found).get_attribute("href")
-        assert address.startswith(site.as_uri())
-        loaded = "return performance.getEntriesByType('resource')"
-        for each in browser.execute_script(loaded):
-            assert each["name"].startswith(("file:", "data:", "blob:")), each
-        assert browser.get_log("browser") == []
+    for style in tmp_path.rglob("*.css"):
+        loaded = r"(url\(|@import)\W*(https?:)?//"
+        assert not re.search(loaded, style.read_text())
+    text = (tmp_path / "api" / "layers.html").read_text()
+    assert re.search(r'id="tpt_keras\.layers\.[\w.]+\.HadamardBinding"', text)

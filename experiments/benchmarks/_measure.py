@@ -1,14 +1,8 @@
-"""Shared parts of the benchmarks: problems, models, timing.
+"""Shared parts of the benchmarks: problems, models, timing."""
 
-Keras is imported inside functions: a benchmark parses its flags first and then
-imports TensorFlow quietly.
-"""
-
-import concurrent.futures
 import contextlib
 import functools
 import itertools
-import multiprocessing
 import os
 import pathlib
 import random
@@ -17,28 +11,20 @@ import signal
 import statistics
 import time
 
-from .. import _cli
+from tpt_keras.processes import available_cores
+from tpt_keras.processes import spawned_pool
 
-# The paper's optimizer.
-ADAM = {"learning_rate": 1e-4, "beta_2": 0.995, "epsilon": 1e-8}
-CLIPNORM = 0.1
+from .. import _cli
 
 
 @contextlib.contextmanager
 def in_processes(makers):
     """Makes functions in a process of its own each, and keeps them there.
 
-    So frameworks share neither threads nor memory.
-
-    Args:
-        makers: Dict of name to a function that makes the function, and its
-            arguments. They are pickled, and no flags are parsed there.
-
-    Yields:
-        Dict of name to a function that calls it there.
+    So frameworks share neither threads nor memory. The makers are a dict from
+    names to a function that makes the function, and its arguments. Yields a
+    dict from names to functions that call them.
     """
-    from tpt_keras.processes import available_cores
-
     # All cores for PyTorch, as for the others; and of a GPU's memory, which JAX
     # would take as a whole, what is needed.
     os.environ.setdefault("OMP_NUM_THREADS", str(available_cores()))
@@ -46,11 +32,7 @@ def in_processes(makers):
     with contextlib.ExitStack() as stack:
         functions = {}
         for name, maker in makers.items():
-            process = stack.enter_context(
-                concurrent.futures.ProcessPoolExecutor(
-                    1, multiprocessing.get_context("spawn"), _start
-                )
-            )
+            process = stack.enter_context(spawned_pool(1, _start))
             process.submit(_make, *maker).result()
             functions[name] = functools.partial(_result, process)
         yield functions
@@ -76,29 +58,17 @@ def _result(process, *args):
     return process.submit(_call, *args).result()
 
 
-def interleaved_medians(functions, repeats, warmup=2, untimed=0):
+def interleaved_medians(functions, repeats):
     """Times functions in turn, so that a slow minute affects all of them.
 
-    Args:
-        functions: Dict of name to function without arguments, which must
-            return when the work is done.
-        repeats: Timed calls of each.
-        warmup: Untimed calls of each at the start.
-        untimed: Untimed calls before each timed one, for functions that evict
-            each other's data from a cache.
-
-    Returns:
-        Dict of name to median seconds.
+    Returns a dict from the names of the functions to median seconds.
     """
     seconds = {name: [] for name in functions}
-    for turn in range(warmup + repeats):
+    for _ in range(repeats):
         for name, function in functions.items():
-            for _ in range(untimed):
-                function()
             start = time.perf_counter()
             function()
-            if turn >= warmup:
-                seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
@@ -154,24 +124,8 @@ def fed(batches):
         return list(itertools.islice(feed, batches.steps_per_epoch))
 
 
-def trainer_of(model, micro_batches=1):
-    """Returns a model ready for the paper's training."""
-    from tpt_keras.training.optimizers import PyTorchAdam
-    from tpt_keras.training.trainer import Trainer
-
-    trainer = Trainer(
-        model,
-        global_clipnorm=CLIPNORM,
-        gradient_accumulation_steps=micro_batches,
-    )
-    trainer.compile(PyTorchAdam(**ADAM), jit_compile=False)
-    return trainer
-
-
 def processor():
     """Names the processor and counts its cores."""
-    from tpt_keras.processes import available_cores
-
     info = pathlib.Path("/proc/cpuinfo")
     text = info.read_text() if info.exists() else ""
     name = re.search(r"model name\s*: (.*)", text)

@@ -4,6 +4,7 @@ A `Twin` with the weights of the preset `tp_transformer` computes what the Keras
 model computes, trains like it, and answers like it.
 """
 
+import collections
 import math
 import re
 
@@ -51,16 +52,6 @@ def attend(queries, keys, values, attn_mask=None, is_causal=False):
     return logits.masked_fill(~attn_mask, -torch.inf).softmax(-1) @ values
 
 
-class FeedForward(nn.Module):
-    def __init__(self, hidden_dim, intermediate_dim):
-        super().__init__()
-        self.intermediate = nn.Linear(hidden_dim, intermediate_dim)
-        self.output = nn.Linear(intermediate_dim, hidden_dim)
-
-    def forward(self, x):
-        return self.output(functional.relu(self.intermediate(x)))
-
-
 class EncoderCell(nn.Module):
     """Self-attention and feed-forward. PyTorch's epsilon is the authors'."""
 
@@ -69,7 +60,13 @@ class EncoderCell(nn.Module):
         self.self_attention_norm = nn.LayerNorm(hidden_dim)
         self.self_attention = Attention(hidden_dim, num_heads)
         self.feed_forward_norm = nn.LayerNorm(hidden_dim)
-        self.feed_forward = FeedForward(hidden_dim, intermediate_dim)
+        self.feed_forward = nn.Sequential(
+            collections.OrderedDict(
+                intermediate=nn.Linear(hidden_dim, intermediate_dim),
+                relu=nn.ReLU(),
+                output=nn.Linear(intermediate_dim, hidden_dim),
+            )
+        )
         self.output_norm = nn.LayerNorm(hidden_dim)
 
     def forward(self, x, **masks):
@@ -236,7 +233,7 @@ def autocast(precision):
     return torch.autocast("cpu", torch.bfloat16, enabled=is_low)
 
 
-def training_step(twin, precision="float32", compiled=False):
+def training_step(twin, precision="float32"):
     """Returns a function of a batch that makes a step of the paper's training.
 
     It returns the loss, and the gradient's norm before it is clipped.
@@ -244,9 +241,6 @@ def training_step(twin, precision="float32", compiled=False):
     optimizer = torch.optim.Adam(
         twin.parameters(), lr=1e-4, betas=(0.9, 0.995), eps=1e-8, fused=True
     )
-    if compiled:
-        for cell in (*twin.encoder_cells, *twin.decoder_cells):
-            cell.compile(dynamic=True)
 
     def step(source_ids, ids, targets):
         optimizer.zero_grad()

@@ -27,9 +27,9 @@ import tempfile
 
 from absl import flags
 
+from tpt_keras.answer import Answer
 from tpt_keras.errors import require
 
-from .. import _cli
 from . import _measure
 
 FLAGS = flags.FLAGS
@@ -73,7 +73,7 @@ def ways_of(precision):
     makers = {
         "pytorch": (pytorch, *arguments, False),
         "pytorch, cached": (pytorch, *arguments, True),
-        "ours": (generator, *arguments),
+        "ours": (ours, *arguments),
     }
     if os.environ["KERAS_BACKEND"] == "tensorflow":
         makers["ours, exported"] = (exported, *arguments)
@@ -93,7 +93,7 @@ def time_ways(precision, questions):
             }
             # Also the warm-up: every shape is new once.
             answers = {name: call() for name, call in calls.items()}
-            seconds = _measure.interleaved_medians(calls, FLAGS.repeats, 0)
+            seconds = _measure.interleaved_medians(calls, FLAGS.repeats)
             best = min(seconds["pytorch"], seconds["pytorch, cached"])
             for name, median in seconds.items():
                 equal = map(str.__eq__, answers[name], answers["ours"])
@@ -126,26 +126,20 @@ def pytorch(model_dir, precision, max_length, cached):
         twin.bfloat16()
     tokenizer = twin.tokenizer
 
-    def answer(questions, batch_size):
-        answers = []
-        for start in range(0, len(questions), batch_size):
-            batch = questions[start : start + batch_size]
-            source_ids = torch.as_tensor(tokenizer.encode_batch(batch))
-            found = twin.generate(source_ids, max_length, cached)
-            answers += map(tokenizer.decode, found.tolist())
-        return answers
+    def answer(batch):
+        source_ids = torch.as_tensor(tokenizer.encode_batch(batch))
+        found = twin.generate(source_ids, max_length, cached)
+        return [Answer(tokenizer.decode(ids)) for ids in found.tolist()]
 
-    return answer
+    return _in_batches(answer)
 
 
-def generator(model_dir, precision, max_length):
+def ours(model_dir, precision, max_length):
     """The same of the Keras model."""
     from tpt_keras.decoding import Generator
 
-    generator = Generator(load(model_dir, precision), max_length=max_length)
-    return lambda questions, batch_size: [
-        answer.text for answer in generator.answer(questions, batch_size)
-    ]
+    model = load(model_dir, precision)
+    return _in_batches(Generator(model, max_length=max_length).answer)
 
 
 def exported(model_dir, precision, max_length, threads=None):
@@ -159,10 +153,8 @@ def exported(model_dir, precision, max_length, threads=None):
 
     model = load(model_dir, precision)
     with tempfile.TemporaryDirectory() as folder:
-        saved_model = SavedModel(
-            export(model, folder, max_length, precision=precision)
-        )
-    return functools.partial(_answer_in_batches, saved_model)
+        path = export(model, folder, max_length, precision=precision)
+        return _in_batches(SavedModel(path).answer)
 
 
 def onnx(model_dir, max_length):
@@ -170,7 +162,7 @@ def onnx(model_dir, max_length):
     from tpt_keras.serving import OnnxModel
 
     command = [
-        *(sys.executable, "-m", f"{__package__.rpartition('.')[0]}.export"),
+        *(sys.executable, "-m", __package__.rpartition(".")[0], "export"),
         *("--format=onnx", f"--model_dir={model_dir}"),
         f"--max_answer_length={max_length}",
     ]
@@ -182,17 +174,12 @@ def onnx(model_dir, max_length):
             stdout=subprocess.DEVNULL,
             check=True,
         )
-        onnx_model = OnnxModel(folder)
-    return functools.partial(_answer_in_batches, onnx_model)
+        return _in_batches(OnnxModel(folder).answer)
 
 
-def _answer_in_batches(model, questions, batch_size):
-    return [
-        answer.text
+def _in_batches(answer):
+    return lambda questions, batch_size: [
+        each.text
         for start in range(0, len(questions), batch_size)
-        for answer in model.answer(questions[start : start + batch_size])
+        for each in answer(questions[start : start + batch_size])
     ]
-
-
-if __name__ == "__main__":
-    _cli.run(main, check)

@@ -7,7 +7,7 @@ Passes over the same real batches of all modules, in float32 and
 mixed_bfloat16, of
 
 - `pytorch`: a twin of `tp_transformer` in plain PyTorch, with autocast to
-  bfloat16 and a fused Adam; with `--compiled` also after `torch.compile`,
+  bfloat16 and a fused Adam,
 - `keras_hub`: a model of the same size without roles, made of keras-hub's
   TransformerEncoder and TransformerDecoder, with Keras's own step,
 - `tp_transformer`, ours, also in micro-batches.
@@ -16,17 +16,16 @@ Each has a process of its own, and they are timed in turn. KERAS_BACKEND=jax
 times all but the twin on JAX.
 """
 
-import functools
-import os
-
 from absl import flags
 
 from tpt_keras.errors import require
 
-from .. import _cli
 from . import _measure
 
 FLAGS = flags.FLAGS
+# The paper's optimizer.
+ADAM = {"learning_rate": 1e-4, "beta_2": 0.995, "epsilon": 1e-8}
+CLIPNORM = 0.1
 
 flags.DEFINE_integer("batch_size", 64, "Problems in a batch.")
 flags.DEFINE_integer("batches", 10, "Batches of a pass.")
@@ -34,16 +33,12 @@ flags.DEFINE_integer("repeats", 5, "Timed passes of each model.")
 flags.DEFINE_list(
     "precisions", ["float32", "mixed_bfloat16"], "Dtype policies."
 )
-flags.DEFINE_bool("compiled", False, "Whether to time torch.compile too.")
 flags.DEFINE_integer(
     "micro_batches",
     2,
     "Parts of a batch that ours is timed with, too; 1 leaves this out.",
     lower_bound=1,
 )
-flags.DEFINE_integer("product_size", 4096, "Size of the matrices multiplied.")
-
-COMPILED = "pytorch, compiled"
 
 
 def check():
@@ -54,7 +49,7 @@ def check():
 def main():
     from tpt_keras.models import PRESETS
 
-    print(f"{_measure.processor()}. {product_rates()}\n")
+    print(f"{_measure.processor()}\n")
     config = PRESETS["tp_transformer"]
     batches = _measure.mixed_batches(FLAGS.batches, FLAGS.batch_size)
     _measure.print_table(
@@ -64,50 +59,21 @@ def main():
     )
 
 
-def product_rates():
-    """Says how fast each framework multiplies large matrices."""
-    size, backend = FLAGS.product_size, os.environ["KERAS_BACKEND"]
-    makers = {name: (product, name, size) for name in ("pytorch", backend)}
-    with _measure.in_processes(makers) as products:
-        seconds = _measure.interleaved_medians(
-            {
-                f"{name} {dtype}": functools.partial(multiply, dtype)
-                for name, multiply in products.items()
-                for dtype in ("float32", "bfloat16")
-            },
-            FLAGS.repeats,
-        )
-    rates = (
-        f"{name} {2 * size**3 / median / 1e9:.0f}"
-        for name, median in seconds.items()
-    )
-    return f"GFLOP/s in {size} x {size} products: {', '.join(rates)}."
-
-
-def product(framework, size):
-    """Returns a function that multiplies square matrices of a dtype."""
-    if framework == "pytorch":
-        import torch
-
-        matrix = torch.ones((size, size))
-        matrices = {"float32": matrix, "bfloat16": matrix.bfloat16()}
-    else:
-        from keras import ops
-
-        matrix = ops.ones((size, size), "float32")
-        matrices = {"float32": matrix, "bfloat16": ops.cast(matrix, "bfloat16")}
-    return lambda dtype: float((matrices[dtype] @ matrices[dtype])[0, 0])
-
-
 def time_models(precision, config, batches):
     """Yields a row for each model."""
-    makers = makers_of(precision, config, batches)
+    args = precision, config, batches
+    makers = {
+        "pytorch": (pytorch, *args),
+        "keras_hub": (keras_hub, *args),
+        "tp_transformer": (ours, *args),
+    }
+    if FLAGS.micro_batches > 1:
+        name = f"tp_transformer, {FLAGS.micro_batches} micro-batches"
+        makers[name] = (ours, *args, FLAGS.micro_batches)
     with _measure.in_processes(makers) as passes:
-        if FLAGS.compiled and not compiles(passes[COMPILED]):
-            del passes[COMPILED]
         # Also the warm-up: every shape is new once.
         losses = {name: train() for name, train in passes.items()}
-        seconds = _measure.interleaved_medians(passes, FLAGS.repeats, 0)
+        seconds = _measure.interleaved_medians(passes, FLAGS.repeats)
     tokens = sum(
         (inputs["encoder_token_ids"] != 0).sum() + (targets != 0).sum()
         for inputs, targets in batches.iterate(num_epochs=1)
@@ -123,39 +89,14 @@ def time_models(precision, config, batches):
         }
 
 
-def makers_of(*args):
-    """Returns what makes each model's pass, with its arguments."""
-    makers = {"pytorch": (pytorch, *args)}
-    if FLAGS.compiled:
-        makers[COMPILED] = (pytorch, *args, True)
-    makers["keras_hub"] = (keras_hub, *args)
-    makers["tp_transformer"] = (ours, *args)
-    if FLAGS.micro_batches > 1:
-        name = f"tp_transformer, {FLAGS.micro_batches} micro-batches"
-        makers[name] = (ours, *args, FLAGS.micro_batches)
-    return makers
-
-
-def compiles(train):
-    """Tries `torch.compile`, which needs a C++ compiler among other things."""
-    try:
-        train()
-    except Exception as error:
-        print(
-            f"torch.compile does not work here: {str(error).splitlines()[0]}\n"
-        )
-        return False
-    return True
-
-
-def pytorch(precision, config, batches, compiled=False):
+def pytorch(precision, config, batches):
     """Returns a function that trains the twin and gives its first loss."""
     import torch
 
     from . import _pytorch_twin
 
     twin = _pytorch_twin.Twin(new_model(config))
-    step = _pytorch_twin.training_step(twin, precision, compiled)
+    step = _pytorch_twin.training_step(twin, precision)
     epoch = [
         [torch.as_tensor(ids) for ids in (*inputs.values(), targets)]
         for inputs, targets in batches.iterate(num_epochs=1)
@@ -172,8 +113,16 @@ def ours(precision, config, batches, micro_batches=1):
     """The same for the Keras model."""
     import keras
 
+    from tpt_keras.training.optimizers import PyTorchAdam
+    from tpt_keras.training.trainer import Trainer
+
     keras.config.set_dtype_policy(precision)
-    trainer = _measure.trainer_of(new_model(config), micro_batches)
+    trainer = Trainer(
+        new_model(config),
+        global_clipnorm=CLIPNORM,
+        gradient_accumulation_steps=micro_batches,
+    )
+    trainer.compile(PyTorchAdam(**ADAM), jit_compile=False)
     return keras_pass(trainer, batches)
 
 
@@ -242,16 +191,10 @@ def keras_hub(precision, config, batches):
     y = keras.layers.LayerNormalization()(y)
     model = keras.Model(inputs, embedding(y, reverse=True))
     model.compile(
-        keras.optimizers.Adam(
-            **_measure.ADAM, global_clipnorm=_measure.CLIPNORM
-        ),
+        keras.optimizers.Adam(**ADAM, global_clipnorm=CLIPNORM),
         keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, ignore_class=0
         ),
         jit_compile=keras.backend.backend() == "jax",
     )
     return keras_pass(model, batches)
-
-
-if __name__ == "__main__":
-    _cli.run(main, check)

@@ -1,10 +1,11 @@
-"""The frame of the commands: list, help, flags, flagfiles, output, backend."""
+"""The frame of the commands: list, help, flags, flagfiles, output, refusals."""
 
 import ast
 import errno
 import importlib
 import os
 import pathlib
+import shutil
 import sys
 
 import pytest
@@ -14,12 +15,12 @@ from absl import flags
 import tpt_keras
 from experiments import __main__ as experiments_main
 from experiments._cli import line_of
+from tests.conftest import MODULE
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
 from tests.experiments.command import without
-from tpt_keras.errors import UnreadableFileError
-from tpt_keras.errors import UsageError
+from tpt_keras.data_generators.mathematics.datasets import dataset_builder
 from tpt_keras.training.config import OPTIMIZERS
 from tpt_keras.training.config import DataConfig
 from tpt_keras.training.config import TrainingConfig
@@ -32,19 +33,12 @@ COMMANDS = sorted(
 )
 
 
-@pytest.fixture
-def run_main(monkeypatch, capfd):
-    """`tpt_keras`, up to the command."""
-
+def test_list_has_every_command_in_a_line(monkeypatch, capfd):
     def run_main(*arguments):
         monkeypatch.setattr(sys, "argv", ["tpt_keras", *arguments])
         experiments_main.main()
         return capfd.readouterr().out
 
-    return run_main
-
-
-def test_list_has_every_command_in_a_line(run_main):
     assert run_main("--version") == f"tpt_keras {tpt_keras.__version__}\n"
     lines = run_main().splitlines()
     for name in COMMANDS:
@@ -53,9 +47,6 @@ def test_list_has_every_command_in_a_line(run_main):
     flagfiles = lines[lines.index("Flagfiles that come along:") + 1 :]
     assert {"demo.cfg", "tune.cfg"} <= set(" ".join(flagfiles).split())
     assert max(map(len, lines)) <= 80
-
-
-def test_unknown_command_is_refused(run_main, capfd):
     with pytest.raises(SystemExit) as caught:
         run_main("trian", "--model_dir=x")
     assert caught.value.code == 2
@@ -112,9 +103,6 @@ def test_every_field_has_a_flag_with_its_default(train_flags):
         if name == "weight_decay":  # every optimizer has its own
             expected = None
         assert name == "modules" or flag.default == expected, name
-
-
-def test_help_has_the_defaults_of_all_optimizers(train_flags):
     shown = train_flags["weight_decay"].help
     assert f"Default: {OPTIMIZERS['adam'].weight_decay}." in shown
     for name, optimizer in OPTIMIZERS.items():
@@ -122,29 +110,10 @@ def test_help_has_the_defaults_of_all_optimizers(train_flags):
         assert is_told == (name in ("adamw", "muon"))
 
 
-def test_flagfile_of_the_paper_is_the_default(train_flags):
-    paper = ROOT / "experiments" / "configs" / "paper.cfg"
-    flags.FLAGS(["train", f"--flagfile={paper}", "--model_dir=x"])
-    given = {
-        name
-        for name in train_flags
-        if flags.FLAGS[name].present and name != "model_dir"
-    }
-    changed = {
-        name
-        for name in given
-        if flags.FLAGS[name].value != train_flags[name].default
-    }
-    flags.FLAGS.unparse_flags()
-    assert {"learning_rate", "beta_2", "global_clipnorm", "schedule"} <= given
-    assert not changed
-
-
 def test_flagfile_of_the_user_comes_first(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("demo.cfg").write_text("--batch_size=few")
     assert_refused(run("train", "--flagfile=demo.cfg"), "batch_size", "few")
-    assert_refused(run("train", "--flagfile=no.cfg"), "'no.cfg'", "demo.cfg")
 
 
 @pytest.mark.skipif(
@@ -164,75 +133,37 @@ def test_closed_pipe_ends_quietly():
     assert (result.status, result.stderr) == (141, "")
 
 
-@pytest.fixture
-def run_script(tmp_path):
-    """Runs a command's `main` beside a TensorFlow that cannot be imported."""
-    environment = without(tmp_path, "tensorflow")
-
-    def run_script(backend, main="pass", check="pass"):
-        script = (
-            "import logging, sys\n"
-            "from absl import flags\n"
-            "from experiments import _cli\n"
-            "from tpt_keras.errors import *\n"
-            "flags.DEFINE_integer('batch_size', 1, 'Help.')\n"
-            f"def main(): {main}\n"
-            f"def check(): {check}\n"
-            "_cli.run(main, check)"
-        )
-        env = {**environment, "KERAS_BACKEND": backend}
-        return run_python("-c", script, env=env)
-
-    return run_script
-
-
-def test_backend_without_support_is_refused(run_script):
-    assert_refused(run_script("numpy"), "numpy", "torch")
-
-
-def test_flags_are_checked_before_the_slow_imports(run_script):
-    result = run_script(
-        "tensorflow", check="check_positive_integer('batch_size', 0)"
+@pytest.mark.parametrize(
+    ("backend", "main", "check", "status", "stdout", "stderr"),
+    [
+        ("numpy", "", "", 2, "", "torch"),
+        # Before the slow imports.
+        ("tensorflow", "", "check_choice('a_flag', 1, ())", 2, "", "a_flag 1"),
+        ("jax", "log.info('`a_flag` is %d', 1)", "", 0, "--a_flag is 1\n", ""),
+        ("jax", "raise KeyError('defect')", "", 1, "", "Traceback"),
+    ],
+    ids=["backend", "check", "log", "defect"],
+)
+def test_frame_of_a_command(
+    tmp_path, backend, main, check, status, stdout, stderr
+):
+    (tmp_path / "a_command.py").write_text(
+        "import logging\n"
+        "from absl import flags\n"
+        "from tpt_keras.errors import check_choice\n"
+        "log = logging.getLogger('tpt_keras.a')\n"
+        "flags.DEFINE_integer('a_flag', 1, 'Help.')\n"
+        f"def main(): {main or 'pass'}\n"
+        f"def check(): {check or 'pass'}\n"
     )
-    assert_refused(result, "--batch_size")
-
-
-def test_log_is_printed_with_flags_for_fields(run_script):
-    result = run_script(
-        "jax", "logging.getLogger('tpt_keras.a').info('`batch_size` is %d', 1)"
+    script = "import a_command; from experiments import _cli"
+    result = run_python(
+        *("-c", f"{script}; _cli.run(a_command, [])"),
+        env={**without(tmp_path, "tensorflow"), "KERAS_BACKEND": backend},
     )
-    assert result == type(result)(0, "--batch_size is 1\n", "")
-
-
-def test_defect_keeps_its_traceback(run_script):
-    result = run_script("jax", "raise KeyError('defect')")
-    assert result.status == 1
-    assert "Traceback" in result.stderr
-
-
-def test_commands_import_each_other_by_relative_names():
-    """The package has another name where it is installed."""
-    absolute = [
-        (path, node.module)
-        for path in (ROOT / "experiments").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom)
-        and (node.module or "").split(".")[0] == "experiments"
-        and node.level == 0
-    ]
-    assert not absolute
-
-
-def test_error_keeps_its_line():
-    for error in (
-        UsageError("The file 'a' is damaged."),
-        UnreadableFileError("The file 'a' is damaged.", "a"),
-    ):
-        assert line_of(error) == str(error)
-    line = line_of(OSError(errno.EIO, os.strerror(errno.EIO), "a"))
-    assert "[Errno 5] Input/output error: 'a'" in line
-    assert "\n" not in line
-    assert line_of(KeyError("Permission")) is None
+    assert (result.status, result.stdout) == (status, stdout)
+    assert stderr in result.stderr
+    assert bool(stderr) == bool(result.stderr)
 
 
 @pytest.mark.parametrize(
@@ -246,3 +177,59 @@ def test_error_keeps_its_line():
 )
 def test_full_disk_of_a_library_is_one_line(error, is_line):
     assert (FULL in (line_of(error) or "")) == is_line
+
+
+@pytest.fixture
+def arguments(place_value_data, trained_model_dir, tmp_path):
+    """A command line of each command, which the flags of a test change."""
+    data = (f"--modules={MODULE}", f"--data_dir={place_value_data}")
+    model = f"--model_dir={trained_model_dir}"
+    return {
+        "evaluate": [model],
+        "export": [model, f"--export_dir={tmp_path / 'new'}"],
+        "quiz": [model, *data],
+        "solve": ["--question=1 + 1"],
+        "train": [f"--model_dir={tmp_path / 'new'}", *data],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "flag", "parts"),
+    [
+        ("train", "--hparams=binding=glue", ["'glue'", "hadamard"]),
+        ("train", "--batch_size=-1", ["--batch_size"]),
+        ("train", "--data_dir=nothing", ["nothing", MODULE, "prepare_data"]),
+        ("train", "--flagfile=no.cfg", ["'no.cfg'", "demo.cfg"]),
+        ("evaluate", "--splits=", ["--splits"]),
+        ("evaluate", "--model_dir=nothing", ["nothing"]),
+        ("solve", "--saved_model=nothing", ["nothing"]),
+        ("export", "--export_dir=/sys/new", ["/sys/"]),
+    ],
+)
+def test_refusal(run, arguments, tmp_path, name, flag, parts):
+    assert_refused(run(name, *arguments[name], flag), *parts)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "flag"),
+    [
+        ("evaluate", "--model_dir=no/model"),
+        ("playground", "--model_dir=no/model"),
+        ("report", "--model_dirs=no/model"),
+        ("solve", "--onnx_model=no/model"),
+    ],
+)
+def test_missing_path_is_refused_before_the_slow_imports(run, name, flag):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("experiments._cli.import_backend", None)
+        assert_refused(run(name, flag), flag.partition("=")[0], "no/model")
+
+
+def test_damaged_data(run, arguments, place_value_data, tmp_path):
+    data_dir = shutil.copytree(place_value_data, tmp_path / "data")
+    builder = dataset_builder(MODULE, data_dir)
+    path = pathlib.Path(builder.info.splits["interpolate"].filepaths[0])
+    path.write_bytes(path.read_bytes().replace(b"What", b"Whet", 4))
+    result = run("quiz", *arguments["quiz"], f"--data_dir={data_dir}")
+    assert_refused(result, data_dir, MODULE, "prepare")

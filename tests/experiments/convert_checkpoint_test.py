@@ -25,10 +25,6 @@ def test_a_model_folder_is_written(run, tmp_path):
         f"--model_dir={model_dir}",
     )
     assert (result.status, result.stderr) == (0, "")
-    assert {path.name for path in model_dir.iterdir()} == {
-        "config.json",
-        "model.keras",
-    }
     config = json.loads((model_dir / "config.json").read_text())
     assert config["model"]["vocabulary_size"] == 73
     model = load_model(model_dir)
@@ -38,18 +34,14 @@ def test_a_model_folder_is_written(run, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
-        (["--model_dir={}"], "--checkpoint"),
-        (["--checkpoint=nowhere.pt", "--model_dir={}"], "nowhere.pt"),
-        (
-            [f"--checkpoint={CHECKPOINT}", "--num_heads=5", "--model_dir={}"],
-            "num_heads",
-        ),
+        (["--checkpoint=nowhere.pt"], "nowhere.pt"),
+        ([f"--checkpoint={CHECKPOINT}", "--num_heads=5"], "num_heads"),
     ],
 )
 def test_invalid_flags_are_refused(run, tmp_path, flags, part):
     model_dir = tmp_path / "m"
-    flags = [flag.format(model_dir) for flag in flags]
-    assert_refused(run("convert_checkpoint", *flags), part)
+    result = run("convert_checkpoint", *flags, f"--model_dir={model_dir}")
+    assert_refused(result, part)
     assert not model_dir.exists()
 
 

@@ -18,7 +18,7 @@ from tpt_keras.training.state.logs import read_metrics
 SCRIPT = """
 import runpy, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-runpy.run_module("experiments.train", run_name="__main__", alter_sys=True)
+runpy.run_module("experiments", run_name="__main__", alter_sys=True)
 """
 
 
@@ -54,7 +54,7 @@ def test_signal_ends_a_training_and_its_processes(
     errors = tmp_path / "stderr"
     with errors.open("wb") as file:
         training = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, *SIMPLE_MODEL, *arguments],
+            [sys.executable, "-c", SCRIPT, "train", *SIMPLE_MODEL, *arguments],
             cwd=ROOT,
             env={**os.environ, "KERAS_BACKEND": backend},
             stderr=file,

@@ -47,32 +47,13 @@ def look(run, model_dir, place_value_data, output):
     """Function that runs a command on problems of the module."""
 
     def look(name, *arguments, model_dir=model_dir):
-        return run(
-            name,
-            f"--model_dir={model_dir}",
-            f"--modules={MODULE}",
-            f"--data_dir={place_value_data}",
-            f"--output_dir={output}",
-            *arguments,
-        )
+        data = (f"--modules={MODULE}", f"--data_dir={place_value_data}")
+        folders = (f"--model_dir={model_dir}", f"--output_dir={output}")
+        if name == "attention":  # it takes questions
+            data = ()
+        return run(name, *folders, *data, *arguments)
 
     return look
-
-
-@pytest.fixture
-def attend(run, model_dir, output):
-    """Function that runs `attention` on questions."""
-
-    def attend(questions, *arguments):
-        return run(
-            "attention",
-            f"--model_dir={model_dir}",
-            f"--output_dir={output}",
-            *(f"--question={question}" for question in questions),
-            *arguments,
-        )
-
-    return attend
 
 
 def read(folder, name):
@@ -94,7 +75,7 @@ def test_roles_are_clustered_and_drawn(look, output):
     assert found["texts"][0].strip("⊢⊣") in path.read_text()
 
 
-def test_title_has_the_dataset_of_the_training(run, tmp_path, output):
+def test_problems_and_title_are_those_of_the_training(run, tmp_path, output):
     make_model(tmp_path, **TINY)
     (tmp_path / "sums.tsv").write_text(
         "".join(f"{n}+1\t{n + 1}\n" for n in range(60))
@@ -120,9 +101,10 @@ def test_values_of_a_model_without_roles_are_clustered(look, tmp_path, output):
     assert_refused(result, "--of")
 
 
-def test_attention_is_drawn_for_every_question(attend, output):
+def test_attention_is_drawn_for_every_question(look, output):
     questions = ["What is the tens digit of 31859?", "7/8"]
-    result = attend([*questions, "1%2"], "--attention=cross")
+    asked = [f"--question={question}" for question in (*questions, "1%2")]
+    result = look("attention", *asked, "--attention=cross")
     assert "'1%2'" in result.stderr
     page = output / "attention.html"
     assert (result.status, result.stdout) == (0, f"{page}\n")
@@ -142,13 +124,6 @@ def test_unreadable_problems_are_left_out(look, tmp_path):
     assert result.status == 0, result.stderr
     assert result.stderr.startswith("Left out: ")
     assert result.stderr.count("\n") == 1
-
-
-def test_problems_are_those_of_the_training(run, trained_model_dir, output):
-    flags = (f"--model_dir={trained_model_dir}", f"--output_dir={output}")
-    result = run("roles", *flags, "--count=4", "--clusters=2")
-    assert (result.status, result.stderr) == (0, "")
-    assert len(read(output, "roles")["texts"]) == 4
 
 
 def test_errors_of_reconstruction_are_written_and_drawn(look, output):
@@ -182,32 +157,19 @@ def test_kept_variance_is_written_and_drawn(look, output):
     [
         ("roles", ["--layer=2"], ["--layer"]),
         ("roles", ["--count=1", "--clusters=99"], ["clusters"]),
-        ("roles", ["--attention=self"], ["--attention"]),
-        ("representations", ["--train_characters=1"], ["--train_characters"]),
-        ("representations", ["--count=0"], ["--count"]),
         # The first size would be possible.
         (
             "representations",
             ["--count=2", "--train_characters=20", "--train_characters=4000"],
             ["characters", "4000"],
         ),
+        ("attention", [], ["--question"]),
+        ("attention", ["--question=1%2"], ["'1%2'"]),
+        ("attention", ["--question=1", "--head=3"], ["--head"]),
     ],
 )
 def test_refused(look, output, name, arguments, parts):
     assert_refused(look(name, *arguments), *parts)
-    assert not output.exists()
-
-
-@pytest.mark.parametrize(
-    ("questions", "arguments", "parts"),
-    [
-        ([], [], ["--question"]),
-        (["1%2"], [], ["'1%2'"]),
-        (["1"], ["--head=3"], ["--head"]),
-    ],
-)
-def test_attention_refuses(attend, output, questions, arguments, parts):
-    assert_refused(attend(questions, *arguments), *parts)
     assert not output.exists()
 
 
@@ -222,7 +184,6 @@ def test_a_model_without_attention_is_refused(look, tmp_path):
         ("attention", "matplotlib", ["--question=1"]),
         ("playground", "streamlit", []),
         ("representations", "sklearn", ["--modules=none"]),
-        ("roles", "matplotlib", ["--modules=none"]),
         ("compare", "matplotlib", []),
         ("report", "matplotlib", []),
     ],
@@ -238,33 +199,8 @@ def test_a_missing_package_is_the_first_complaint(
     assert_refused(result, package, f"tpt_keras[{extra}]")
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "flag"),
-    [
-        ("roles", [], "--model_dir"),
-        ("roles", ["--model_dir=/"], "--modules"),
-        ("compare", [], "--model_dirs"),
-        ("compare", ["--model_dirs=/", "--over=hours"], "over 'hours'"),
-        ("playground", [], "--model_dir"),
-        ("playground", ["--model_dir=/", "--port=65536"], "--port"),
-        ("playground", ["--model_dir=/nothing"], "/nothing"),
-    ],
-)
-def test_missing_and_wrong_flags_are_refused(run, name, arguments, flag):
-    assert_refused(run(name, *arguments), flag)
-
-
-@pytest.fixture
-def training(tmp_path):
-    """Function that writes a training's configuration and metrics."""
-
-    def write(name, module, rows):
-        return write_training(tmp_path / name, rows, modules=[module])
-
-    return write
-
-
 def write_training(folder, rows, **fields):
+    """Writes a training's configuration and metrics; returns the folder."""
     folder.mkdir()
     stored = TrainingConfig.from_flat(**fields).to_stored()
     (folder / "config.json").write_text(json.dumps({"training": stored}))
@@ -295,12 +231,8 @@ def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
         # The last evaluations, of trainings that end by the clock.
         {"step": 21.5, "examples": 172, "minutes": 5.0, metric: 0.9},
     ]
-    assert times_to((0.2, 0.6, 0.76, 0.95), curves, metric) == [
-        {"name": name, "level": 0.2, "row": rows[0]},
-        {"name": name, "level": 0.6, "row": rows[1]},
-        {"name": name, "level": 0.76, "row": rows[2]},
-        {"name": name, "level": 0.95, "row": None},
-    ]
+    first = [each["row"] for each in times_to((0.2, 0.6, 0.95), curves, metric)]
+    assert first == [rows[0], rows[1], None]
 
 
 @pytest.mark.parametrize(
@@ -313,16 +245,26 @@ def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
         (["hf://user/one", "a/two"], ["hf://user/one", "two"]),
         # A trained preset and a folder with its name.
         ([TRAINED, f"a/{TRAINED}"], [TRAINED, f"a/{TRAINED}"]),
-        ([], []),
     ],
 )
 def test_names_are_short_and_differ(paths, names):
     assert list(short_names(paths).values()) == names
 
 
-def test_compare_draws_trainings(run, tmp_path, training):
-    row = {"step": 2, "val_sequence_accuracy": 0.5}
-    folders = [training("one", "m", [row]), training("two", "n", [row])]
+@pytest.mark.parametrize(
+    ("rows", "parts"),
+    [
+        ([{"step": 2, "val_sequence_accuracy": 0.5}], None),
+        ([{"step": 1, "loss": 2.0}], ["val_sequence_accuracy", "loss"]),
+        # The folder of a compressed model.
+        ([], ["metrics.jsonl"]),
+    ],
+)
+def test_compare_draws_trainings(run, tmp_path, rows, parts):
+    folders = [
+        write_training(tmp_path / name, rows, modules=[name])
+        for name in ("one", "two")
+    ]
     path = tmp_path / "curves.png"
     result = run(
         "compare",
@@ -330,26 +272,12 @@ def test_compare_draws_trainings(run, tmp_path, training):
         f"--output={path}",
         "--over=step,examples",
     )
-    assert (result.status, result.stdout) == (0, f"{path}\n")
-    assert path.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("rows", "parts"),
-    [
-        ([{"step": 1, "loss": 2.0}], ["val_sequence_accuracy", "loss"]),
-        # The folder of a compressed model.
-        ([], ["metrics.jsonl"]),
-    ],
-)
-def test_compare_names_the_missing_log_or_metric(
-    run, tmp_path, training, rows, parts
-):
-    folder = training("folder", "m", rows)
-    path = tmp_path / "curves.png"
-    result = run("compare", f"--model_dirs={folder}", f"--output={path}")
-    assert_refused(result, folder, *parts)
-    assert not path.exists()
+    if parts is None:
+        assert (result.status, result.stdout) == (0, f"{path}\n")
+        assert path.read_bytes().startswith(b"\x89PNG")
+    else:
+        assert_refused(result, folders[0], *parts)
+        assert not path.exists()
 
 
 def test_the_playground_starts_streamlit(run, monkeypatch, model_dir):

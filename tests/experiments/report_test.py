@@ -75,19 +75,15 @@ def test_the_report_has_the_evaluations_accuracies(
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--model_dirs="], ["--model_dirs"]),
-        (["--examples=0"], ["--examples"]),
-        (["--batch_size=0"], ["--batch_size"]),
         (["--output=report.pdf"], ["--output", "report.pdf", ".md"]),
         (["--dataset=mine", *PROBLEMS[1:]], ["dataset", "'mine'"]),
-        (["--modules=numbers__no", *PROBLEMS[:2]], ["'numbers__no'"]),
         ([], ["--dataset"]),
-        (PROBLEMS[:1], ["--data_dir"]),
         (PROBLEMS[:2], ["--modules"]),
         (PROBLEMS, ["'/nowhere'"]),
     ],
 )
 def test_refused(run, tmp_path, arguments, parts):
+    (tmp_path / "model.keras").touch()
     result = run("report", f"--model_dirs={tmp_path}", *arguments)
     assert_refused(result, *parts)
 
@@ -118,6 +114,7 @@ def test_options_of_another_dataset_are_not_taken(run, tmp_path):
 def test_trainings_of_different_modules_need_a_flag(run, tmp_path):
     for module in ("numbers__gcd", "numbers__lcm"):
         (tmp_path / module).mkdir()
+        (tmp_path / module / "model.keras").touch()
         stored = TrainingConfig.from_flat(modules=[module]).to_stored()
         (tmp_path / module / "config.json").write_text(
             json.dumps({"training": stored})
@@ -129,14 +126,16 @@ def test_trainings_of_different_modules_need_a_flag(run, tmp_path):
 
 def test_a_missing_split_or_model_is_refused(run, tmp_path, place_value_data):
     arguments = (
+        "report",
         "--dataset=mathematics_dataset",
         f"--modules={MODULE}",
         f"--data_dir={place_value_data}",
         f"--output={tmp_path / 'written' / 'report.md'}",
+        "--splits=train,tests",
+        f"--model_dirs={tmp_path}",
     )
-    arguments = ("report", *arguments)
-    result = run(*arguments, f"--model_dirs={tmp_path}", "--splits=train,tests")
-    assert_refused(result, "split", "'tests'", "interpolate")
-    result = run(*arguments, f"--model_dirs={tmp_path / 'nothing'}")
-    assert_refused(result, tmp_path / "nothing")
+    # Before the data are read.
+    assert_refused(run(*arguments), tmp_path, "model.keras")
+    (tmp_path / "model.keras").touch()
+    assert_refused(run(*arguments), "split", "'tests'", "interpolate")
     assert not (tmp_path / "written").exists()

@@ -99,7 +99,7 @@ def test_a_server_is_asked_without_keras(tmp_path):
             ([f"--questions_file={path}"], "2", "1 + 1\n½\n"),
         ):
             result = run_python(
-                *("-m", "experiments.solve", f"--server=http://{address}"),
+                *("-m", "experiments", "solve", f"--server=http://{address}"),
                 *arguments,
                 stdin=text,
                 env=without(tmp_path, "keras", "tensorflow"),
@@ -117,7 +117,7 @@ def test_a_server_is_asked_without_keras(tmp_path):
 )
 def test_questions_come_from_one_place(tmp_path, arguments, part):
     result = run_python(
-        *("-m", "experiments.solve", "--server=http://x", *arguments),
+        *("-m", "experiments", "solve", "--server=http://x", *arguments),
         env=without(tmp_path, "keras", "tensorflow"),
     )
     assert_refused(result, part)

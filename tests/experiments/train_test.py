@@ -15,7 +15,7 @@ OF_ONE_MODEL = [
 
 @pytest.fixture
 def asked_for(run, monkeypatch, tmp_path):
-    """The arguments of `train` for a command line."""
+    """The configuration and the preset that a command line asks for."""
 
     def asked_for(*flags):
         calls = []
@@ -32,11 +32,15 @@ def asked_for(run, monkeypatch, tmp_path):
     return asked_for
 
 
-def test_weights_belong_to_the_names_that_they_are_given_with(asked_for):
-    config, _ = asked_for(
+def test_fields_are_flags(asked_for):
+    config, preset = asked_for(
         "--modules=numbers__place_value,numbers__gcd,algebra__linear_1d",
         "--module_weights=numbers__place_value=2,numbers__gcd=0.5",
+        "--init_from=models/a",
     )
+    assert preset == "tp_transformer"
+    assert config.run.init_from == "models/a"
+    # Weights belong to the names that they are given with.
     assert dict(
         zip(config.data.modules, config.data.module_weights, strict=True)
     ) == {
@@ -46,17 +50,10 @@ def test_weights_belong_to_the_names_that_they_are_given_with(asked_for):
     }
 
 
-def test_fields_are_flags(asked_for):
-    flags = ["--modules=numbers__*"]
-    config, preset = asked_for(*flags)
-    assert preset == "tp_transformer"
-    assert config.data.module_weights == ()
-    assert config.run.init_from == ""
-    config, _ = asked_for(*flags, "--init_from=models/a")
-    assert config.run.init_from == "models/a"
-
-
 @pytest.mark.parametrize("path", OF_ONE_MODEL, ids=lambda path: path.stem)
 def test_every_flagfile_is_valid(asked_for, path):
-    _, preset = asked_for(f"--flagfile={path}", f"--modules={MODULE}")
+    module = f"--modules={MODULE}"
+    config, preset = asked_for(f"--flagfile={path}", module)
     assert f"--preset={preset}" in path.read_text()
+    # The default is the paper's training.
+    assert (config == asked_for(module)[0]) == (path.stem == "paper")

@@ -1,17 +1,14 @@
 """The clients over both protocols, on real sockets."""
 
-import http.server
 import math
 import threading
 import time
 
 import pytest
 
-from tests.imports_test import run_python
 from tests.serving.tf_serving import TFServing
 from tests.serving.tf_serving import free_port
 from tests.serving.tf_serving import http_server
-from tpt_keras import serving
 from tpt_keras.answer import Answer
 from tpt_keras.answer import list_of_texts
 from tpt_keras.answer import to_bytes
@@ -79,14 +76,6 @@ def test_a_log_probability_may_be_missing_or_infinite(protocol):
         assert ask(protocol, server) == [Answer("1", None, "OK")]
 
 
-def test_questions_are_a_list(protocol):
-    with CLIENTS[protocol]("localhost:1") as client:
-        assert client.answer([]) == []
-        for question in ("1 + 1", b"1 + 1"):
-            with pytest.raises(UsageError):
-                client.answer(question)
-
-
 @pytest.mark.parametrize(
     ("failure", "rest_code"),
     [
@@ -102,14 +91,11 @@ def test_other_failures_are_not_retried(protocol, failure, rest_code):
     assert len(server.batch_sizes) == 1
 
 
-def test_an_unavailable_server_is_retried(protocol):
+@pytest.mark.slow
+def test_an_unavailable_server_is_retried_some_times(protocol):
     server = TFServing(failures=["UNAVAILABLE"] * 2)
     assert ask(protocol, server) == [Answer("1", -0.5, "OK")]
     assert len(server.batch_sizes) == 3
-
-
-@pytest.mark.slow
-def test_retries_are_bounded(protocol):
     server = TFServing(failures=["UNAVAILABLE"] * 9)
     assert code_of(protocol, server) == "UNAVAILABLE"
     assert len(server.batch_sizes) == 5
@@ -186,17 +172,7 @@ def test_another_models_outputs_are_refused(protocol, outputs):
     ],
 )
 def test_another_programs_response_is_an_error(status, body):
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args):
-            pass
-
-    with http_server(Handler) as port:
+    with http_server(lambda path, content: (status, body)) as port:
         url = f"http://127.0.0.1:{port}/"
         with RestClient(url) as client, pytest.raises(ServingError) as caught:
             client.answer(["1 + 1"])
@@ -212,20 +188,3 @@ def test_invalid_arguments_are_refused(protocol, name, value):
     with pytest.raises(UsageError) as caught:
         CLIENTS[protocol]("localhost:8500", **{name: value})
     assert caught.value.field == name
-
-
-def test_public_names_are_imported_on_first_use():
-    for name in serving.__all__:
-        assert getattr(serving, name).__name__ == name
-    with pytest.raises(AttributeError):
-        serving.Client  # noqa: B018
-
-
-def test_rest_imports_neither_tensorflow_nor_keras():
-    loaded = run_python(
-        "import sys\n"
-        "from tpt_keras.serving import RestClient\n"
-        "RestClient('localhost:8501')\n"
-        "print({'grpc', 'keras', 'tensorflow'} & set(sys.modules))"
-    )
-    assert loaded == "set()"

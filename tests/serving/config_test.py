@@ -1,11 +1,10 @@
 """TF Serving's configuration files agree with it and with each other."""
 
-import http.server
+import contextlib
 import inspect
 import pathlib
 import re
 import subprocess
-import threading
 
 import pytest
 import yaml
@@ -13,6 +12,8 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 import tpt_keras.serving
+from tests.serving.tf_serving import free_port
+from tests.serving.tf_serving import http_server
 from tpt_keras.serving import RestClient
 from tpt_keras.serving.export import WARMUP_BATCH_SIZES
 
@@ -114,43 +115,26 @@ def test_the_image_is_that_of_the_tested_api(service):
     assert set(re.findall(r"tensorflow/serving:[\w.]+", comments)) == {image}
 
 
-@pytest.mark.parametrize(
-    ("code", "state", "is_healthy"),
-    [
-        (200, "AVAILABLE", True),
-        (200, "LOADING", False),
-        (None, None, False),
-    ],
-)
-def test_the_health_check_is_the_models_state(service, code, state, is_healthy):
+@pytest.mark.parametrize("state", ["AVAILABLE", "LOADING", None])
+def test_the_health_check_is_the_models_state(service, state):
     """Docker's command runs against an HTTP server."""
     asked = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            body = f'{{"model_version_status": [{{\n "state": "{state}"\n}}]}}'
-            self.send_response(code)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *args):
-            pass
+    def respond(path, _):
+        asked.append(path)
+        body = f'{{"model_version_status": [{{\n "state": "{state}"\n}}]}}'
+        return 200, body.encode()
 
     kind, *command = service["healthcheck"]["test"]
     assert kind == "CMD"
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        port = server.server_port
-        if code is None:
-            server.server_close()
-        else:
-            threading.Thread(target=server.handle_request, daemon=True).start()
-        # Compose would replace a $.
-        assert "$" not in command[-1]
-        assert str(REST_PORT) in command[-1]
+    # Compose would replace a $.
+    assert "$" not in command[-1]
+    assert str(REST_PORT) in command[-1]
+    with contextlib.ExitStack() as stack:
+        port = free_port()
+        if state:
+            stack.enter_context(http_server(respond, port))
         command[-1] = command[-1].replace(str(REST_PORT), str(port))
-        status = subprocess.run(
-            command, capture_output=True, timeout=60
-        ).returncode
-    assert (status == 0) is is_healthy
-    assert asked == ([] if code is None else [MODEL_URL])
+        process = subprocess.run(command, capture_output=True, timeout=60)
+    assert (process.returncode == 0) is (state == "AVAILABLE")
+    assert asked == ([MODEL_URL] if state else [])

@@ -1,6 +1,7 @@
 """An exported model in this process, intact or damaged."""
 
 import gc
+import json
 import shutil
 import weakref
 
@@ -8,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.experiments.command import run_python
 from tpt_keras.answer import Answer
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
-from tpt_keras.serving.export import export
 from tpt_keras.serving.saved_model import CONFIG_ASSET
 from tpt_keras.serving.saved_model import GRAPH_FILE
 from tpt_keras.serving.saved_model import SavedModel
@@ -83,9 +84,11 @@ def test_scores_are_the_models(version, model):
     )
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_a_model_that_is_gone_leaves_nothing(tmp_path, model, precision):
-    path = export(model, tmp_path / "model", precision=precision)
+@pytest.mark.parametrize(
+    "kind", ["version", pytest.param("int8_version", marks=pytest.mark.slow)]
+)
+def test_a_model_that_is_gone_leaves_nothing(request, kind):
+    path = request.getfixturevalue(kind)
     saved_model = SavedModel(path)
     graphs = [
         weakref.ref(saved_model._loaded.signatures[name].graph)
@@ -169,3 +172,38 @@ def test_a_model_without_signatures_is_refused(tmp_path):
     tf.saved_model.save(tf.Module(), str(tmp_path / "1"))
     with pytest.raises(UsageError):
         SavedModel(tmp_path)
+
+
+# One process, because importing TensorFlow takes longest.
+SCRIPT = """
+import json, sys
+from absl import flags
+from tensorflow.python.tools import saved_model_cli
+
+for arguments in json.loads(sys.argv[1]):
+    for name in flags.FLAGS:
+        flags.FLAGS[name].unparse()
+    sys.argv = ["saved_model_cli", *arguments]
+    try:
+        saved_model_cli.main()
+    except SystemExit as exit:
+        assert not exit.code, (arguments, exit.code)
+assert "tpt_keras" not in sys.modules
+"""
+
+
+@pytest.mark.slow
+def test_tensorflows_own_tool_reads_and_runs_an_export(version, model):
+    served = [f"--dir={version}", "--tag_set=serve"]
+    asked = "--input_exprs=questions=['1', '', '%']"
+    commands = [
+        ["scan", *served],
+        ["run", *served, "--signature_def=serving_default", asked],
+    ]
+    result = run_python("-I", "-c", SCRIPT, json.dumps(commands))
+    assert result.status == 0, result.stderr
+    # No op reads or writes files, or prints.
+    assert "does not contain the default denylisted ops" in result.stdout
+    [answer] = model.solve(["1"])
+    assert f"[{answer.encode()!r} b'' b'']" in result.stdout
+    assert "[b'OK' b'EMPTY' b'UNKNOWN_CHARACTER']" in result.stdout

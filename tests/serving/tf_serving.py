@@ -130,27 +130,38 @@ class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
             server.stop(grace=None).wait()
 
     def _serve_rest(self, port):
-        service = self
+        def respond(path, body):
+            status, content = self.respond(path, body)
+            return status, json.dumps(content).encode()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                status, content = service.respond(self.path, body)
-                self.send_response(status)
-                self.end_headers()
-                with contextlib.suppress(OSError):
-                    self.wfile.write(json.dumps(content).encode())
-
-            def log_message(self, *args):
-                pass
-
-        return http_server(Handler, port)
+        return http_server(respond, port)
 
 
 @contextlib.contextmanager
-def http_server(handler, port=0):
-    """Serves HTTP in a thread; yields the port."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+def http_server(respond, port=0):
+    """Serves HTTP in a thread; yields the port.
+
+    Args:
+        respond: Function from the path and the content of a request to the
+            status and the content of its response.
+        port: The port, or 0 for a free one.
+    """
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            size = int(self.headers.get("Content-Length", 0))
+            status, content = respond(self.path, self.rfile.read(size))
+            self.send_response(status)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                self.wfile.write(content)
+
+        do_GET = do_POST  # noqa: N815
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:

@@ -85,7 +85,7 @@ def test_two_replicas_learn_what_one_does_in_micro_batches(
         gradient_accumulation_steps=3,
     )
     process = ForkedProcess(
-        "experiments.train", *MODEL, *flags, output=tmp_path / "output"
+        "experiments", "train", *MODEL, *flags, output=tmp_path / "output"
     )
     with processes.killed_at_the_end([process]):
         assert process.wait() == 0, process.output
@@ -103,7 +103,8 @@ def test_two_killed_workers_learn_what_one_process_does(
     def start(attempt):
         pair = [
             ForkedProcess(
-                "experiments.train",
+                "experiments",
+                "train",
                 *MODEL,
                 *flags_of(place_value_data, model_dir, **FIELDS),
                 output=tmp_path / f"output_{attempt}_{index}",

@@ -83,7 +83,8 @@ def test_killed_training_ends_as_if_it_never_was(
 
     def start(model_dir, generator_processes, prepare=read_small_windows):
         process = ForkedProcess(
-            "experiments.train",
+            "experiments",
+            "train",
             *SIMPLE_MODEL,
             *flags_of(
                 data_dir,

@@ -1,4 +1,4 @@
-"""`experiments.train`, and what follows it, where there is no TensorFlow.
+"""`tpt_keras train`, and what follows it, where there is no TensorFlow.
 
     python -m tests.training.trained_without_tensorflow <flags>
 
@@ -17,9 +17,9 @@ QUESTION = "What is 1 + 1?"
 def main():
     """Trains, and does what else has to be done without TensorFlow."""
     hidden_tensorflow.hide()
-    sys.argv[0] = "train"
+    sys.argv.insert(1, "train")
     try:
-        runpy.run_module("experiments.train", run_name="__main__")
+        runpy.run_module("experiments", run_name="__main__")
     except SystemExit as end:
         if end.code:
             raise

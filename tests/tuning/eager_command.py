@@ -6,7 +6,6 @@ Tracing would take longer than the few steps of these trainings.
 """
 
 import runpy
-import sys
 
 import keras
 
@@ -15,5 +14,4 @@ if __name__ == "__main__":
         import tensorflow as tf
 
         tf.config.run_functions_eagerly(True)
-    name = sys.argv.pop(1)
-    runpy.run_module(f"experiments.{name}", run_name="__main__")
+    runpy.run_module("experiments", run_name="__main__")

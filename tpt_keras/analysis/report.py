@@ -15,7 +15,6 @@ from tpt_keras.analysis.accuracies import split_accuracies
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
 from tpt_keras.errors import UsageError
-from tpt_keras.files import whole_file
 from tpt_keras.files import write_text
 from tpt_keras.models import TRAINED_PRESETS
 from tpt_keras.models.stored import HUB
@@ -63,15 +62,15 @@ def write_report(
     Raises:
         UsageError: If there are no such problems, or a model cannot be loaded.
     """
+    for folder in model_dirs:
+        model_file(folder, best)
     data = _with_defaults(data, list(map(read_training, model_dirs)))
     source = data["dataset"], data["data_dir"]
     data["modules"] = list(select_groups(*source, data["modules"]))
     task = open_task(*source, data["modules"], data["dataset_options"])
     splits = list(dict.fromkeys(splits or task.splits))
     _check_splits(task, splits)
-    # Before an hour of evaluations.
     for folder in model_dirs:
-        model_file(folder, best)
         if read_training(folder).get("dataset") == task.name:
             warn_of_changed_data(folder, task.fingerprints)
     names = short_names(model_dirs)
@@ -320,11 +319,8 @@ def _draw(report, curves, metric, path):
             model["name"]: model["splits"][split]["of_modules"]
             for model in report["models"]
         }
-        with whole_file(path.with_name(f"{path.stem}_{split}.png")) as partial:
-            draw_accuracy_bars(accuracies, f"Accuracy, {split}", partial)
+        picture = path.with_name(f"{path.stem}_{split}.png")
+        draw_accuracy_bars(accuracies, f"Accuracy, {split}", picture)
     if curves:
-        over = "examples", "minutes"
-        with whole_file(
-            path.with_name(f"{path.stem}_trainings.png")
-        ) as partial:
-            draw_comparison(curves, partial, metric, over)
+        picture = path.with_name(f"{path.stem}_trainings.png")
+        draw_comparison(curves, picture, metric, ("examples", "minutes"))

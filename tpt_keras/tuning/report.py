@@ -5,14 +5,13 @@ import json
 import operator
 from typing import Any
 
-from tpt_keras.files import whole_file
 from tpt_keras.files import write_text
 from tpt_keras.models.configs import to_stored
 from tpt_keras.models.presets import PRESETS
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.state.model_folder import read_config
-from tpt_keras.visualization.page import markdown_table
+from tpt_keras.visualization.figures import markdown_table
 
 
 def write_report(folder, search, results, reverse=True):
@@ -39,8 +38,7 @@ def write_report(folder, search, results, reverse=True):
     if ranked and importlib.util.find_spec("matplotlib"):
         from tpt_keras.visualization.charts import draw_choices
 
-        with whole_file(folder / "choices.png") as partial:
-            draw_choices(ranked, search["objective"], partial)
+        draw_choices(ranked, search["objective"], folder / "choices.png")
         parts.append("![Score by each choice](choices.png)")
     write_text(folder / "report.json", json.dumps(results, indent=2))
     write_text(folder / "report.md", "\n\n".join(parts) + "\n")

@@ -8,8 +8,9 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
 from tpt_keras.typing import StrPath
+from tpt_keras.visualization.figures import CHARACTER
 from tpt_keras.visualization.figures import finished
-from tpt_keras.visualization.page import page
+from tpt_keras.visualization.figures import page
 
 # Each attention's title, and the texts of its targets and sources.
 ATTENTIONS = {
@@ -25,7 +26,6 @@ ATTENTIONS = {
 _GAMMA = 0.7
 # Inches of a matrix entry.
 _ENTRY = 0.17
-_MAX_PANELS_IN_ROW = 3
 
 
 def draw_attention(
@@ -40,7 +40,6 @@ def draw_attention(
     The targets and the sources are strings, the characters of both, or lists
     of words and characters. Returns the figure, and writes it to a `path`.
     """
-    has_words = max(map(len, sources)) > 1
     width = max(_ENTRY * len(sources), 3.0) + 1.8
     height = max(_ENTRY * len(targets), 1.2) + 1.2
     figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
@@ -48,15 +47,11 @@ def draw_attention(
     image = axes.imshow(
         weights, "Blues", norm=PowerNorm(_GAMMA, 0.0, 1.0), aspect="auto"
     )
-    style: dict[str, Any] = {
-        "family": "monospace",
-        "fontsize": 9,
-        "parse_math": False,
-    }
+    rotation = 90 * (max(map(len, sources)) > 1)  # of words
     axes.set_xticks(
-        range(len(sources)), sources, rotation=90 * has_words, **style
+        range(len(sources)), sources, rotation=rotation, **CHARACTER
     )
-    axes.set_yticks(range(len(targets)), targets, **style)
+    axes.set_yticks(range(len(targets)), targets, **CHARACTER)
     axes.tick_params(which="both", length=0)
     axes.set_xticks([x - 0.5 for x in range(len(sources))], minor=True)
     axes.set_yticks([y - 0.5 for y in range(len(targets))], minor=True)
@@ -98,7 +93,7 @@ def draw_head_tables(
     """
     tables = {title: np.asarray(table) for title, table in panels.items()}
     num_layers, num_heads = next(iter(tables.values())).shape
-    columns = len(tables) if len(tables) <= _MAX_PANELS_IN_ROW else 2
+    columns = len(tables) if len(tables) <= 3 else 2
     rows = -(-len(tables) // columns)
     width = columns * (0.48 * num_heads + 0.6) + 1.4
     height = rows * (0.38 * num_layers + 0.7) + 0.5

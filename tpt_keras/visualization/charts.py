@@ -12,7 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from tpt_keras.typing import StrPath
 from tpt_keras.visualization.figures import OKABE_ITO
 from tpt_keras.visualization.figures import finished
-from tpt_keras.visualization.page import markdown_table
+from tpt_keras.visualization.figures import markdown_table
 
 # Inches of a bar and of the gap between two modules.
 _BAR, _GAP = 0.13, 0.1
@@ -38,12 +38,8 @@ def draw_learning_curves(
 ) -> Figure:
     """Draws a training's loss and accuracy over its steps.
 
-    Args:
-        rows: The training's metrics, as `read_metrics` returns them.
-        path: PNG file to write, if any.
-
-    Returns:
-        The figure.
+    The rows are its metrics, as `read_metrics` returns them. Returns the
+    figure, and writes it to a `path`.
     """
     figure = Figure(figsize=(9, 3.5), dpi=120, layout="constrained")
     loss_axes, accuracy_axes = figure.subplots(1, 2)
@@ -56,7 +52,10 @@ def draw_learning_curves(
     ):
         _draw_curve(axes, rows, metric, "training")
         _draw_curve(axes, rows, f"val_{metric}", "validation")
-        _label(axes, label)
+        axes.set_xlabel("optimizer steps")
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.3)
+        axes.legend()
     loss_axes.set_ylim(bottom=0)
     accuracy_axes.set_ylim(0, 1.02)
     return finished(figure, path)
@@ -116,15 +115,9 @@ def draw_choices(
 ) -> Figure:
     """Draws the score over each hyperparameter that differs, one panel each.
 
-    A dot is a trial. A bar is the mean of the trials with the same value.
-
-    Args:
-        trials: List of dicts with `hyperparameters`, a dict, and `score`.
-        objective: Name of the score.
-        path: PNG file to write, if any.
-
-    Returns:
-        The figure.
+    A dot is a trial, a dict with `hyperparameters`, a dict, and `score`, whose
+    name is the objective. A bar is the mean of the trials with the same value.
+    Returns the figure, and writes it to a `path`.
     """
     scores = {}
     for trial in trials:
@@ -162,13 +155,6 @@ def _draw_curve(axes, rows, metric, label, over="step", marker="o", **style):
     axes.plot(places, values, **style)
 
 
-def _label(axes, metric, **legend):
-    axes.set_xlabel("optimizer steps")
-    axes.set_ylabel(metric)
-    axes.grid(alpha=0.3)
-    axes.legend(**legend)
-
-
 def markdown_report(report: dict[str, Any]) -> str:
     """Returns a report's table and its notes in Markdown.
 
@@ -189,7 +175,6 @@ def markdown_report(report: dict[str, Any]) -> str:
 
 
 def _reached_cells(reached):
-    """Returns the texts of the table of times to accuracies."""
     levels = dict.fromkeys(each["level"] for each in reached)
     rows = {}
     for each in reached:
@@ -200,19 +185,19 @@ def _reached_cells(reached):
 
 
 def _time(row):
-    names = [name for name in ("examples", "minutes") if name in row]
-    return ", ".join(f"{_amount(row, name)} {name}" for name in names)
-
-
-def _amount(row, name):
-    """Returns a short text of an amount: 15.4M, or minutes as 15.4."""
-    if name == "minutes":
-        return f"{row[name]:.1f}"
-    return EngFormatter(places=1, sep="")(row[name])
+    # 15.4M examples, 7.2 minutes
+    forms = {
+        "examples": EngFormatter(places=1, sep=""),
+        "minutes": "{:.1f}".format,
+    }
+    return ", ".join(
+        f"{form(row[name])} {name}"
+        for name, form in forms.items()
+        if name in row
+    )
 
 
 def _cells(report):
-    """Returns the texts of the table, the header first."""
     splits = report["problems"]["splits"]
     header = ["model", "weights", "steps"]
     for split in splits:
@@ -225,12 +210,8 @@ def _row(row, splits):
     name = row["name"]
     if "source" in row:
         name += f" (published: {row['source']})"
-    step = row["step"]
-    cells = [
-        name,
-        _millions(row["weights"]),
-        "-" if step is None else f"{step:,}",
-    ]
+    steps = "-" if row["step"] is None else f"{row['step']:,}"
+    cells = [name, _millions(row["weights"]), steps]
     for split in splits:
         result = row["splits"].get(split)
         cells += ["-", "-"] if result is None else _accuracy_and_solved(result)
@@ -289,16 +270,10 @@ def draw_accuracy_bars(
 ) -> Figure:
     """Draws a bar with its confidence interval for every module and model.
 
-    Modules are sorted by topic, and in a topic by accuracy.
-
-    Args:
-        accuracies: Dict from models' names to dicts from modules to rows with
-            `accuracy`, `low` and `high`. All models have the same modules.
-        title: The figure's title.
-        path: PNG file to write, if any.
-
-    Returns:
-        The figure.
+    The accuracies are a dict from models' names to dicts from modules, the
+    same of all models, to rows with `accuracy`, `low` and `high`. Modules are
+    sorted by topic, and in a topic by accuracy. Returns the figure, and writes
+    it to a `path`.
     """
     first = next(iter(accuracies.values()))
     modules = sorted(

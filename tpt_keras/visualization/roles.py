@@ -10,21 +10,16 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from tpt_keras.typing import StrPath
+from tpt_keras.visualization.figures import CHARACTER
 from tpt_keras.visualization.figures import OKABE_ITO
 from tpt_keras.visualization.figures import finished
-from tpt_keras.visualization.page import page
+from tpt_keras.visualization.figures import page
 
 _MAX_ROWS = 20
 _MAX_COLUMNS = 70
 # Inches of a square.
 _SQUARE = 0.2
-_CENTERED = {
-    "ha": "center",
-    "va": "center",
-    "family": "monospace",
-    "fontsize": 9,
-    "parse_math": False,
-}
+_CENTERED = {"ha": "center", "va": "center", **CHARACTER}
 
 
 def draw_role_squares(
@@ -106,17 +101,13 @@ def _colors(count):
     """
     full = np.array([to_rgb(color) for color in (*OKABE_ITO, "#F0E442")])
     palette = np.concatenate([full, (full + 1) / 2, full / 2])
-    colors = []
-    for index in range(count):
-        color = palette[index % len(palette)]
-        brightness = color @ (0.3, 0.6, 0.1)
-        colors.append(
-            {
-                "background": to_hex(color),
-                "text": "white" if brightness < 0.5 else "black",
-            }
-        )
-    return colors
+    return [
+        {
+            "background": to_hex(color),
+            "text": "white" if color @ (0.3, 0.6, 0.1) < 0.5 else "black",
+        }
+        for color in np.resize(palette, (count, 3))
+    ]
 
 
 def role_page(
