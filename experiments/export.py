@@ -26,7 +26,7 @@ flags.DEFINE_enum(
     "format",
     "saved_model",
     ["saved_model", "onnx"],
-    "saved_model, for TF Serving, or onnx, which answers greedily in float32.",
+    "saved_model, for TF Serving, or onnx, which answers greedily.",
 )
 flags.DEFINE_integer(
     "max_answer_length",
@@ -42,8 +42,8 @@ flags.DEFINE_float(
 flags.DEFINE_string(
     "precision",
     "float32",
-    "float32, bfloat16, or int8, which stores matrices as int8 and computes in "
-    "float32.",
+    "float32; bfloat16, for a SavedModel; or int8, which stores matrices as "
+    "int8. A SavedModel computes with them in float32.",
 )
 
 
@@ -60,11 +60,11 @@ def check():
             "ONNX graphs are made with PyTorch. Start the command with "
             "KERAS_BACKEND=torch, which loads the models of any backend."
         )
-    for name in ("beam_width", "length_penalty", "precision"):
+    check_choice("precision", FLAGS.precision, ("float32", "int8"))
+    for name in ("beam_width", "length_penalty"):
         if not FLAGS[name].using_default_value:
             raise UsageError(
-                f"`{name}` is for a SavedModel. ONNX graphs answer greedily, "
-                "in float32.",
+                f"`{name}` is for a SavedModel. ONNX graphs answer greedily.",
                 field=name,
             )
 
@@ -77,7 +77,7 @@ def main():
     if FLAGS.format == "onnx":
         from tpt_keras.serving.onnx_export import export_onnx
 
-        print(export_onnx(*arguments))
+        print(export_onnx(*arguments, FLAGS.precision))
         return
     from tpt_keras.decoding import BeamSampler
     from tpt_keras.models.stored import resolve

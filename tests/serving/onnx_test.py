@@ -121,6 +121,29 @@ def test_answers_are_the_models(preset, tmp_path):
     assert len(log_probs) > len(QUESTIONS) / 2
 
 
+def test_int8_weights_rarely_change_answers(tmp_path):
+    sizes = {"hidden_dim": 128, "intermediate_dim": 512, "num_heads": 2}
+    keras.utils.set_random_seed(2)
+    model = build_model(
+        PRESETS["tp_transformer_numbers"].replace(**sizes, num_layers=2)
+    )
+    version = export(model, tmp_path, precision="int8")
+    assert {path.name for path in version.iterdir()} == {
+        *(CONFIG_FILE, DECODE_FILE, ENCODE_FILE)
+    }
+    content = sum(path.stat().st_size for path in version.glob("*.onnx"))
+    assert content < 2.5 * model.count_params()
+    answers = OnnxModel(version).answer(QUESTIONS)
+    expected = Generator(model).answer(QUESTIONS)
+    differences = [
+        abs(answer.log_prob / other.log_prob - 1.0)
+        for answer, other in zip(answers, expected)
+        if answer.text == other.text
+    ]
+    assert len(differences) > 0.8 * len(QUESTIONS)
+    assert 0.0 < np.median(differences) < 0.01
+
+
 def test_bad_questions_do_not_affect_others(onnx_model, model):
     questions = ["1", *BAD_QUESTIONS, "1+1"]
     answers = onnx_model.answer(questions)
@@ -223,7 +246,7 @@ def test_refused_exports_write_nothing(model, tmp_path, monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(UsageError):
         export(model, tmp_path / "model")
-    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+    assert {path.name for path in tmp_path.iterdir()} == {"1", ".lock"}
 
 
 def test_the_extra_is_asked_for(tmp_path, model, version, monkeypatch):

@@ -1,11 +1,13 @@
 """ONNX exports and their answers in this process."""
 
 import json
+from typing import Any
 
 import numpy as np
 
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
+from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
 from tpt_keras.serving.versions import damaged
 from tpt_keras.serving.versions import newest_version
@@ -19,6 +21,7 @@ CONFIG_FILE = "config.json"
 NEW = "new_"
 # Ended answers leave the batch when no more than this share is left.
 _UNFINISHED_SHARE = 0.75
+_FEW_QUESTIONS = 4
 
 
 class OnnxModel(AnsweringModel):
@@ -28,6 +31,9 @@ class OnnxModel(AnsweringModel):
 
     Args:
         path: An export of `export_onnx`, or the folder of its versions.
+        num_threads: Threads that compute each product. Defaults to one for a
+            few questions at a time, where threads wait longer than they save,
+            and to one for each core for more.
 
     Attributes:
         path: The export.
@@ -45,10 +51,12 @@ class OnnxModel(AnsweringModel):
     ```
     """
 
-    def __init__(self, path: StrPath) -> None:
+    def __init__(self, path: StrPath, num_threads: int | None = None) -> None:
         require("onnxruntime", "onnx")
-        import onnxruntime
-
+        if num_threads is not None:
+            check_positive_integer("num_threads", num_threads)
+        self._num_threads = num_threads
+        self._sessions: dict[int, Any] = {}
         self.path = newest_version(path, ENCODE_FILE, "ONNX export")
         try:
             self.config = json.loads((self.path / CONFIG_FILE).read_bytes())
@@ -57,17 +65,32 @@ class OnnxModel(AnsweringModel):
                 # Exports of earlier versions have none.
                 self.config.get("answer_order", "as_written"),
             )
-            self._encode, self._decode_step = (
-                onnxruntime.InferenceSession(
-                    self.path / name, providers=["CPUExecutionProvider"]
-                )
-                for name in (ENCODE_FILE, DECODE_FILE)
-            )
+            self._graphs(1)
         # ONNX Runtime raises many kinds of exceptions for a damaged graph.
         except Exception as error:
             raise damaged(
                 "ONNX export", self.path, "cannot be loaded", error
             ) from error
+
+    def _graphs(self, num_questions):
+        """Returns the sessions of both graphs for as many questions."""
+        import onnxruntime
+
+        num_threads = self._num_threads
+        if num_threads is None:  # 0 stands for one for each core
+            num_threads = 0 if num_questions > _FEW_QUESTIONS else 1
+        if num_threads not in self._sessions:
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = num_threads
+            self._sessions[num_threads] = [
+                onnxruntime.InferenceSession(
+                    self.path / name,
+                    options,
+                    providers=["CPUExecutionProvider"],
+                )
+                for name in (ENCODE_FILE, DECODE_FILE)
+            ]
+        return self._sessions[num_threads]
 
     def _status(self, question):
         longest = self.config["max_question_length"]
@@ -85,8 +108,9 @@ class OnnxModel(AnsweringModel):
     def _generate(self, texts):
         """Yields the answers that are decoded greedily."""
         pad_id, end_id = self._tokenizer.pad_id, self._tokenizer.end_id
-        cache = self._encoded(texts)
-        changing = [x.name for x in self._decode_step.get_outputs()[1:]]
+        encode, decode_step = self._graphs(len(texts))
+        cache = self._encoded(encode, texts)
+        changing = [x.name for x in decode_step.get_outputs()[1:]]
         changing = [name.removeprefix(NEW) for name in changing]
         max_length = self.config["max_answer_length"]
         found = np.full((len(texts), max_length), pad_id)
@@ -96,7 +120,7 @@ class OnnxModel(AnsweringModel):
         last = np.full(len(texts), self._tokenizer.start_id, "int32")
         is_ended = np.zeros(len(texts), bool)
         for index in range(max_length):
-            logits, *changed = self._decode_step.run(
+            logits, *changed = decode_step.run(
                 None,
                 {
                     "token_ids": last,
@@ -123,10 +147,10 @@ class OnnxModel(AnsweringModel):
         for token_ids, log_prob in zip(found, log_probs):
             yield Answer(self._tokenizer.decode(token_ids), log_prob)
 
-    def _encoded(self, texts):
+    def _encoded(self, encode, texts):
         """Encodes questions; returns a dict of the tensors of the cache."""
         token_ids = self._tokenizer.encode_batch(texts, questions=True)
-        (graph_input,) = self._encode.get_inputs()
+        (graph_input,) = encode.get_inputs()
         length = graph_input.shape[1]
         # The graph of a recurrent model has a length of its own.
         if isinstance(length, int):
@@ -135,10 +159,8 @@ class OnnxModel(AnsweringModel):
                 ((0, 0), (0, length - token_ids.shape[1])),
                 constant_values=self._tokenizer.pad_id,
             )
-        names = [output.name for output in self._encode.get_outputs()]
-        return dict(
-            zip(names, self._encode.run(None, {"token_ids": token_ids}))
-        )
+        names = [output.name for output in encode.get_outputs()]
+        return dict(zip(names, encode.run(None, {"token_ids": token_ids})))
 
 
 def _log_softmax(logits):
