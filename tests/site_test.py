@@ -41,7 +41,7 @@ def test_pages_load_only_files_of_the_site(tmp_path):
             report.unlink()
     # The page for a missing address is for servers.
     pages = sorted(set(tmp_path.rglob("*.html")) - {tmp_path / "404.html"})
-    assert {"index.html", "gallery.html"} <= {page.name for page in pages}
+    assert {"index.html", "serving.html"} <= {page.name for page in pages}
     for page in pages:
         for address in filter(None, Loaded(page).addresses):
             path = address.partition("?")[0]
