@@ -1,4 +1,4 @@
-"""What figures, pages and tables share; it needs no matplotlib."""
+"""Common parts of figures, pages and tables, without matplotlib."""
 
 import json
 import pathlib
