@@ -168,6 +168,14 @@ def test_an_answers_length_is_the_exports(model, tmp_path):
     )
 
 
+def test_a_loaded_model_outlives_its_version(version, model, tmp_path):
+    copy = shutil.copytree(version, tmp_path / "1")
+    onnx_model = OnnxModel(copy)
+    shutil.rmtree(copy)
+    for questions in (["1"], QUESTIONS[:9]):
+        assert onnx_model.solve(questions) == model.solve(questions)
+
+
 def test_answers_need_no_keras(version, model):
     result = run_python(
         "-c",

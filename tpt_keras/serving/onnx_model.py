@@ -1,7 +1,6 @@
 """ONNX exports and their answers in this process."""
 
 import json
-from typing import Any
 
 import numpy as np
 
@@ -55,8 +54,6 @@ class OnnxModel(AnsweringModel):
         require("onnxruntime", "onnx")
         if num_threads is not None:
             check_positive_integer("num_threads", num_threads)
-        self._num_threads = num_threads
-        self._sessions: dict[int, Any] = {}
         self.path = newest_version(path, ENCODE_FILE, "ONNX export")
         try:
             self.config = json.loads((self.path / CONFIG_FILE).read_bytes())
@@ -65,32 +62,29 @@ class OnnxModel(AnsweringModel):
                 # Exports of earlier versions have none.
                 self.config.get("answer_order", "as_written"),
             )
-            self._graphs(1)
+            # Both now: the version's folder may be deleted later.
+            self._for_few = self._load(num_threads or 1)
+            self._for_many = self._for_few
+            if num_threads is None:
+                self._for_many = self._load(0)
         # ONNX Runtime raises many kinds of exceptions for a damaged graph.
         except Exception as error:
             raise damaged(
                 "ONNX export", self.path, "cannot be loaded", error
             ) from error
 
-    def _graphs(self, num_questions):
-        """Returns the sessions of both graphs for as many questions."""
+    def _load(self, num_threads):
+        """Returns the sessions of both graphs; 0 is a thread for each core."""
         import onnxruntime
 
-        num_threads = self._num_threads
-        if num_threads is None:  # 0 stands for one for each core
-            num_threads = 0 if num_questions > _FEW_QUESTIONS else 1
-        if num_threads not in self._sessions:
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads = num_threads
-            self._sessions[num_threads] = [
-                onnxruntime.InferenceSession(
-                    self.path / name,
-                    options,
-                    providers=["CPUExecutionProvider"],
-                )
-                for name in (ENCODE_FILE, DECODE_FILE)
-            ]
-        return self._sessions[num_threads]
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = num_threads
+        return [
+            onnxruntime.InferenceSession(
+                self.path / name, options, providers=["CPUExecutionProvider"]
+            )
+            for name in (ENCODE_FILE, DECODE_FILE)
+        ]
 
     def _status(self, question):
         longest = self.config["max_question_length"]
@@ -108,7 +102,8 @@ class OnnxModel(AnsweringModel):
     def _generate(self, texts):
         """Yields the answers that are decoded greedily."""
         pad_id, end_id = self._tokenizer.pad_id, self._tokenizer.end_id
-        encode, decode_step = self._graphs(len(texts))
+        is_few = len(texts) <= _FEW_QUESTIONS
+        encode, decode_step = self._for_few if is_few else self._for_many
         cache = self._encoded(encode, texts)
         changing = [x.name for x in decode_step.get_outputs()[1:]]
         changing = [name.removeprefix(NEW) for name in changing]

@@ -55,10 +55,10 @@ class SavedModel(ServedModel):
         inputs = {k: tf.constant(v, tf.string) for k, v in inputs.items()}
         try:
             found = self._loaded.signatures[signature](**inputs)
-        # The model of another program may raise anything.
+            return {name: v.numpy().tolist() for name, v in found.items()}
+        # The model of another program may return anything.
         except Exception as error:
             raise self._malformed(error) from error
-        return {name: value.numpy().tolist() for name, value in found.items()}
 
     def _malformed(self, error):
         return damaged("SavedModel", self.path, "answers no questions", error)
