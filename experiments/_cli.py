@@ -141,7 +141,7 @@ def _interruptible(line):
 
     The first signal raises a `KeyboardInterrupt`; a second one kills.
     """
-    received = []
+    received, timers = [], []
 
     def interrupt(number, frame):
         received.append(number)
@@ -154,7 +154,9 @@ def _interruptible(line):
         # garbage collector (JAX has one).
         if received and isinstance(unraisable.exc_value, KeyboardInterrupt):
             signal.signal(received[0], interrupt)
-            threading.Timer(0.1, os.kill, (os.getpid(), received[0])).start()
+            again = os.getpid(), received[0]
+            timers.append(threading.Timer(0.1, os.kill, again))
+            timers[-1].start()
         else:
             dropped(unraisable)
 
@@ -168,6 +170,8 @@ def _interruptible(line):
             raise
     finally:
         sys.unraisablehook = dropped
+        for timer in timers:
+            timer.cancel()
     if received:
         print(line, file=sys.stderr)
         sys.exit(128 + received[0])
