@@ -58,7 +58,7 @@ def export_onnx(
         max_answer_length: Most characters of an answer. Defaults to the
             model's.
         precision: `"float32"`, or `"int8"`: the weights of products are int8
-            with a scale for each 32 of a column (`MatMulNBits`), and ONNX
+            with a scale for each 64 of a column (`MatMulNBits`), and ONNX
             Runtime rounds what they are multiplied with in the same way.
 
     Returns:
@@ -108,7 +108,7 @@ def _quantize(folder):
         quantizer = matmul_nbits_quantizer.MatMulNBitsQuantizer(
             str(path),
             bits=8,
-            block_size=32,
+            block_size=64,
             is_symmetric=True,
             # Products of int8. With float32 (1) they take ten times as long.
             accuracy_level=4,
@@ -194,7 +194,7 @@ def _traced(module, inputs, others, **names):
     import onnxscript.optimizer
 
     axes = tree.map_structure(_different_axes, inputs, others)
-    with warnings.catch_warnings(), _quiet("torch.onnx"):
+    with warnings.catch_warnings(), _quiet("torch.onnx"), _plain_attention():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             module,
@@ -229,6 +229,18 @@ def _different_axes(x, other):
         for axis, size in enumerate(x.shape)
         if size != other.shape[axis]
     }
+
+
+@contextlib.contextmanager
+def _plain_attention():
+    """Turns PyTorch's fused attention off, which needs more ops in ONNX."""
+    was_enabled = keras.config.is_flash_attention_enabled() is not False
+    keras.config.disable_flash_attention()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            keras.config.enable_flash_attention()
 
 
 @contextlib.contextmanager

@@ -20,7 +20,9 @@ CONFIG_FILE = "config.json"
 NEW = "new_"
 # Ended answers leave the batch when no more than this share is left.
 _UNFINISHED_SHARE = 0.75
-_FEW_QUESTIONS = 4
+# A step of at most so many rows takes one thread: others cost more than they
+# save, because it waits for the weights.
+_FEW_ROWS = 4
 
 
 class OnnxModel(AnsweringModel):
@@ -30,9 +32,8 @@ class OnnxModel(AnsweringModel):
 
     Args:
         path: An export of `export_onnx`, or the folder of its versions.
-        num_threads: Threads that compute each product. Defaults to one for a
-            few questions at a time, where threads wait longer than they save,
-            and to one for each core for more.
+        num_threads: Threads that compute each product. Defaults to one for
+            each core. Decoding steps of a few answers take one.
 
     Attributes:
         path: The export.
@@ -62,29 +63,25 @@ class OnnxModel(AnsweringModel):
                 # Exports of earlier versions have none.
                 self.config.get("answer_order", "as_written"),
             )
-            # Both now: the version's folder may be deleted later.
-            self._for_few = self._load(num_threads or 1)
-            self._for_many = self._for_few
-            if num_threads is None:
-                self._for_many = self._load(0)
+            # All now: the version's folder may be deleted later.
+            self._encode = self._session(ENCODE_FILE, num_threads)
+            self._step_few = self._session(DECODE_FILE, 1)
+            self._step_many = self._session(DECODE_FILE, num_threads)
         # ONNX Runtime raises many kinds of exceptions for a damaged graph.
         except Exception as error:
             raise damaged(
                 "ONNX export", self.path, "cannot be loaded", error
             ) from error
 
-    def _load(self, num_threads):
-        """Returns the sessions of both graphs; 0 is a thread for each core."""
+    def _session(self, name, num_threads):
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = num_threads
-        return [
-            onnxruntime.InferenceSession(
-                self.path / name, options, providers=["CPUExecutionProvider"]
-            )
-            for name in (ENCODE_FILE, DECODE_FILE)
-        ]
+        # 0 is a thread for each core.
+        options.intra_op_num_threads = num_threads or 0
+        return onnxruntime.InferenceSession(
+            self.path / name, options, providers=["CPUExecutionProvider"]
+        )
 
     def _status(self, question):
         longest = self.config["max_question_length"]
@@ -102,10 +99,8 @@ class OnnxModel(AnsweringModel):
     def _generate(self, texts):
         """Yields the answers that are decoded greedily."""
         pad_id, end_id = self._tokenizer.pad_id, self._tokenizer.end_id
-        is_few = len(texts) <= _FEW_QUESTIONS
-        encode, decode_step = self._for_few if is_few else self._for_many
-        cache = self._encoded(encode, texts)
-        changing = [x.name for x in decode_step.get_outputs()[1:]]
+        cache = self._encoded(texts)
+        changing = [x.name for x in self._step_few.get_outputs()[1:]]
         changing = [name.removeprefix(NEW) for name in changing]
         max_length = self.config["max_answer_length"]
         found = np.full((len(texts), max_length), pad_id)
@@ -115,7 +110,9 @@ class OnnxModel(AnsweringModel):
         last = np.full(len(texts), self._tokenizer.start_id, "int32")
         is_ended = np.zeros(len(texts), bool)
         for index in range(max_length):
-            logits, *changed = decode_step.run(
+            is_few = len(rows) <= _FEW_ROWS
+            step = self._step_few if is_few else self._step_many
+            logits, *changed = step.run(
                 None,
                 {
                     "token_ids": last,
@@ -142,10 +139,10 @@ class OnnxModel(AnsweringModel):
         for token_ids, log_prob in zip(found, log_probs):
             yield Answer(self._tokenizer.decode(token_ids), log_prob)
 
-    def _encoded(self, encode, texts):
+    def _encoded(self, texts):
         """Encodes questions; returns a dict of the tensors of the cache."""
         token_ids = self._tokenizer.encode_batch(texts, questions=True)
-        (graph_input,) = encode.get_inputs()
+        (graph_input,) = self._encode.get_inputs()
         length = graph_input.shape[1]
         # The graph of a recurrent model has a length of its own.
         if isinstance(length, int):
@@ -154,8 +151,9 @@ class OnnxModel(AnsweringModel):
                 ((0, 0), (0, length - token_ids.shape[1])),
                 constant_values=self._tokenizer.pad_id,
             )
-        names = [output.name for output in encode.get_outputs()]
-        return dict(zip(names, encode.run(None, {"token_ids": token_ids})))
+        names = [output.name for output in self._encode.get_outputs()]
+        found = self._encode.run(None, {"token_ids": token_ids})
+        return dict(zip(names, found))
 
 
 def _log_softmax(logits):
