@@ -31,10 +31,10 @@ UNFINISHED_SHARE = 0.75
 class Generator(AnsweringModel):
     """Answers questions with a model and a sampler.
 
-    It is compiled at the first answer, except on PyTorch, and threads may share
-    it. Finished answers leave the batch, and the KV cache grows on demand. On
-    JAX, whose shapes are fixed, batches are padded to a few shapes instead, and
-    it is compiled for each.
+    It is compiled at the first answer, except on PyTorch, and on TensorFlow if
+    that is of a single question. Threads may share it. Finished answers leave
+    the batch, and the KV cache grows on demand. On JAX, whose shapes are fixed,
+    batches are padded to a few shapes instead, and it is compiled for each.
 
     Args:
         model: A `SequenceToSequence`, or what has its `config`, `tokenizer`,

@@ -68,14 +68,16 @@ PRESETS: dict = {
         num_layers=2,
         dropout=0.1,
     ),
-    # Numbers in answers units first, and the places of digits (docs/lab.md);
-    # few decoder layers, because answering takes a step for each character.
+    # Numbers in answers units first, the places of digits and rotary positions
+    # (docs/lab.md); few decoder layers, because answering takes a step for each
+    # character.
     "tp_transformer_numbers": TransformerConfig(
-        hidden_dim=256,
-        intermediate_dim=1024,
-        num_heads=8,
+        hidden_dim=192,
+        intermediate_dim=768,
+        num_heads=6,
         num_decoder_layers=2,
         bind_embeddings=False,
+        positions="rotary",
         vocabulary="mathematics_words",
         digit_places=True,
         answer_order="units_first",
