@@ -155,7 +155,7 @@ def test_quotes_inside_a_text_of_tsv_are_kept():
         ("a.tsv", "1+1\t2\n".encode("utf-16-le"), "UTF-16"),
         ("a.jsonl", b"\xfe\xff\0{", "UTF-16"),
         ("a.csv", b"question;answer\n1,5;2\n", "semicolons"),
-        ("a.csv", b'"question";"answer"\n"1";"2"\n', "semicolons"),
+        ("a.csv", b'"question";"answer"\n"1";"2"\n', "',' expected"),
         ("a.csv", b"1,5 + 1?;3\n2,5 + 1?;4\n", "semicolons"),
         ("a.csv", b"question\tanswer\n1+1\t2\n", "tabs"),
         ("a.tsv", b"question,answer\n1+1,2\n", "commas"),
@@ -174,8 +174,8 @@ def test_quotes_inside_a_text_of_tsv_are_kept():
         ("a.tsv", b'"Hello"\tHallo\nWorld\tWelt\n', "quotes"),
         ("a.tsv", b'"To be" is\tverb\n', ""),
         ("a.tsv", b'"one\t1\ntwo"\t2\n', "quotes"),
-        ("a.csv", b'"say \\"hi\\"",2\n', "backslash"),
-        ("a.tsv", b'"say \\"hi\\""\t2\n', "backslash"),
+        ("a.csv", b'"say \\"hi\\"",2\n', "',' expected"),
+        ("a.tsv", b'say \\"hi\\"\t2\n', "backslash"),
     ],
 )
 def test_uncertain_file_is_refused(tmp_path, name, content, reason):

@@ -3,8 +3,6 @@
 A file that may be read in several ways is refused.
 """
 
-import codecs
-import contextlib
 import csv
 import hashlib
 import io
@@ -82,9 +80,12 @@ def read_pairs(path: pathlib.Path, level: int = logging.INFO) -> list[Pair]:
     """
     delimiter = _delimiter(path)
     with reading(path, _ADVICE):
-        text = _decoded(path.read_bytes())
+        content = path.read_bytes()
+        if b"\0" in content:
+            raise ValueError("it is UTF-16 or no text")
+        text = content.decode("utf-8-sig")
         rows = list(_table(text, delimiter) if delimiter else _objects(text))
-    fault = _fault(rows, text, delimiter)
+        fault = _fault(rows, text, delimiter)
     if fault:
         shown = ", ".join(reprlib.repr(row) for _, row in rows[:2])
         raise UnreadableFileError(
@@ -111,17 +112,10 @@ def _delimiter(path):
     return DELIMITERS[path.suffix.lower()]
 
 
-def _decoded(content):
-    marks = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
-    if content.startswith(marks) or b"\0" in content:
-        raise ValueError("it is UTF-16 or no text")
-    return content.decode("utf-8-sig")
-
-
-def _table(text, delimiter, **options):
+def _table(text, delimiter, strict=True, **options):
     """Generates the line numbers and the rows of a table."""
     file = io.StringIO(text, newline="")
-    reader = csv.reader(file, delimiter=delimiter, **options)
+    reader = csv.reader(file, delimiter=delimiter, strict=strict, **options)
     for row in reader:
         if "".join(row).strip() or len(row) > 1:
             yield reader.line_num, row
@@ -194,7 +188,7 @@ def _may_be_header(first, others):
 
 def _other_form(rows, text, delimiter):
     for other, name in _SEPARATORS.items():
-        by_other = _table(text, other)
+        by_other = _table(text, other, strict=False)
         if other != delimiter and all(len(row) > 1 for _, row in by_other):
             return f"its columns may be separated by {name}"
     return None
@@ -203,14 +197,9 @@ def _other_form(rows, text, delimiter):
 def _fault_of_quotes(rows, text, delimiter):
     if '\\"' in text:
         return "a backslash stands before a quote"
-    try:
-        for skips in (False, True):
-            options = {"strict": True, "skipinitialspace": skips}
-            strict = [row for _, row in _table(text, delimiter, **options)]
-            if _stripped(strict) != _stripped(rows):
-                return "a space stands before a quote"
-    except csv.Error as error:
-        return str(error)
+    without_spaces = _table(text, delimiter, skipinitialspace=True)
+    if _stripped(row for _, row in without_spaces) != _stripped(rows):
+        return "a space stands before a quote"
     if delimiter == "\t" and not _is_as_written(rows, text):
         return "its quotes may belong to the texts or not"
     return None
@@ -225,20 +214,12 @@ def _is_as_written(rows, text):
     lines = _lines(text)
     if len(lines) != len(rows) and all(line.count("\t") == 1 for line in lines):
         return False
-    for quoting in (csv.QUOTE_NONE, csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
+    written = ["\n".join(map("\t".join, rows))]
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
         file = io.StringIO(newline="")
-        writer = csv.writer(
-            file,
-            delimiter="\t",
-            quoting=quoting,
-            quotechar=None if quoting == csv.QUOTE_NONE else '"',
-            lineterminator="\n",
-        )
-        with contextlib.suppress(csv.Error):
-            writer.writerows(rows)
-            if _lines(file.getvalue()) == lines:
-                return True
-    return False
+        csv.writer(file, "excel-tab", quoting=quoting).writerows(rows)
+        written.append(file.getvalue())
+    return lines in map(_lines, written)
 
 
 def _lines(text):
