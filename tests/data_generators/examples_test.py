@@ -119,12 +119,6 @@ def test_mixture_without_weights_joins_equal_parts():
     assert len(ExampleMixture(named([0, 0]))) == 0
 
 
-@pytest.mark.parametrize("weight", [0, -1.5])
-def test_mixture_refuses_weights_that_are_not_positive(weight):
-    with pytest.raises(UsageError):
-        ExampleMixture(named([3, 3]), [1, weight])
-
-
 def test_readable_examples_fit_the_model():
     config = PRESETS["tp_transformer_tiny"].replace(
         vocabulary=("<pad>", "<start>", "<end>", *"12a"),

@@ -146,7 +146,6 @@ def test_callbacks_of_keras(tmp_path, simple_config, training, capsys):
     ("callback", "changes"),
     [
         (keras.callbacks.BackupAndRestore("backup"), {}),
-        (keras.callbacks.SwapEMAWeights(), {}),
         (keras.callbacks.ReduceLROnPlateau(), {"schedule": "linear"}),
         (
             keras.callbacks.LearningRateScheduler(lambda epoch: 0.1),

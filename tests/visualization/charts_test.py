@@ -56,7 +56,7 @@ def test_the_table_has_a_row_for_each_model():
         "| mine, mean of 2 seeds | 1.0M | 10 | 50.00% (40.0% to 60.0%) | "
         "1.5 of 2 | - | - |",
         "| mine | 49.2M | - | 40.12% (38.0% to 42.5%) | 3 of 56 | - | - |",
-        "| theirs (published: a paper) | 346M | 1,000,000 | - | - | "
+        "| theirs (published: a paper) | 346.0M | 1,000,000 | - | - | "
         "54.67% | 3 |",
     ]
     # The unread questions are in a note.

@@ -91,7 +91,12 @@ def write_report(
             }
         )
     metric = f"{task.splits[0]}_sequence_accuracy"
-    curves = _known_curves(model_dirs, metric, names)
+    known = [
+        folder
+        for folder in model_dirs
+        if any(metric in row for row in read_metrics(folder))
+    ]
+    curves = training_curves(known, metric, names)
     report = {
         "problems": {**data, "splits": splits, "examples": examples},
         "means": _means(models, names),
@@ -275,15 +280,6 @@ def _series(model_dir, metric):
             path=model_dir,
         )
     return found
-
-
-def _known_curves(model_dirs, metric, names):
-    known = [
-        folder
-        for folder in model_dirs
-        if any(metric in row for row in read_metrics(folder))
-    ]
-    return training_curves(known, metric, names)
 
 
 def times_to(

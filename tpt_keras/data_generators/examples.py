@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tpt_keras.errors import UsageError
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 # Sequences that are tokenized or gathered at once, which bounds the memory.
@@ -240,8 +239,6 @@ class ExampleMixture(Examples):
         self, parts: Sequence[Examples], weights: Sequence[float] | None = None
     ) -> None:
         weights = [1.0] * len(parts) if weights is None else weights
-        if min(weights, default=1) <= 0:
-            raise UsageError("The weights of modules must be positive.")
         pairs = [(p, w) for p, w in zip(parts, weights) if len(p)]
         self._parts = [part for part, _ in pairs]
         if self._parts:

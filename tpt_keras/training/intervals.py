@@ -79,7 +79,9 @@ class Intervals(keras.callbacks.Callback):
         self._check_finite(logs)
         self.state.step += self._steps
         metrics = {**logs, "minutes": self.seconds / 60}
-        metrics["learning_rate"] = _learning_rate(self.model.optimizer)
+        # Adding zero turns a variable of several replicas into a tensor.
+        rate = keras.ops.add(self.model.optimizer.learning_rate, 0.0)
+        metrics["learning_rate"] = float(rate)
         for name in ("examples", "tokens"):
             if name in metrics:
                 metrics[f"{name}_per_second"] = metrics.pop(name) / seconds
@@ -88,7 +90,8 @@ class Intervals(keras.callbacks.Callback):
             share = min((waited - self._waited_before) / seconds, 1.0)
             metrics["waiting_for_data"] = share
             _log.info("Waited for problems %.0f%% of the time.", 100 * share)
-        if self._is_evaluation_due():
+        often = self._config.run.steps_per_evaluation
+        if self.state.step % often == 0 or self.model.stop_training:
             metrics |= self._learner.evaluate(self._trainer)
             if self.state.improves(self._learner.score(metrics)):
                 model_folder.save_model(self.model, self._model_dir, best=True)
@@ -100,10 +103,6 @@ class Intervals(keras.callbacks.Callback):
         self._log.write({"step": self.state.step, **metrics})
         self.state.seconds = self.seconds
         self.state.save()
-
-    def _is_evaluation_due(self):
-        run, step = self._config.run, self.state.step
-        return step % run.steps_per_evaluation == 0 or self.model.stop_training
 
     def _check_finite(self, logs):
         # The last loss was computed before the last update of the weights.
@@ -148,11 +147,6 @@ class TimeLimit(keras.callbacks.Callback):
         if self._intervals.seconds >= 60 * minutes:
             _log.info("The %g train_minutes are over.", minutes)
             self.model.stop_training = True
-
-
-def _learning_rate(optimizer):
-    # Adding zero turns a variable of several replicas into a tensor.
-    return float(keras.ops.add(optimizer.learning_rate, 0.0))
 
 
 def progress_line(step, metrics, prefix=""):

@@ -51,11 +51,6 @@ class QuestionLearner:
                 f"A {type(model_config).__name__} answers no questions. Train "
                 "a language model on a text (`text_file`).",
             )
-        if config.data.text_file:
-            raise UsageError(
-                "`text_file` is for a language model, such as "
-                "transformer_xl_base. Any other model learns `modules`."
-            )
         self._config = config
         self.task = training_task(config)
         self.model_config = self.task.adapted(model_config)

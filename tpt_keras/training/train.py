@@ -226,27 +226,20 @@ def _restored_step(callbacks, run):
 
 
 def _check_callbacks(callbacks, optimizer):
-    reasons = {
-        keras.callbacks.BackupAndRestore: "a training resumes from its own "
-        "checkpoints, by the same call",
-        keras.callbacks.SwapEMAWeights: "no optimizer of a training averages "
-        "its weights",
-    }
+    kinds: tuple = (keras.callbacks.BackupAndRestore,)
     if optimizer.schedule != "constant" or optimizer.warmup_steps:
-        reason = (
-            "the rate follows the `schedule`. Use the constant one, without "
-            "`warmup_steps`"
+        kinds += (
+            keras.callbacks.LearningRateScheduler,
+            keras.callbacks.ReduceLROnPlateau,
         )
-        reasons[keras.callbacks.LearningRateScheduler] = reason
-        reasons[keras.callbacks.ReduceLROnPlateau] = reason
     for callback in callbacks:
-        for kind, reason in reasons.items():
-            if isinstance(callback, kind):
-                raise UsageError(
-                    f"`callbacks` has a {kind.__name__}, which has no effect: "
-                    f"{reason}.",
-                    field="callbacks",
-                )
+        if isinstance(callback, kinds):
+            raise UsageError(
+                f"`callbacks` cannot have a {type(callback).__name__}: a "
+                "training resumes from its own checkpoints, and its rate "
+                "follows a `schedule` that is not constant, or `warmup_steps`.",
+                field="callbacks",
+            )
 
 
 def _check_devices(config, backend, make_learner):

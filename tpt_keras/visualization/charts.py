@@ -19,6 +19,8 @@ _BAR, _GAP = 0.13, 0.1
 _COLORS = (*OKABE_ITO, "#000000")
 # One fewer, so that a color comes back with another marker.
 _MARKERS = "os^Dv<"
+# 15.4M
+_SHORT = EngFormatter(places=1, sep="")
 REACHED_NOTE = (
     "The examples seen and the time of a training, its evaluations included, "
     "until an evaluation first found this mean accuracy of the modules of the "
@@ -187,7 +189,7 @@ def _reached_cells(reached):
 def _time(row):
     # 15.4M examples, 7.2 minutes
     forms = {
-        "examples": EngFormatter(places=1, sep=""),
+        "examples": _SHORT,
         "minutes": "{:.1f}".format,
     }
     return ", ".join(
@@ -211,15 +213,11 @@ def _row(row, splits):
     if "source" in row:
         name += f" (published: {row['source']})"
     steps = "-" if row["step"] is None else f"{row['step']:,}"
-    cells = [name, _millions(row["weights"]), steps]
+    cells = [name, _SHORT(row["weights"]), steps]
     for split in splits:
         result = row["splits"].get(split)
         cells += ["-", "-"] if result is None else _accuracy_and_solved(result)
     return cells
-
-
-def _millions(count):
-    return f"{count / 1e6:.1f}M" if count < 1e8 else f"{count / 1e6:.0f}M"
 
 
 def _accuracy_and_solved(result):
