@@ -36,14 +36,29 @@ def available_cores():
     return os.cpu_count() or 1
 
 
-def spawned_pool(num_processes, initializer, *args):
-    """Makes a pool of processes; TensorFlow does not survive a fork."""
+def spawned_pool(num_processes, *initial):
+    """Makes a pool of processes that end with this one.
+
+    They are spawned, because TensorFlow does not survive a fork. `initial` is
+    a function that each calls first, and its arguments, if any.
+    """
     return concurrent.futures.ProcessPoolExecutor(
         num_processes,
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=initializer,
-        initargs=args,
+        initializer=_start,
+        initargs=initial,
     )
+
+
+def _start(function=None, *args):
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if function:
+        function(*args)
+
+
+def _end_with_parent():
+    multiprocessing.parent_process().join()
+    os._exit(1)
 
 
 @contextlib.contextmanager
@@ -57,13 +72,3 @@ def sigint_blocked():
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def end_with_parent():
-    """Ends this process when its parent is killed."""
-
-    def watch():
-        multiprocessing.parent_process().join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -1,14 +1,9 @@
-import contextlib
+import concurrent.futures
 import hashlib
 import json
-import os
 import pathlib
 import random
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 import tracemalloc
 import types
 
@@ -22,10 +17,6 @@ from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
-from tpt_keras.data_generators.mathematics.archive import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.archive import SPLITS
-from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
-from tpt_keras.data_generators.mathematics.archive import report_path
 from tpt_keras.data_generators.mathematics.generator import COSTS
 from tpt_keras.data_generators.mathematics.generator import MAX_TIMES
 from tpt_keras.data_generators.mathematics.generator import Assembly
@@ -33,25 +24,11 @@ from tpt_keras.data_generators.mathematics.generator import generate_modules
 from tpt_keras.data_generators.mathematics.generator import shard_dir
 from tpt_keras.data_generators.mathematics.generator import shard_path
 from tpt_keras.data_generators.mathematics.generator import split_counts
-from tpt_keras.data_generators.mathematics.shards import write_shard
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock
 
-ROOT = pathlib.Path(__file__).parents[3]
 SMALL = "numbers__is_prime"
-# A quick one, and one that takes a while for a shard.
-INTERRUPTED = (SMALL, "algebra__linear_1d_composed")
-GENERATE = f"""
-import pathlib, sys
-
-if __name__ == "__main__":
-    from tpt_keras.data_generators.mathematics import generator
-
-    generator.generate_modules(
-        {INTERRUPTED!r}, pathlib.Path(sys.argv[1]), 300, 30, num_workers=2
-    )
-"""
 # SHA-256 of each module's texts of `text_dir`.
 DIGESTS = {
     "numbers__place_value": (
@@ -68,16 +45,9 @@ DIGESTS = {
 
 @pytest.fixture
 def here(monkeypatch):
-    """Generates in this process, for what a test replaces in it."""
-
-    def generate(shards):
-        for described in shards:
-            write_shard(*described)
-
+    """Generates in a thread, for what a test replaces; it starts at once."""
     monkeypatch.setattr(
-        generator,
-        "generator_processes",
-        lambda num_workers: contextlib.nullcontext(generate),
+        shards, "spawned_pool", concurrent.futures.ThreadPoolExecutor
     )
 
 
@@ -89,7 +59,7 @@ def generate_by(monkeypatch, function):
 
 def test_split_counts():
     counts = split_counts("numbers__place_value", 1000, 70)
-    assert tuple(counts) == SPLITS
+    assert tuple(counts) == archive.SPLITS
     assert tuple(counts.values()) == (334, 333, 333, 70, 70)
     del counts["extrapolate"]
     assert split_counts("numbers__gcd", 1000, 70) == counts
@@ -98,20 +68,18 @@ def test_split_counts():
 def test_slow_modules_have_fewer_training_problems():
     for module, cost in COSTS.items():
         counts = split_counts(module, 90_000, 70, max_cost=2)
-        training = sum(counts[split] for split in TRAIN_SPLITS)
+        training = sum(counts[split] for split in archive.TRAIN_SPLITS)
         assert training * cost == pytest.approx(90_000 * 2, rel=1e-3)
         assert counts["interpolate"] == 70
-    uniform = split_counts("numbers__gcd", 1000, 70)
-    assert split_counts("numbers__gcd", 1000, 70, max_cost=2) == uniform
-    slowest = max(COSTS, key=COSTS.get)
-    uniform = split_counts(slowest, 1000, 70)
-    assert split_counts(slowest, 1000, 70, max_cost=100) == uniform
+    for module, max_cost in (("numbers__gcd", 2), (max(COSTS), 100)):
+        uniform = split_counts(module, 1000, 70)
+        assert split_counts(module, 1000, 70, max_cost) == uniform
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_generated_splits_are_unique_and_apart(text_dir, module):
     root = text_dir / archive.FOLDER
-    report = json.loads(report_path(root, module).read_text())
+    report = json.loads(archive.report_path(root, module).read_text())
     wanted = split_counts(module, 600, 100)
     assert report["wanted"] == report["examples"] == wanted
     assert report["seed"] == 3
@@ -121,7 +89,9 @@ def test_generated_splits_are_unique_and_apart(text_dir, module):
         path = archive.text_path(root, split, module)
         questions[split] = {q for q, _ in archive.read_problems(path)}
         assert len(questions[split]) == count
-    training = set.union(*(questions.pop(split) for split in TRAIN_SPLITS))
+    training = set.union(
+        *(questions.pop(split) for split in archive.TRAIN_SPLITS)
+    )
     assert len(training) == 600
     for evaluation in questions.values():
         assert not training & evaluation
@@ -138,7 +108,7 @@ def test_seed_gives_the_same_problems_forever(text_dir, module):
     assert digest.hexdigest() == DIGESTS[module]
 
 
-def test_progress_is_logged(tmp_path, monkeypatch, caplog):
+def test_progress_is_logged(here, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(shards, "_SECONDS_PER_LINE", 0)
     with caplog.at_level("INFO", "tpt_keras"):
         generate_modules([SMALL], tmp_path, 300, 100)
@@ -164,7 +134,7 @@ def test_resumes_from_whole_and_damaged_shards(
 ):
     folder = shard_dir(tmp_path, SMALL)
     whole = shard_path(folder, "interpolate", 0)
-    write_shard(whole, SMALL, "interpolate", 0, 3)
+    shards.write_shard(whole, SMALL, "interpolate", 0, 3)
     for number, content in enumerate(("", '{"problems": [["What is', "null")):
         shard_path(folder, "train_easy", number).write_text(content)
     left = tmp_path / "train-easy" / f"{PARTIAL}01234567-{SMALL}.txt"
@@ -197,7 +167,7 @@ def test_report_counts_errors(here, tmp_path, monkeypatch):
 
     generate_by(monkeypatch, problem)
     generate_modules([SMALL], tmp_path, 300, 100)
-    report = json.loads(report_path(tmp_path, SMALL).read_text())
+    report = json.loads(archive.report_path(tmp_path, SMALL).read_text())
     assert 44 <= report["raised"] <= 45
     assert sum(report["examples"].values()) == 400
 
@@ -209,66 +179,13 @@ def test_one_process_generates_a_module(here, tmp_path):
         assert MODULES[0] in error.value.path
         assert not list(tmp_path.glob("*.json"))
         generate_modules([SMALL], tmp_path, 6, 1)
-    assert report_path(tmp_path, SMALL).exists()
-
-
-def kill_session(session):
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(session, signal.SIGKILL)
-
-
-def members(session):
-    """The processes of a session."""
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(ProcessLookupError):
-            if os.getsid(int(path.name)) == session:
-                found.append(int(path.name))
-    return found
-
-
-def wait_for(condition, seconds=300):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not pathlib.Path("/proc/self").exists(), reason="looks into /proc"
-)
-def test_killed_run_resumes(here, tmp_path):
-    whole, root = tmp_path / "whole", tmp_path / "interrupted"
-    script = tmp_path / "generate.py"
-    script.write_text(GENERATE)
-    # A session of its own, that can be killed with its children.
-    process = subprocess.Popen(
-        [sys.executable, script, root],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        wait_for(lambda: len(list(root.glob("shards/algebra*/*.json"))) >= 2)
-    finally:
-        # The process alone: its workers have to notice.
-        process.kill()
-        process.wait()
-    try:
-        wait_for(lambda: not members(process.pid))
-    finally:
-        kill_session(process.pid)
-    assert not report_path(root, INTERRUPTED[1]).exists()
-    # The order of the modules does not matter, nor that of generation.
-    for folder in (whole, root):
-        generate_modules(INTERRUPTED[::-1], folder, 300, 30)
-    assert tree(root) == tree(whole)
+    assert archive.report_path(tmp_path, SMALL).exists()
 
 
 SHARD_SIZE = 4
-COUNTS = st.fixed_dictionaries({split: st.integers(0, 14) for split in SPLITS})
+COUNTS = st.fixed_dictionaries(
+    {split: st.integers(0, 14) for split in archive.SPLITS}
+)
 
 
 @pytest.fixture(scope="module")
@@ -314,9 +231,9 @@ def test_assembly_holds_unique_problems(counts, universe):
             for split, problems in problems_of(assembly).items()
         }
     assert assembly.examples == {s: len(q) for s, q in questions.items()}
-    training = [q for split in TRAIN_SPLITS for q in questions[split]]
+    training = [q for split in archive.TRAIN_SPLITS for q in questions[split]]
     assert len(training) == len(set(training))
-    for split in EVALUATION_SPLITS:
+    for split in archive.EVALUATION_SPLITS:
         assert len(questions[split]) == len(set(questions[split]))
         assert not set(training) & set(questions[split])
     for split, wanted in counts.items():

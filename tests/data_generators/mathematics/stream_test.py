@@ -32,7 +32,7 @@ class PoolOfThisProcess(concurrent.futures.Executor):
     """Works at once and here, because a process starts for seconds."""
 
     def __init__(self, processes, mp_context, initializer, initargs):
-        (stream._excluded,) = initargs or ((),)
+        _, stream._excluded = initargs or (None, ())
 
     def submit(self, function, *args):
         future = concurrent.futures.Future()

@@ -25,7 +25,6 @@ import numpy as np
 from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
-from tpt_keras.processes import end_with_parent
 from tpt_keras.processes import named_when_killed
 from tpt_keras.processes import sigint_blocked
 from tpt_keras.processes import spawned_pool
@@ -140,7 +139,7 @@ def read_shard(path):
 @contextlib.contextmanager
 def generator_processes(num_workers):
     """Starts processes; yields a function that writes shards with them."""
-    pool = spawned_pool(num_workers, end_with_parent)
+    pool = spawned_pool(num_workers)
 
     def generate(shards):
         logged = time.monotonic()

@@ -31,7 +31,6 @@ from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import folder_lock
 from tpt_keras.processes import available_cores
-from tpt_keras.processes import end_with_parent
 from tpt_keras.processes import named_when_killed
 from tpt_keras.processes import sigint_blocked
 from tpt_keras.processes import spawned_pool
@@ -374,7 +373,6 @@ def _start(excluded):
     global _excluded
     _excluded = excluded
     os.nice(_NICENESS)
-    end_with_parent()
 
 
 def _generate(*described):
