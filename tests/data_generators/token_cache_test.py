@@ -1,8 +1,7 @@
+import concurrent.futures
 import errno
 import os
-import pathlib
-import subprocess
-import sys
+import time
 
 import pytest
 from hypothesis import HealthCheck
@@ -17,6 +16,7 @@ from tpt_keras.data_generators.token_cache import open_cache
 from tpt_keras.data_generators.token_cache import write_cache
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.files import LOCK_FILE
+from tpt_keras.files import folder_lock
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 
 SPLITS = {
@@ -184,29 +184,12 @@ def test_no_file_stays_open(dataset):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.slow
-def test_processes_make_a_cache_together(dataset):
-    script = (
-        "import pathlib, sys, time\n"
-        "from tpt_keras.data_generators.token_cache import open_cache\n"
-        "from tpt_keras.tokenizers import character_tokenizer\n"
-        "def read():\n"
-        "    print('read')\n"
-        "    time.sleep(0.5)\n"
-        "    return {'easy': [('1', '2')]}, {}\n"
-        "vocabulary = character_tokenizer.MATHEMATICS_VOCABULARY\n"
-        "cache, _ = open_cache(sys.argv[1], vocabulary, read)\n"
-        "assert cache['easy'].texts([0]) == [('1', '2')]\n"
-    )
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, dataset.folder],
-            cwd=pathlib.Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    outputs = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    assert "".join(outputs) == "read\n"
+def test_a_cache_is_made_by_one_at_a_time(dataset):
+    """Which another thread, like another process, waits for."""
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        with folder_lock(dataset.folder, "tests"):
+            caches = [threads.submit(dataset.open) for _ in range(2)]
+            time.sleep(0.3)  # Both find none.
+        for cache in caches:
+            assert_whole(cache.result())
+    assert dataset.reads == 1
