@@ -11,8 +11,6 @@ from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.state.model_folder import TrainingState
 from tpt_keras.training.trainer import Trainer
 
-FILE = ".npz"
-
 
 @pytest.fixture(scope="module")
 def trainer(tiny_config):
@@ -92,9 +90,7 @@ def truncate(path, share):
 
 
 def names(folder):
-    """Names of the checkpoints in a folder, without the suffix."""
-    assert all(path.suffix == FILE for path in folder.iterdir())
-    return {path.stem for path in folder.iterdir()}
+    return {path.name for path in folder.iterdir()}
 
 
 def of_another_model(path, _):
@@ -118,7 +114,7 @@ def test_newest_checkpoint_is_restored(saved, folder, state, trainer, logged):
 def test_damaged_checkpoint_is_replaced_by_the_one_before(
     saved, folder, state, trainer, logged, damage, share
 ):
-    damage(folder / f"ckpt-3{FILE}", share)
+    damage(folder / "ckpt-3.npz", share)
     assert state.restore() == folder / "ckpt-2.npz"
     assert_values(state, trainer, saved[1][1])
     assert str(folder / "ckpt-3.npz") in logged()
@@ -135,8 +131,8 @@ def test_damaged_checkpoint_is_replaced_by_the_one_before(
 def test_two_damaged_checkpoints_are_skipped(
     saved, folder, state, trainer, logged
 ):
-    flip_byte(folder / f"ckpt-2{FILE}", 0.5)
-    truncate(folder / f"ckpt-3{FILE}", 0.5)
+    flip_byte(folder / "ckpt-2.npz", 0.5)
+    truncate(folder / "ckpt-3.npz", 0.5)
     assert state.restore() == folder / "ckpt-1.npz"
     assert_values(state, trainer, saved[1][0])
     printed = logged()
@@ -144,12 +140,12 @@ def test_two_damaged_checkpoints_are_skipped(
     assert str(folder / "ckpt-3") in printed
     # The damaged ones make room: or they would be taken for newer ones.
     state.save()
-    assert names(folder) == {"ckpt-1", "ckpt-2"}
+    assert names(folder) == {"ckpt-1.npz", "ckpt-2.npz"}
 
 
 def test_all_checkpoints_damaged_is_refused(folder, state):
     for number in (1, 2, 3):
-        truncate(folder / f"ckpt-{number}{FILE}", 0.5)
+        truncate(folder / f"ckpt-{number}.npz", 0.5)
     with pytest.raises(UsageError) as caught:
         state.restore()
     assert repr(str(folder)) in str(caught.value)
@@ -179,7 +175,7 @@ def test_newest_checkpoints_are_kept(tmp_path, trainer, keep):
     for step in range(1, 11):
         state.step = step
         state.save()
-    assert names(tmp_path) == {f"ckpt-{n}" for n in range(11 - keep, 11)}
+    assert names(tmp_path) == {f"ckpt-{n}.npz" for n in range(11 - keep, 11)}
     state.step = 0
     state.restore()
     assert state.step == 10

@@ -108,8 +108,6 @@ def test_unpacked_folder_is_taken(texts, tmp_path):
 
 
 def test_what_is_no_archive_is_refused(archive, tmp_path):
-    for path in (tmp_path, tmp_path / "nothing.tar.gz"):
-        assert refused(tmp_path / "data", path).field == "archive"
     path = tmp_path / "wrong.tar.gz"
     for content in (b"", b"<html>Not found</html>", b"\x1f\x8b\x08no"):
         path.write_bytes(content)
@@ -179,17 +177,6 @@ def test_archive_is_downloaded(archive, texts, tmp_path, monkeypatch):
     assert origin == archive_module.URL
     assert kwargs["cache_dir"] == tmp_path
     assert kwargs["file_hash"] == archive_module.SHA256
-
-
-def test_failed_download_is_refused(tmp_path, monkeypatch):
-    def get_file(*args, **kwargs):
-        raise Exception("URL fetch failure on https://...: None")
-
-    monkeypatch.setattr(keras.utils, "get_file", get_file)
-    monkeypatch.setattr(keras.config, "disable_interactive_logging", list)
-    error = refused(tmp_path, None)
-    assert error.field == "archive"
-    assert "URL fetch failure" in str(error)
 
 
 TEXT = st.text(CHARACTERS, min_size=1, max_size=40)

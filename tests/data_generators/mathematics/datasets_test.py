@@ -1,4 +1,3 @@
-import errno
 import json
 import os
 import pathlib
@@ -26,7 +25,6 @@ from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
 from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import disk_fault
 from tpt_keras.files import folder_lock
 
 MODULE = MODULES[0]
@@ -146,17 +144,6 @@ def test_folder_named_like_a_pattern_is_refused(tmp_path, name):
     assert error.value.field == "data_dir"
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b'{"name": "mathematics_da', b"[]", b"{}", b"\xff\x00"]
-)
-def test_damaged_description_is_refused(copied_dir, content):
-    folder = dataset_builder(MODULE, copied_dir).data_path
-    (folder / "dataset_info.json").write_bytes(content)
-    with pytest.raises(UnreadableFileError) as error:
-        texts(copied_dir, MODULE, "interpolate")
-    assert error.value.path == str(folder)
-
-
 def flip_bit(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -211,46 +198,3 @@ def test_half_written_dataset_is_made_again(text_dir, tmp_path, dataset):
     assert len(texts(tmp_path, MODULE, "train", dataset)) == 600
     assert not (builder.data_path / "left.over").exists()
     assert (builder.data_path / NAME).exists()
-
-
-def names_below(data_dir):
-    """Prepared or half-written datasets."""
-    return sorted(str(path) for path in data_dir.glob("*/*__*/[!.]*"))
-
-
-@pytest.mark.parametrize("dataset", DATASETS)
-def test_damaged_text_is_refused(text_dir, tmp_path, dataset):
-    folder = copy_texts(text_dir, tmp_path)
-    data_dir = tmp_path / "data"
-    path = text_path(folder, "train_medium", MODULE)
-    whole = path.read_bytes()
-    cut_off(path)
-    with pytest.raises(UsageError) as error:
-        prepare_dataset(MODULE, data_dir, folder, dataset)
-    assert error.value.path == str(path)
-    assert names_below(data_dir) == []
-    path.write_bytes(whole)
-    prepare_dataset(MODULE, data_dir, folder, dataset)
-    assert len(texts(data_dir, MODULE, "train", dataset)) == 600
-
-
-def full_disk(*args, **kwargs):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "somewhere")
-
-
-def full_disk_in_tensorflow(*args, **kwargs):
-    raise tf.errors.ResourceExhaustedError(
-        None, None, "somewhere; No space left on device"
-    )
-
-
-@pytest.mark.parametrize("failure", [full_disk, full_disk_in_tensorflow])
-def test_full_disk_leaves_nothing(text_dir, tmp_path, monkeypatch, failure):
-    with monkeypatch.context() as patch:
-        patch.setattr(tf.io.TFRecordWriter, "write", failure)
-        with pytest.raises(Exception, match="No space left") as error:
-            prepare_dataset(MODULE, tmp_path, text_dir)
-    assert disk_fault(error.value)
-    assert names_below(tmp_path) == []
-    prepare_dataset(MODULE, tmp_path, text_dir)
-    assert len(texts(tmp_path, MODULE, "train")) == 600

@@ -24,9 +24,7 @@ from tpt_keras.data_generators.mathematics.generator import generate_modules
 from tpt_keras.data_generators.mathematics.generator import shard_dir
 from tpt_keras.data_generators.mathematics.generator import shard_path
 from tpt_keras.data_generators.mathematics.generator import split_counts
-from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
-from tpt_keras.files import folder_lock
 
 SMALL = "numbers__is_prime"
 # SHA-256 of each module's texts of `text_dir`.
@@ -170,16 +168,6 @@ def test_report_counts_errors(here, tmp_path, monkeypatch):
     report = json.loads(archive.report_path(tmp_path, SMALL).read_text())
     assert 44 <= report["raised"] <= 45
     assert sum(report["examples"].values()) == 400
-
-
-def test_one_process_generates_a_module(here, tmp_path):
-    with folder_lock(shard_dir(tmp_path, MODULES[0]), "tests"):
-        with pytest.raises(UsageError) as error:
-            generate_modules(MODULES, tmp_path, 6, 1)
-        assert MODULES[0] in error.value.path
-        assert not list(tmp_path.glob("*.json"))
-        generate_modules([SMALL], tmp_path, 6, 1)
-    assert archive.report_path(tmp_path, SMALL).exists()
 
 
 SHARD_SIZE = 4

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.training import processes
-from tpt_keras.data_generators.buckets import Buckets
 from tpt_keras.errors import UsageError
 from tpt_keras.models import build_model
 from tpt_keras.training.train import train
@@ -48,21 +47,6 @@ def test_every_shape_is_compiled_once_and_logged(
     assert 2 <= len(lines) <= 12
     # The prefetching threads have ended.
     assert threading.active_count() == threads
-
-
-@pytest.mark.slow
-def test_error_of_a_batch_ends_a_training_unchanged(
-    tmp_path, simple_config, tiny_training, monkeypatch
-):
-    error = UsageError("Record 7 is damaged.")
-
-    def damaged(*args):
-        raise error
-
-    monkeypatch.setattr(Buckets, "pad", damaged)
-    with pytest.raises(UsageError) as caught:
-        train(simple_config, tiny_training, tmp_path)
-    assert caught.value is error
 
 
 def test_logs_of_a_step_alone_are_its_own(simple_config):
