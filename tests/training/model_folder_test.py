@@ -31,10 +31,6 @@ def asked_for(**fields):
     ("other", "difference"),
     [
         (
-            {**CONFIG, "preset": "transformer"},
-            "preset: None there, transformer here",
-        ),
-        (
             asked_for(seed=1),
             "training.seed: 0 there, 1 here",
         ),
@@ -46,10 +42,6 @@ def asked_for(**fields):
         (
             {**CONFIG, "data": {MODULE: "fedc"}},
             f"data.{MODULE}: 0123456789abcdef there, fedc here",
-        ),
-        (
-            asked_for(train_steps=16),
-            "training.train_steps: 8 there, 16 here",
         ),
     ],
 )

@@ -145,21 +145,3 @@ def test_starts_from_no_other_architecture_or_dtype(
                 tmp_path / "model",
             )
     assert not (tmp_path / "model").exists()
-
-
-def test_goes_on_with_data_that_was_moved(
-    folder,
-    tmp_path,
-    model_config,
-    training,
-    place_value_data,
-    unfitted,
-    logged,
-):
-    moved = tmp_path / "moved"
-    moved.symlink_to(place_value_data)
-    (folder / "model.keras").unlink()
-    train(model_config, training.replace(data_dir=str(moved)), folder)
-    assert "ckpt-2.npz (step 3)" in logged()
-    record = json.loads((folder / "config.json").read_text())
-    assert record["training"]["data"]["data_dir"] == str(moved)

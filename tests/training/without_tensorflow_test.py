@@ -13,7 +13,6 @@ from tests.conftest import JAX_XLA_FLAGS
 from tests.conftest import MODULE
 from tests.training.trained_without_tensorflow import QUESTION
 from tpt_keras.data_generators import training_task
-from tpt_keras.data_generators.mathematics.task import prepare_tokens
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.models import Transformer
 from tpt_keras.models.stored import load_model
@@ -164,27 +163,6 @@ def test_tensorflow_resumes_it(
     train(tiny_config, training, copy, "tp_transformer_tiny")
     assert "ckpt-3.npz (step 75)" in logged()
     assert_same_rows(*map(read_metrics, (copy, on_tensorflow)))
-
-
-@pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_token_caches_alone_are_learned(
-    place_value_data, training, tmp_path, backend
-):
-    """A folder that was copied from another machine."""
-    prepare_tokens(MODULE, tmp_path / "data", place_value_data / "generated")
-    copied = training.replace(data_dir=str(tmp_path / "data"))
-    tasks = training_task(training), training_task(copied)
-    assert tasks[0].fingerprints == tasks[1].fingerprints
-    train_without_tensorflow(
-        backend,
-        {
-            **SMALL,
-            "data_dir": tmp_path / "data",
-            "model_dir": tmp_path / "model",
-        },
-    )
-    (row,) = read_metrics(tmp_path / "model")
-    assert f"extrapolate/{MODULE}" in row
 
 
 @pytest.mark.parametrize("backend", ["jax", "torch"])

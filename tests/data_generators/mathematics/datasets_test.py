@@ -15,11 +15,6 @@ from tests.data_generators.files import text_path
 from tests.data_generators.files import text_problems
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics import archive
-from tpt_keras.data_generators.mathematics.archive import DATASETS
-from tpt_keras.data_generators.mathematics.archive import EVALUATION_SPLITS
-from tpt_keras.data_generators.mathematics.archive import SPLITS
-from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
-from tpt_keras.data_generators.mathematics.archive import report_path
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
 from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
 from tpt_keras.data_generators.token_cache import NAME
@@ -52,9 +47,9 @@ def copied_dir(data_dir, tmp_path):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_are_the_problems_of_the_files(data_dir, text_dir, module):
-    training = text_problems(text_dir, TRAIN_SPLITS, module)
+    training = text_problems(text_dir, archive.TRAIN_SPLITS, module)
     assert texts(str(data_dir), module, "train") == training
-    for split in EVALUATION_SPLITS:
+    for split in archive.EVALUATION_SPLITS:
         has_split = archive.split_module(split, module)
         assert texts(data_dir, module, split) == (
             text_problems(text_dir, [split], module) if has_split else []
@@ -65,7 +60,7 @@ def test_stock_dataset_is_made_by_its_own_code(stock_dir, text_dir):
     builder = dataset_builder(MODULE, stock_dir, "math_dataset")
     assert builder.info.full_name == f"math_dataset/{MODULE}/1.0.0"
     for split, theirs in (
-        ("train", TRAIN_SPLITS),
+        ("train", archive.TRAIN_SPLITS),
         ("interpolate", ["interpolate"]),
     ):
         found = texts(stock_dir, MODULE, split, "math_dataset")
@@ -110,13 +105,15 @@ def test_plain_tfds_reads_it(data_dir, text_dir, tmp_path):
     for module, dataset in zip(MODULES, loaded.values(), strict=True):
         splits = dataset["splits"]
         assert set(splits) == {
-            split for split in SPLITS if archive.split_module(split, module)
+            split
+            for split in archive.SPLITS
+            if archive.split_module(split, module)
         }
         for split, problems in splits.items():
             assert [tuple(problem) for problem in problems] == text_problems(
                 text_dir, [split], module
             )
-        report = report_path(text_dir / archive.FOLDER, module)
+        report = archive.report_path(text_dir / archive.FOLDER, module)
         generated = json.loads(report.read_text())
         assert dataset["metadata"] == {"generated": generated}
 
@@ -185,7 +182,7 @@ def test_one_process_prepares_a_dataset(text_dir, tmp_path):
         prepare_dataset(MODULES[2], tmp_path, text_dir)
 
 
-@pytest.mark.parametrize("dataset", DATASETS)
+@pytest.mark.parametrize("dataset", archive.DATASETS)
 def test_half_written_dataset_is_made_again(text_dir, tmp_path, dataset):
     builder = prepare_dataset(MODULE, tmp_path, text_dir, dataset)
     assert len(texts(tmp_path, MODULE, "train", dataset)) == 600

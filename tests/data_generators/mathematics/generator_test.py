@@ -17,13 +17,6 @@ from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
-from tpt_keras.data_generators.mathematics.generator import COSTS
-from tpt_keras.data_generators.mathematics.generator import MAX_TIMES
-from tpt_keras.data_generators.mathematics.generator import Assembly
-from tpt_keras.data_generators.mathematics.generator import generate_modules
-from tpt_keras.data_generators.mathematics.generator import shard_dir
-from tpt_keras.data_generators.mathematics.generator import shard_path
-from tpt_keras.data_generators.mathematics.generator import split_counts
 from tpt_keras.files import PARTIAL
 
 SMALL = "numbers__is_prime"
@@ -56,29 +49,29 @@ def generate_by(monkeypatch, function):
 
 
 def test_split_counts():
-    counts = split_counts("numbers__place_value", 1000, 70)
+    counts = generator.split_counts("numbers__place_value", 1000, 70)
     assert tuple(counts) == archive.SPLITS
     assert tuple(counts.values()) == (334, 333, 333, 70, 70)
     del counts["extrapolate"]
-    assert split_counts("numbers__gcd", 1000, 70) == counts
+    assert generator.split_counts("numbers__gcd", 1000, 70) == counts
 
 
 def test_slow_modules_have_fewer_training_problems():
-    for module, cost in COSTS.items():
-        counts = split_counts(module, 90_000, 70, max_cost=2)
+    for module, cost in generator.COSTS.items():
+        counts = generator.split_counts(module, 90_000, 70, max_cost=2)
         training = sum(counts[split] for split in archive.TRAIN_SPLITS)
         assert training * cost == pytest.approx(90_000 * 2, rel=1e-3)
         assert counts["interpolate"] == 70
-    for module, max_cost in (("numbers__gcd", 2), (max(COSTS), 100)):
-        uniform = split_counts(module, 1000, 70)
-        assert split_counts(module, 1000, 70, max_cost) == uniform
+    for module, max_cost in (("numbers__gcd", 2), (max(generator.COSTS), 100)):
+        uniform = generator.split_counts(module, 1000, 70)
+        assert generator.split_counts(module, 1000, 70, max_cost) == uniform
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_generated_splits_are_unique_and_apart(text_dir, module):
     root = text_dir / archive.FOLDER
     report = json.loads(archive.report_path(root, module).read_text())
-    wanted = split_counts(module, 600, 100)
+    wanted = generator.split_counts(module, 600, 100)
     assert report["wanted"] == report["examples"] == wanted
     assert report["seed"] == 3
     assert report["raised"] == 0
@@ -109,7 +102,7 @@ def test_seed_gives_the_same_problems_forever(text_dir, module):
 def test_progress_is_logged(here, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(shards, "_SECONDS_PER_LINE", 0)
     with caplog.at_level("INFO", "tpt_keras"):
-        generate_modules([SMALL], tmp_path, 300, 100)
+        generator.generate_modules([SMALL], tmp_path, 300, 100)
     *lines, last = caplog.messages
     assert last.startswith(f"{SMALL}: 100 train_easy")
     counts = [int(line.split()[1]) for line in lines]
@@ -123,18 +116,18 @@ def test_finished_module_is_left_alone(text_dir, tmp_path, monkeypatch):
         (root / path).write_bytes(content)
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
     monkeypatch.setattr(generator, "Assembly", None)
-    generate_modules(MODULES, root, 600, 100, seed=3)
+    generator.generate_modules(MODULES, root, 600, 100, seed=3)
     assert before == {path: path.stat().st_mtime_ns for path in root.rglob("*")}
 
 
 def test_resumes_from_whole_and_damaged_shards(
     here, text_dir, tmp_path, monkeypatch
 ):
-    folder = shard_dir(tmp_path, SMALL)
-    whole = shard_path(folder, "interpolate", 0)
+    folder = generator.shard_dir(tmp_path, SMALL)
+    whole = generator.shard_path(folder, "interpolate", 0)
     shards.write_shard(whole, SMALL, "interpolate", 0, 3)
     for number, content in enumerate(("", '{"problems": [["What is', "null")):
-        shard_path(folder, "train_easy", number).write_text(content)
+        generator.shard_path(folder, "train_easy", number).write_text(content)
     left = tmp_path / "train-easy" / f"{PARTIAL}01234567-{SMALL}.txt"
     left.parent.mkdir()
     left.write_text("half")
@@ -145,7 +138,7 @@ def test_resumes_from_whole_and_damaged_shards(
         "generate_shard",
         lambda *which: made.append(which[1:3]) or generate_shard(*which),
     )
-    generate_modules([SMALL], tmp_path, 600, 100, seed=3)
+    generator.generate_modules([SMALL], tmp_path, 600, 100, seed=3)
     assert ("interpolate", 0) not in made
     assert ("train_easy", 0) in made
     expected = tree(text_dir / archive.FOLDER)
@@ -164,7 +157,7 @@ def test_report_counts_errors(here, tmp_path, monkeypatch):
         return types.SimpleNamespace(question=f"Is {call} prime?", answer="1")
 
     generate_by(monkeypatch, problem)
-    generate_modules([SMALL], tmp_path, 300, 100)
+    generator.generate_modules([SMALL], tmp_path, 300, 100)
     report = json.loads(archive.report_path(tmp_path, SMALL).read_text())
     assert 44 <= report["raised"] <= 45
     assert sum(report["examples"].values()) == 400
@@ -186,14 +179,14 @@ def small_shards():
 def write(folder, split, shard, questions):
     problems = [(question, "1") for question in questions]
     content = {"problems": problems, "raised": shard % 3}
-    shard_path(folder, split, shard).write_text(json.dumps(content))
+    generator.shard_path(folder, split, shard).write_text(json.dumps(content))
 
 
 def assemble(counts, folder, universe):
     """Makes shards of few questions until a module is complete."""
     folder = pathlib.Path(folder)
     made = []
-    while (assembly := Assembly(folder, counts)).missing:
+    while (assembly := generator.Assembly(folder, counts)).missing:
         assert not set(assembly.missing) & set(made)
         for split, shard in assembly.missing:
             rng = random.Random(f"{split}/{shard}")
@@ -229,7 +222,9 @@ def test_assembly_holds_unique_problems(counts, universe):
         if len(questions[split]) < wanted:
             # Left short, but not before so many problems.
             made_of_split = sum(task[0] == split for task in made)
-            assert made_of_split == MAX_TIMES * -(-wanted // SHARD_SIZE)
+            assert made_of_split == generator.MAX_TIMES * -(
+                -wanted // SHARD_SIZE
+            )
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -237,7 +232,7 @@ def test_what_was_dropped_is_counted(tmp_path):
     write(tmp_path, "interpolate", 0, "aabc")
     write(tmp_path, "train_easy", 0, "abde")
     write(tmp_path, "train_easy", 1, "dfgh")
-    assembly = Assembly(tmp_path, {"train_easy": 4, "interpolate": 3})
+    assembly = generator.Assembly(tmp_path, {"train_easy": 4, "interpolate": 3})
     assert not assembly.missing
     questions = {
         split: "".join(question for question, _ in problems)
@@ -253,7 +248,7 @@ def test_memory_is_a_hash_of_each_problem(tmp_path):
         questions = [f"{shard:03d}{number:0200d}" for number in range(100)]
         write(tmp_path, "train_easy", shard, questions)
     tracemalloc.start()
-    assembly = Assembly(tmp_path, {"train_easy": 10_000})
+    assembly = generator.Assembly(tmp_path, {"train_easy": 10_000})
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert assembly.examples == {"train_easy": 10_000}

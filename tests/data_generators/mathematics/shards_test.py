@@ -19,14 +19,6 @@ from tpt_keras.data_generators.mathematics import shards
 from tpt_keras.data_generators.mathematics.archive import EXTRAPOLATION_MODULES
 from tpt_keras.data_generators.mathematics.archive import MODULES
 from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
-from tpt_keras.data_generators.mathematics.shards import Shard
-from tpt_keras.data_generators.mathematics.shards import generate_shard
-from tpt_keras.data_generators.mathematics.shards import generator_processes
-from tpt_keras.data_generators.mathematics.shards import load_modules
-from tpt_keras.data_generators.mathematics.shards import problem_functions
-from tpt_keras.data_generators.mathematics.shards import question_key
-from tpt_keras.data_generators.mathematics.shards import read_shard
-from tpt_keras.data_generators.mathematics.shards import write_shard
 from tpt_keras.errors import UsageError
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
@@ -69,13 +61,15 @@ def test_shard_is_the_same_in_every_process():
 
 
 def test_shard_does_not_depend_on_other_draws():
-    first = generate_shard(GCD, "interpolate", 3, seed=1, count=10)
-    generate_shard("numbers__is_prime", "train_easy", 0, seed=1, count=7)
+    first = shards.generate_shard(GCD, "interpolate", 3, seed=1, count=10)
+    shards.generate_shard("numbers__is_prime", "train_easy", 0, seed=1, count=7)
     random.random()
     np.random.random()
     sympy_random.rng.random()
-    assert generate_shard(GCD, "interpolate", 3, seed=1, count=10) == first
-    shorter = generate_shard(GCD, "interpolate", 3, seed=1, count=4)
+    assert (
+        shards.generate_shard(GCD, "interpolate", 3, seed=1, count=10) == first
+    )
+    shorter = shards.generate_shard(GCD, "interpolate", 3, seed=1, count=4)
     assert shorter.problems == first.problems[:4]
 
 
@@ -92,8 +86,8 @@ def test_shard_does_not_depend_on_other_draws():
     ],
 )
 def test_shards_differ(module, split, shard, seed):
-    first = generate_shard(GCD, "interpolate", 3, seed=1, count=10)
-    other = generate_shard(module, split, shard, seed, count=10)
+    first = shards.generate_shard(GCD, "interpolate", 3, seed=1, count=10)
+    other = shards.generate_shard(module, split, shard, seed, count=10)
     questions = [{q for q, _ in shard.problems} for shard in (first, other)]
     assert len(set.intersection(*questions)) < 3
 
@@ -109,9 +103,9 @@ def test_long_problem_is_generated_again(monkeypatch):
     monkeypatch.setattr(
         shards, "problem_functions", lambda split: {"m": problem}
     )
-    assert generate_shard("m", "interpolate", 0, 0, count=2) == Shard(
-        [("q" * 160, "1" + "0" * 29), ("q", "10")]
-    )
+    assert shards.generate_shard(
+        "m", "interpolate", 0, 0, count=2
+    ) == shards.Shard([("q" * 160, "1" + "0" * 29), ("q", "10")])
 
 
 def draw_from(monkeypatch, events):
@@ -137,48 +131,53 @@ class Unprintable:
 def test_raising_problem_is_generated_again(monkeypatch):
     errors = [AssertionError(), ValueError("no"), RecursionError()]
     draw_from(monkeypatch, [*errors, 1, Unprintable(), 2, KeyError("x"), 3])
-    found = generate_shard("m", "interpolate", 0, 0, count=2)
-    assert found == Shard([("q", "1"), ("q", "2")], raised=4)
+    found = shards.generate_shard("m", "interpolate", 0, 0, count=2)
+    assert found == shards.Shard([("q", "1"), ("q", "2")], raised=4)
 
 
 def test_real_raising_problem_is_generated_again():
     where = ("comparison__kth_biggest_composed", "train_easy", 25, 7)
-    first = generate_shard(*where)
+    first = shards.generate_shard(*where)
     assert len(first.problems) == shards.PROBLEMS_PER_SHARD
     assert first.raised == 1
-    generate_shard(GCD, "interpolate", 3, seed=1, count=3)
-    assert generate_shard(*where) == first
+    shards.generate_shard(GCD, "interpolate", 3, seed=1, count=3)
+    assert shards.generate_shard(*where) == first
 
 
 def test_module_without_new_problems_is_refused(monkeypatch):
     monkeypatch.setattr(shards, "_MOST_IN_A_ROW", 100)
     draw_from(monkeypatch, [1, *[ValueError("two\nlines")] * 100])
     with pytest.raises(UsageError) as error:
-        generate_shard("m", "interpolate", 0, 0)
+        shards.generate_shard("m", "interpolate", 0, 0)
     assert "module m (interpolate)" in str(error.value)
     assert "ValueError: two" in str(error.value)
     # A problem between, even a long one, resets the count.
     errors = [ValueError()] * 99
     draw_from(monkeypatch, [*errors, "1" * 31, *errors, 1, *errors, 2])
-    assert generate_shard("m", "interpolate", 0, 0, count=2).raised == 3 * 99
+    assert (
+        shards.generate_shard("m", "interpolate", 0, 0, count=2).raised
+        == 3 * 99
+    )
     draw_from(monkeypatch, [1] * 100)
     with pytest.raises(UsageError):
-        generate_shard("m", "train_easy", 0, 0, excluded={question_key("q")})
+        shards.generate_shard(
+            "m", "train_easy", 0, 0, excluded={shards.question_key("q")}
+        )
 
 
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])
 def test_error_of_the_process_is_raised(monkeypatch, error):
     draw_from(monkeypatch, [1, error, 2])
     with pytest.raises(type(error)):
-        generate_shard("m", "interpolate", 0, 0, count=2)
+        shards.generate_shard("m", "interpolate", 0, 0, count=2)
 
 
 def test_shard_is_read_as_written(tmp_path):
     path = tmp_path / "new" / "interpolate-000003.json"
-    assert read_shard(path) is None
-    write_shard(path, GCD, "interpolate", 3, 1)
-    shard = read_shard(path)
-    found = generate_shard(GCD, "interpolate", 3, seed=1)
+    assert shards.read_shard(path) is None
+    shards.write_shard(path, GCD, "interpolate", 3, 1)
+    shard = shards.read_shard(path)
+    found = shards.generate_shard(GCD, "interpolate", 3, seed=1)
     assert list(map(tuple, shard.problems)) == found.problems
     assert shard.raised == found.raised == 0
     assert len(shard.problems) == shards.PROBLEMS_PER_SHARD
@@ -186,7 +185,7 @@ def test_shard_is_read_as_written(tmp_path):
     whole = path.read_bytes()
     for damaged in (b"", whole[:-9], bytes(len(whole)), b"null", b"[1]"):
         path.write_bytes(damaged)
-        assert read_shard(path) is None
+        assert shards.read_shard(path) is None
 
 
 @pytest.mark.slow
@@ -200,8 +199,10 @@ def test_shard_is_read_as_written(tmp_path):
 )
 def test_every_module_draws_problems_of_the_vocabulary(split):
     tokenizer = CharacterTokenizer()
-    for module in problem_functions(split):
-        problems = generate_shard(module, split, 0, seed=1, count=1).problems
+    for module in shards.problem_functions(split):
+        problems = shards.generate_shard(
+            module, split, 0, seed=1, count=1
+        ).problems
         for question, answer in problems:
             assert question
             assert answer
@@ -216,15 +217,18 @@ class Fatal:
 
 
 def test_death_of_a_drawing_process_names_the_flag():
-    with pytest.raises(UsageError) as error, generator_processes(1) as generate:
+    with (
+        pytest.raises(UsageError) as error,
+        shards.generator_processes(1) as generate,
+    ):
         generate([(Fatal(), GCD)])
     assert error.value.field == "num_workers"
 
 
 def test_the_names_are_the_generators():
     for split in (*TRAIN_SPLITS, "interpolate"):
-        assert tuple(problem_functions(split)) == MODULES
-    assert tuple(problem_functions("extrapolate")) == tuple(
+        assert tuple(shards.problem_functions(split)) == MODULES
+    assert tuple(shards.problem_functions("extrapolate")) == tuple(
         EXTRAPOLATION_MODULES
     )
     assert (len(MODULES), len(EXTRAPOLATION_MODULES)) == (56, 15)
@@ -234,7 +238,7 @@ def test_the_names_are_the_generators():
 
 
 def test_nothing_outside_the_generator_is_patched():
-    load_modules()
+    shards.load_modules()
     assert "object" not in vars(np)
     assert not hasattr(np.ndarray, "itemset")
     assert type(np.zeros(2)) is np.ndarray
@@ -255,7 +259,7 @@ def unpatched(name):
     st.lists(st.tuples(*[st.integers(-1, 5)] * 3), max_size=9, unique=True),
 )
 def test_a_probability_is_that_of_the_generator(weights, sequences):
-    load_modules()
+    shards.load_modules()
     from mathematics_dataset.util import probability
 
     original = unpatched("mathematics_dataset.util.probability")
@@ -275,7 +279,7 @@ def test_a_probability_is_that_of_the_generator(weights, sequences):
 @hypothesis.settings(max_examples=20)
 @hypothesis.given(st.lists(st.tuples(*[st.integers(-3, 3)] * 3), max_size=4))
 def test_a_degree_is_that_of_the_generator(terms):
-    load_modules()
+    shards.load_modules()
     import sympy
     from mathematics_dataset.sample import polynomials
 
@@ -299,7 +303,7 @@ def test_a_degree_is_that_of_the_generator(terms):
     ),
 )
 def test_a_polynomial_is_that_of_the_generator(values):
-    load_modules()
+    shards.load_modules()
     import sympy
     from mathematics_dataset.sample import polynomials
     from mathematics_dataset.util import composition
@@ -319,7 +323,7 @@ def test_a_polynomial_is_that_of_the_generator(values):
 
 @pytest.mark.parametrize("coprime_to", [1, 6, 35])
 def test_an_integer_is_that_of_the_generator(coprime_to):
-    load_modules()
+    shards.load_modules()
     from mathematics_dataset.sample import number
 
     original = unpatched("mathematics_dataset.sample.number")
@@ -338,7 +342,7 @@ def test_an_integer_is_that_of_the_generator(coprime_to):
 
 
 def test_what_the_generator_misses_is_restored():
-    load_modules()
+    shards.load_modules()
     from mathematics_dataset.modules import numbers
     from mathematics_dataset.sample import polynomials
     from sympy.solvers.diophantine import base_solution_linear
