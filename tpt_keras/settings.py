@@ -131,7 +131,6 @@ def _parsed(value, kind=None):
 
 
 def _typed(name, value, kind, field=None):
-    """Converts a value to its type."""
     is_misplaced_bool = isinstance(value, bool) and kind is not bool
     if is_misplaced_bool or not isinstance(value, _ACCEPTED[kind]):
         label = f"{name} of `{field}`" if field else f"`{name}`"

@@ -16,7 +16,6 @@ from tests.training.trainings import newest_checkpoint
 from tests.training.trainings import timeless_metrics
 from tests.training.trainings import train_in_two
 from tpt_keras.data_generators import training_task
-from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models.configs import from_stored
@@ -130,39 +129,6 @@ def test_rows_have_all_metrics(uninterrupted, training):
     assert 0.0 < rows[0]["minutes"] < rows[1]["minutes"]
     # An untrained model guesses; a few steps of this size help it at once.
     assert rows[1]["loss"] < rows[0]["loss"]
-
-
-@pytest.mark.slow
-def test_first_loss_is_that_of_the_first_batch(
-    tmp_path, tiny_config, tiny_training
-):
-    """The logged values equal those computed with NumPy."""
-    training = tiny_training.replace(train_steps=1, seed=1)
-    batches, validation = split_batches(
-        training_task(training), tiny_config, training
-    )
-    start = train(
-        tiny_config,
-        training.replace(learning_rate=1e-30),
-        tmp_path / "start",
-    )
-
-    def loss(model, inputs, targets):
-        logits = keras.ops.convert_to_numpy(model(inputs)).astype("float64")
-        log_shares = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        of_target = np.take_along_axis(log_shares, targets[..., None], -1)
-        return -of_target[..., 0][targets != 0]
-
-    model = train(tiny_config, training, tmp_path / "model")
-    [row] = read_metrics(tmp_path / "model")
-    first = loss(start, *next(batches.iterate())).mean()
-    assert row["loss"] == pytest.approx(first, rel=1e-4)
-    # And validation comes after the step, over the validation set alone.
-    losses = [loss(model, *batch) for batch in validation.iterate(num_epochs=1)]
-    mean = np.concatenate(losses).mean()
-    assert row["val_loss"] == pytest.approx(mean, rel=1e-4)
-    # A mean of the batches' means would differ.
-    assert abs(np.mean([batch.mean() for batch in losses]) - mean) > 3e-4 * mean
 
 
 def test_finished_training_has_nothing_to_do(

@@ -9,14 +9,14 @@ import importlib
 import runpy
 import sys
 
-from tests.training import hidden_tensorflow
-
 QUESTION = "What is 1 + 1?"
 
 
 def main():
     """Trains, and does what else has to be done without TensorFlow."""
-    hidden_tensorflow.hide()
+    assert "tensorflow" not in sys.modules
+    # Importing them fails, as if they were not installed.
+    sys.modules.update(dict.fromkeys(("tensorflow", "tensorflow_datasets")))
     sys.argv.insert(1, "train")
     try:
         runpy.run_module("experiments", run_name="__main__")
@@ -29,7 +29,6 @@ def main():
 
     importlib.import_module("tpt_keras.data_generators.mathematics.generator")
     [answer] = load_model(flags.FLAGS.model_dir).solve([QUESTION])
-    assert "tensorflow" not in sys.modules
     print(repr(answer))
 
 

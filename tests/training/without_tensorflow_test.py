@@ -85,18 +85,6 @@ def elsewhere(request, tmp_path_factory, training):
     return folder, train_without_tensorflow(request.param, flags)
 
 
-# Of a training of a small model in two steps.
-SMALL = {
-    "preset": "lstm",
-    "hparams": "hidden_dim=16,thinking_steps=1",
-    "modules": MODULE,
-    "train_steps": 2,
-    "batch_size": 16,
-    "validation_examples": 20,
-    "evaluation_examples": 8,
-}
-
-
 def train_without_tensorflow(backend, flags):
     """Trains in a process of its own, and returns what it prints."""
     return subprocess.run(
@@ -170,7 +158,13 @@ def test_stream_is_learned(tmp_path, backend):
     train_without_tensorflow(
         backend,
         {
-            **SMALL,
+            "preset": "lstm",
+            "hparams": "hidden_dim=16,thinking_steps=1",
+            "modules": MODULE,
+            "train_steps": 2,
+            "batch_size": 16,
+            "validation_examples": 20,
+            "evaluation_examples": 8,
             "dataset": "mathematics_stream",
             "dataset_options": "evaluation_problems=8,validation_problems=60",
             "generator_processes": 1,

@@ -143,6 +143,8 @@ def test_other_errors_end_the_search(search):
 def test_killed_search_resumes_with_the_same_trials(search, kind):
     expected = search(learned, kind, max_trials=6, folder="whole")
     assert len({trial["folder"] for trial in expected}) == 6
+    # More trials follow those of a smaller search.
+    assert expected[:5] == search(learned, kind, max_trials=5, folder="small")
     trained = []
 
     def killed_once(config):
@@ -155,13 +157,6 @@ def test_killed_search_resumes_with_the_same_trials(search, kind):
         search(killed_once, kind, max_trials=6)
     assert search(killed_once, kind, max_trials=6) == expected
     assert len(trained) == 7
-
-
-@pytest.mark.parametrize("kind", TUNERS)
-def test_more_trials_follow_those_of_a_finished_search(search, kind):
-    assert search(learned, kind, max_trials=7)[:5] == (
-        search(learned, kind, max_trials=5)
-    )
 
 
 def test_another_search_is_refused(search, tmp_path):

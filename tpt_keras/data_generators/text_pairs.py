@@ -356,7 +356,6 @@ def _read_groups(data_dir, patterns, names_only=False):
 
 
 def _files(data_dir):
-    """Lists the files of a task."""
     path = pathlib.Path(data_dir)
     paths = sorted(path.iterdir()) if path.is_dir() else [path]
     paths = [each for each in paths if each.suffix.lower() in DELIMITERS]

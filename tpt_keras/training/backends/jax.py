@@ -257,7 +257,6 @@ def _compiled(trainer, step):
 
 
 def _shardings(strategy, state):
-    """Returns the shardings of values, which keep them."""
     if strategy is None:
         return None
     return jax.tree.map(lambda value: value.sharding, state)
