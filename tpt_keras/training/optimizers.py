@@ -26,9 +26,8 @@ class PyTorchAdam(keras.optimizers.Adam):
     """
 
     def update_step(self, gradient, variable, learning_rate):
-        fused = _FUSED_ADAM.get(keras.backend.backend())
-        if fused and not self.amsgrad:
-            fused(self, gradient, variable, learning_rate)
+        if keras.backend.backend() == "torch" and not self.amsgrad:
+            _fused_adam(self, gradient, variable, learning_rate)
             return
         epsilon = self.epsilon
         step = ops.cast(self.iterations + 1, variable.dtype)
@@ -40,34 +39,8 @@ class PyTorchAdam(keras.optimizers.Adam):
             self.epsilon = epsilon
 
 
-def _fused_adam_on_tensorflow(optimizer, gradient, variable, learning_rate):
-    import tensorflow as tf
-
-    index = optimizer._get_variable_index(variable)
-    momentum = optimizer._momentums[index].value
-    velocity = optimizer._velocities[index].value
-    step = tf.cast(optimizer.iterations.value + 1, variable.dtype)
-    beta_1, beta_2 = (
-        tf.cast(beta, variable.dtype)
-        for beta in (optimizer.beta_1, optimizer.beta_2)
-    )
-    beta_2_power = beta_2**step
-    tf.raw_ops.ResourceApplyAdam(
-        var=variable.handle,
-        m=momentum.handle,
-        v=velocity.handle,
-        beta1_power=beta_1**step,
-        beta2_power=beta_2_power,
-        lr=tf.cast(learning_rate, variable.dtype),
-        beta1=beta_1,
-        beta2=beta_2,
-        # TensorFlow adds it to the root without bias correction.
-        epsilon=optimizer.epsilon * tf.sqrt(1 - beta_2_power),
-        grad=tf.cast(gradient, variable.dtype),
-    )
-
-
-def _fused_adam_on_torch(optimizer, gradient, variable, learning_rate):
+def _fused_adam(optimizer, gradient, variable, learning_rate):
+    """Makes PyTorch's step of one variable, in one pass."""
     from torch.optim.adam import adam
 
     index = optimizer._get_variable_index(variable)
@@ -89,14 +62,6 @@ def _fused_adam_on_torch(optimizer, gradient, variable, learning_rate):
         eps=optimizer.epsilon,
         maximize=False,
     )
-
-
-# A step of one variable in one pass; JAX's compiler makes one of many
-# operations.
-_FUSED_ADAM = {
-    "tensorflow": _fused_adam_on_tensorflow,
-    "torch": _fused_adam_on_torch,
-}
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
