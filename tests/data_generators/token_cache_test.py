@@ -185,7 +185,7 @@ def test_no_file_stays_open(dataset):
 
 
 def test_a_cache_is_made_by_one_at_a_time(dataset):
-    """Which another thread, like another process, waits for."""
+    """Another thread, like another process, waits for it."""
     with concurrent.futures.ThreadPoolExecutor() as threads:
         with folder_lock(dataset.folder, "tests"):
             caches = [threads.submit(dataset.open) for _ in range(2)]
