@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from absl.testing import parameterized
 from keras import ops
 
@@ -65,6 +66,7 @@ class FeedForwardTest(LayerTestCase):
 
 
 class EncoderCellTest(LayerTestCase):
+    @pytest.mark.slow_on_jax
     def test_layer(self):
         self.run_layer_test(
             EncoderCell,
@@ -109,6 +111,7 @@ class EncoderCellTest(LayerTestCase):
 
 
 class DecoderCellTest(LayerTestCase):
+    @pytest.mark.slow_on_jax
     def test_layer(self):
         self.run_layer_test(
             DecoderCell,
@@ -196,6 +199,7 @@ class DecoderCellTest(LayerTestCase):
 
 
 class TransformerXLCellTest(LayerTestCase):
+    @pytest.mark.slow_on_jax
     def test_layer(self):
         self.run_layer_test(
             TransformerXLCell,

@@ -1,7 +1,5 @@
 """Questions and answers, strings, in Keras's `fit` and its kin."""
 
-import inspect
-
 import keras
 import numpy as np
 import pandas as pd
@@ -91,23 +89,10 @@ def test_a_question_has_its_weight(model):
 
 @pytest.mark.slow_on_jax
 def test_arguments_may_have_no_names(model):
-    weights = np.array([3.0, 0.5, 0.0, 1.0])
-    parameters = inspect.signature(keras.Model.fit).parameters.values()
-    arguments = {each.name: each.default for each in parameters}
-    arguments.update(
-        x=QUESTIONS,
-        y=ANSWERS,
-        verbose=0,
-        shuffle=False,
-        validation_data=LAST,
-        sample_weight=weights,
-    )
-    _, *values = arguments.values()  # without `self`
-    history = model.fit(*values).history
-    expected = model.evaluate(*PAIRS, None, 0, weights)
+    # The batch size, the number of epochs and `verbose`.
+    history = model.fit(*PAIRS, 4, 1, 0).history
+    expected = model.evaluate(*PAIRS, 4, 0, [1.0, 1.0, 1.0, 1.0])
     np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
-    expected = model.evaluate(*LAST, verbose=0)
-    np.testing.assert_allclose(history["val_loss"], expected, rtol=1e-5)
 
 
 class Batches(keras.utils.PyDataset):
