@@ -179,10 +179,6 @@ TABLE = pd.DataFrame({"question": QUESTIONS, "answer": ANSWERS})
             lambda model: model.fit(*PAIRS, sample_weight=[np.nan] * 4),
             "sample_weight",
         ),
-        (
-            lambda model: model.fit(*PAIRS, class_weight={0: 1.0}),
-            "class_weight",
-        ),
     ],
 )
 def test_what_is_refused(model, use, field):

@@ -190,12 +190,6 @@ def _call_encoded(model, method, *args, **kwargs):
     """Calls a method of Keras, such as `fit`, with strings encoded."""
     bound = inspect.signature(method).bind(*args, **kwargs)
     arguments = bound.arguments
-    if arguments.get("class_weight") is not None:
-        raise UsageError(
-            "An answer is no class. Give a `sample_weight`, a number for each "
-            "question, in place of `class_weight`.",
-            field="class_weight",
-        )
     names = ("x", "y", "sample_weight")
     data = _encoded(model, *map(arguments.get, names))
     arguments.update(zip(names, data))

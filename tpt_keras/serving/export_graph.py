@@ -27,14 +27,12 @@ class ConstantWeights(keras.StatelessScope):
     takes longer than the product itself. Weights of other dtypes stay
     variables.
 
-    Each graph gets its own constants, and so does the body of a loop, because
-    the inputs of a loop are not constant. Raises a `UsageError` if a weight is
-    NaN or infinite.
+    Every use of a weight is a constant of its own, because the inputs of a loop
+    are not constant. Raises a `UsageError` if a weight is NaN or infinite.
     """
 
     def __init__(self, model):
         super().__init__()
-        self._constants = {}
         self._arrays = {}
         # TensorFlow saves these variables.
         self.saved = []
@@ -46,12 +44,8 @@ class ConstantWeights(keras.StatelessScope):
                 self.saved.append(variable.value)
 
     def get_current_value(self, variable):
-        if id(variable) not in self._arrays:
-            return None
-        key = (tf.compat.v1.get_default_graph(), id(variable))
-        if key not in self._constants:
-            self._constants[key] = tf.constant(self._arrays[id(variable)])
-        return self._constants[key]
+        array = self._arrays.get(id(variable))
+        return None if array is None else tf.constant(array)
 
 
 class Int8Weights(keras.StatelessScope):
