@@ -41,10 +41,8 @@ def test_another_vocabulary_is_encoded_and_decoded():
     expected = model.solve(questions)
     assert len(set(expected)) > 2
     assert any("\N{REPLACEMENT CHARACTER}" in answer for answer in expected)
-    asked = tf.constant([*questions, "é+b", "b" * 6])
-    outputs = AnswerGraph(Generator(model), ConstantWeights(model)).answer(
-        asked
-    )
+    graph = AnswerGraph(Generator(model), ConstantWeights(model))
+    outputs = graph.answer(tf.constant([*questions, "é+b", "b" * 6]))
     assert [answer.decode() for answer in outputs["answers"].numpy()] == [
         *expected,
         "",
