@@ -2,6 +2,7 @@ import json
 
 import keras
 import numpy as np
+import pytest
 from absl.testing import parameterized
 from keras import ops
 
@@ -103,6 +104,7 @@ class TPMultiHeadAttentionTest(LayerTestCase):
             8 * 6 + 6 * 6 + 6 * 10 + 8 * 10 + 10 * 8,
         ),
     )
+    @pytest.mark.slow_on_jax
     def test_layer(self, init_kwargs, call_kwargs, count):
         self.run_layer_test(
             TPMultiHeadAttention,

@@ -1,7 +1,5 @@
 """The LSTM baselines: `SimpleLSTM` and `AttentionalLSTM`."""
 
-import tempfile
-
 import keras
 import numpy as np
 import pytest
@@ -203,18 +201,6 @@ class LSTMTest(LayerTestCase):
         cache = other.init_cache(ids, 3)
         step, _ = other.decode_step(ids[:, 0], cache, 0)
         self.assert_all_close(step, found[:, 0], atol=0.02, rtol=0.0)
-
-    @pytest.mark.slow
-    @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-    def test_is_quantized(self):
-        model = make_model(CONFIGS[1])
-        model.quantize("int8")
-        self.assertEqual(model.logits_dense.quantization_mode, "int8")
-        answers = model.solve(QUESTIONS)
-        with tempfile.TemporaryDirectory() as folder:
-            model.save(f"{folder}/model.keras")
-            loaded = keras.saving.load_model(f"{folder}/model.keras")
-        self.assertEqual(loaded.solve(QUESTIONS), answers)
 
 
 @pytest.mark.skipif(

@@ -226,13 +226,6 @@ def test_a_subclass_loads_itself(small, saved):
     assert is_same(model, small)
 
 
-@pytest.mark.parametrize("name", [COMPRESSED_FILE, MODEL_FILE])
-def test_from_preset_takes_a_file(small, tmp_path, name):
-    small.save(tmp_path / MODEL_FILE)
-    CompressedModel.of(small).write(tmp_path / COMPRESSED_FILE)
-    assert is_same(Transformer.from_preset(tmp_path / name), small)
-
-
 def test_a_finished_training_comes_before_its_compressed_model(small, tmp_path):
     other = Transformer(small.config)
     other.save(tmp_path / TRAINED / "model.keras")

@@ -1,7 +1,5 @@
 """Questions and answers, strings, in Keras's `fit` and its kin."""
 
-import inspect
-
 import keras
 import numpy as np
 import pandas as pd
@@ -17,16 +15,9 @@ ANSWERS = ["2", "27", "21", "1234567"]
 PAIRS = QUESTIONS, ANSWERS
 FIRST = QUESTIONS[:2], ANSWERS[:2]
 LAST = QUESTIONS[2:], ANSWERS[2:]
-Loss = keras.losses.SparseCategoricalCrossentropy
 
 
-def cross_entropy(y_true, y_pred):
-    return keras.losses.sparse_categorical_crossentropy(
-        y_true, y_pred, from_logits=True
-    )
-
-
-def new_model(loss="auto", rate=0.1, **kwargs):
+def new_model(rate):
     keras.utils.set_random_seed(3)
     model = Transformer.from_preset(
         "tp_transformer",
@@ -35,8 +26,7 @@ def new_model(loss="auto", rate=0.1, **kwargs):
         intermediate_dim=8,
         num_heads=2,
     )
-    optimizer = keras.optimizers.SGD(rate)
-    model.compile(optimizer, loss, run_eagerly=ON_TENSORFLOW, **kwargs)
+    model.compile(keras.optimizers.SGD(rate), run_eagerly=ON_TENSORFLOW)
     return model
 
 
@@ -49,7 +39,9 @@ def model():
 def token_losses(model, questions, answers):
     """The losses of the tokens of each answer, without padding."""
     inputs, targets, weights = model.preprocess(questions, answers)
-    losses = cross_entropy(targets, model(inputs))
+    losses = keras.losses.sparse_categorical_crossentropy(
+        targets, model(inputs), from_logits=True
+    )
     losses = keras.ops.convert_to_numpy(losses)
     return [row[weight > 0] for row, weight in zip(losses, weights)]
 
@@ -59,18 +51,7 @@ def loss_of(model, pairs):
 
 
 @pytest.mark.slow_on_jax
-@pytest.mark.parametrize(
-    "loss",
-    [
-        "auto",
-        Loss(from_logits=True),
-        Loss(from_logits=True, ignore_class=0),
-        Loss(from_logits=True, reduction="mean_with_sample_weight"),
-        cross_entropy,
-    ],
-)
-def test_a_loss_is_the_mean_over_real_tokens(loss):
-    model = new_model(loss, rate=0.0)
+def test_a_loss_is_the_mean_over_real_tokens(model):
     first, last = loss_of(model, FIRST), loss_of(model, LAST)
     fit = {"verbose": 0, "shuffle": False}
     history = model.fit(*PAIRS, validation_split=0.5, **fit).history
@@ -86,17 +67,8 @@ def test_a_loss_is_the_mean_over_real_tokens(loss):
 
 
 @pytest.mark.slow_on_jax
-def test_a_sum_is_that_of_real_tokens():
-    model = new_model(Loss(from_logits=True, reduction="sum"))
-    expected = np.sum(np.concatenate(token_losses(model, *PAIRS)))
-    found = model.evaluate(*PAIRS, verbose=0)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-@pytest.mark.slow_on_jax
-@pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_a_question_has_its_weight(model, scale):
-    weights = scale * np.array([3.0, 0.5, 0.0, 1.0])
+def test_a_question_has_its_weight(model):
+    weights = np.array([300.0, 50.0, 0.0, 100.0])
     losses = token_losses(model, *PAIRS)
     expected = np.average(
         np.concatenate(losses), weights=np.repeat(weights, [*map(len, losses)])
@@ -117,23 +89,10 @@ def test_a_question_has_its_weight(model, scale):
 
 @pytest.mark.slow_on_jax
 def test_arguments_may_have_no_names(model):
-    weights = np.array([3.0, 0.5, 0.0, 1.0])
-    parameters = inspect.signature(keras.Model.fit).parameters.values()
-    arguments = {each.name: each.default for each in parameters}
-    arguments.update(
-        x=QUESTIONS,
-        y=ANSWERS,
-        verbose=0,
-        shuffle=False,
-        validation_data=LAST,
-        sample_weight=weights,
-    )
-    _, *values = arguments.values()  # without `self`
-    history = model.fit(*values).history
-    expected = model.evaluate(*PAIRS, None, 0, weights)
+    # The batch size, the number of epochs and `verbose`.
+    history = model.fit(*PAIRS, 4, 1, 0).history
+    expected = model.evaluate(*PAIRS, 4, 0, [1.0, 1.0, 1.0, 1.0])
     np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
-    expected = model.evaluate(*LAST, verbose=0)
-    np.testing.assert_allclose(history["val_loss"], expected, rtol=1e-5)
 
 
 class Batches(keras.utils.PyDataset):
@@ -169,7 +128,7 @@ def test_batches_of_strings(model, data):
 
 @pytest.mark.slow_on_jax
 def test_a_batch_of_strings():
-    model = new_model()
+    model = new_model(rate=0.1)
     before = loss_of(model, PAIRS)
     found = model.train_on_batch(*PAIRS)
     np.testing.assert_allclose(found, before, rtol=1e-5)
@@ -219,10 +178,6 @@ TABLE = pd.DataFrame({"question": QUESTIONS, "answer": ANSWERS})
         (
             lambda model: model.fit(*PAIRS, sample_weight=[np.nan] * 4),
             "sample_weight",
-        ),
-        (
-            lambda model: model.fit(*PAIRS, class_weight={0: 1.0}),
-            "class_weight",
         ),
     ],
 )

@@ -157,12 +157,6 @@ class TransformerTest(LayerTestCase):
         self.assertEqual(
             keras.backend.standardize_dtype(encoded.dtype), "bfloat16"
         )
-        full = make_model()
-        difference = np.abs(
-            ops.convert_to_numpy(outputs) - logits(full, INPUTS)
-        )
-        self.assertLess(np.mean(difference), 0.1)
-        self.assertGreater(np.max(difference), 0.0)
 
     def test_float_ids_are_not_rounded(self):
         # Of ids and padding: bfloat16 has no odd number above 256.

@@ -191,12 +191,6 @@ def test_the_file_is_plain_safetensors(file, compressed):
     np.testing.assert_array_equal(arrays[QUERY], compressed.arrays[QUERY])
 
 
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(UsageError) as caught:
-        CompressedModel.read(tmp_path / "nothing")
-    assert caught.value.path == str(tmp_path / "nothing")
-
-
 @pytest.mark.parametrize(
     "damage",
     [

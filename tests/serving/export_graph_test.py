@@ -9,7 +9,6 @@ from tpt_keras.decoding import Generator
 from tpt_keras.layers import FeedForward
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
-from tpt_keras.serving import export_graph
 from tpt_keras.serving.export_graph import GROUP_SIZE
 from tpt_keras.serving.export_graph import AnswerGraph
 from tpt_keras.serving.export_graph import ConstantWeights
@@ -42,10 +41,8 @@ def test_another_vocabulary_is_encoded_and_decoded():
     expected = model.solve(questions)
     assert len(set(expected)) > 2
     assert any("\N{REPLACEMENT CHARACTER}" in answer for answer in expected)
-    asked = tf.constant([*questions, "é+b", "b" * 6])
-    outputs = AnswerGraph(Generator(model), ConstantWeights(model)).answer(
-        asked
-    )
+    graph = AnswerGraph(Generator(model), ConstantWeights(model))
+    outputs = graph.answer(tf.constant([*questions, "é+b", "b" * 6]))
     assert [answer.decode() for answer in outputs["answers"].numpy()] == [
         *expected,
         "",
@@ -93,17 +90,9 @@ def test_groups_are_encoded_as_one_batch(num_rows):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "max_bytes", "is_constant"),
-    [
-        ("bfloat16", 1000, True),
-        ("bfloat16", 10, False),
-        ("float32", 1000, False),
-    ],
+    ("dtype", "is_constant"), [("bfloat16", True), ("float32", False)]
 )
-def test_bfloat16_weights_are_constants(
-    monkeypatch, dtype, max_bytes, is_constant
-):
-    monkeypatch.setattr(export_graph, "MAX_CONSTANT_BYTES", max_bytes)
+def test_bfloat16_weights_are_constants(dtype, is_constant):
     keras.utils.set_random_seed(3)
     layer = FeedForward(4, bias_initializer="ones", dtype=dtype)
     layer.build((None, 3))

@@ -153,7 +153,7 @@ def test_status_and_error_agree(question, max_length, status):
     assert repr(question) in str(error.value)
 
 
-@pytest.mark.parametrize("question", [None, 5, b"1"])
+@pytest.mark.parametrize("question", [None, 5, ["1"]])
 def test_refuses_what_is_no_string(question):
     with pytest.raises(UsageError):
         TOKENIZER.encode_questions([question])

@@ -7,16 +7,12 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
 from tpt_keras.answer import list_of_texts
 from tpt_keras.errors import UsageError
-from tpt_keras.typing import Tensor
 
 # Keras's short names of cross-entropies.
 _SHORT_NAMES = ("bce", "ce")
-# The reductions of Keras that are divided by the number of tokens.
-_MEANS = ("sum_over_batch_size", "mean")
 # Lengths are padded to multiples, so that there are few shapes to compile.
 _LENGTH_STEP = 16
 
@@ -44,7 +40,9 @@ class LogitsModel(keras.Model):
         Args:
             optimizer: The optimizer, or its name.
             loss: The loss, of logits. Defaults to `"auto"`: the cross-entropy,
-                divided by the sum of the tokens' weights.
+                divided by the sum of the tokens' weights, which is what Keras
+                calls `reduction="mean_with_sample_weight"`. With its other
+                means, padding, whose weight is 0, counts in the divisor.
             *args: Keras's.
             **kwargs: Keras's.
 
@@ -175,33 +173,6 @@ class StringsModel(LogitsModel):
         refuse_strings(x)
         return super().predict(x, *args, **kwargs)
 
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Tensor:
-        """Computes the loss of a batch; see `keras.Model.compute_loss`.
-
-        A mean is divided by the sum of the weights, so that padding, which has
-        none, does not scale it.
-        """
-        reduction = getattr(self.loss, "reduction", "mean")
-        if sample_weight is not None and reduction in _MEANS:
-            # Keras divides by the number of tokens that are not ignored.
-            ignored = getattr(self.loss, "ignore_class", None)
-            counts = ops.ones_like(y, "float32")
-            if ignored is not None:
-                counts = ops.cast(ops.not_equal(y, ignored), "float32")
-            sample_weight = ops.cast(sample_weight, "float32")
-            mean = ops.divide_no_nan(
-                ops.sum(counts * sample_weight), ops.sum(counts)
-            )
-            sample_weight = ops.divide_no_nan(sample_weight, mean)
-        return super().compute_loss(x, y, y_pred, sample_weight, training)
-
 
 def refuse_strings(inputs: Any) -> None:
     """Raises a `UsageError` if there are strings in place of token ids."""
@@ -219,12 +190,6 @@ def _call_encoded(model, method, *args, **kwargs):
     """Calls a method of Keras, such as `fit`, with strings encoded."""
     bound = inspect.signature(method).bind(*args, **kwargs)
     arguments = bound.arguments
-    if arguments.get("class_weight") is not None:
-        raise UsageError(
-            "An answer is no class. Give a `sample_weight`, a number for each "
-            "question, in place of `class_weight`.",
-            field="class_weight",
-        )
     names = ("x", "y", "sample_weight")
     data = _encoded(model, *map(arguments.get, names))
     arguments.update(zip(names, data))

@@ -293,9 +293,8 @@ class _Reader:
         self.state_size = cell.state_size
         self.compute_dtype = cell.compute_dtype
 
-    def __call__(self, inputs, states):
-        return self.call(inputs, states)
-
     def call(self, inputs, states):
         output, states = self._step(inputs, states, *self._question)
         return output, list(states)
+
+    __call__ = call

@@ -291,15 +291,6 @@ def count_weights(config: SequenceToSequenceConfig) -> int:
     >>> count_weights(PRESETS["transformer"].replace(vocabulary_size=73))
     44188160
     """
-    num_layers = getattr(config, "num_layers", 1)
-    if num_layers < 3:
-        return _count_built(config)
-    # All layers are alike, and a deep model takes longer to build.
-    one, two = (_count_built(config.replace(num_layers=n)) for n in (1, 2))
-    return one + (num_layers - 1) * (two - one)
-
-
-def _count_built(config):
     # Initializers draw seeds, which would change those of other models.
     random_state = random.getstate()
     # Keras lists variables without values in their thread, and would give them

@@ -1,32 +1,18 @@
 """Exported models with strings in and out, and clients for TF Serving.
 
-Names are imported on first use, so that `OnnxModel` and `RestClient` need no
-TensorFlow.
+`OnnxModel` and `RestClient` need no TensorFlow, and importing this needs none.
 """
 
-import importlib
-from typing import TYPE_CHECKING
-from typing import Any
+from tpt_keras.serving.client import GrpcClient
+from tpt_keras.serving.client import RestClient
+from tpt_keras.serving.client import ServingError
+from tpt_keras.serving.onnx_model import OnnxModel
+from tpt_keras.serving.saved_model import SavedModel
 
-if TYPE_CHECKING:
-    from tpt_keras.serving.client import GrpcClient as GrpcClient
-    from tpt_keras.serving.client import RestClient as RestClient
-    from tpt_keras.serving.client import ServingError as ServingError
-    from tpt_keras.serving.onnx_model import OnnxModel as OnnxModel
-    from tpt_keras.serving.saved_model import SavedModel as SavedModel
-
-_HOMES = {
-    "GrpcClient": "client",
-    "OnnxModel": "onnx_model",
-    "RestClient": "client",
-    "SavedModel": "saved_model",
-    "ServingError": "client",
-}
-__all__ = [*_HOMES]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        home = importlib.import_module(f"tpt_keras.serving.{_HOMES[name]}")
-        return getattr(home, name)
-    raise AttributeError(f"tpt_keras.serving has no attribute {name!r}")
+__all__ = [
+    "GrpcClient",
+    "OnnxModel",
+    "RestClient",
+    "SavedModel",
+    "ServingError",
+]

@@ -1,6 +1,7 @@
 """Clients for TF Serving over gRPC and REST."""
 
 import base64
+import contextlib
 import json
 import urllib.parse
 from typing import Any
@@ -44,8 +45,8 @@ class ServedModel(AnsweringModel):
     """Base class of what asks the signatures of an export.
 
     A subclass defines `_predict`, from a signature's name and a dict of its
-    inputs, lists of bytes, to a dict of lists; and `_malformed`, from an
-    exception about these to the error that is raised.
+    inputs, lists of bytes, to a dict of lists; and `_reading`, a context that
+    turns every exception about these into one error.
     """
 
     def _answer_batch(self, questions):
@@ -56,13 +57,18 @@ class ServedModel(AnsweringModel):
 
     def _ask(self, signature, **texts):
         inputs = {name: to_bytes(column) for name, column in texts.items()}
-        outputs = self._predict(signature, inputs)
-        try:
-            # Scores are of the answers that were sent.
-            return _answers({**texts, **outputs}, len(texts["questions"]))
+        no_log_probs = [None] * len(texts["questions"])
         # The response of another program may be anything.
-        except Exception as error:
-            raise self._malformed(error) from None
+        with self._reading():
+            outputs = self._predict(signature, inputs)
+            # Scores are of the answers that were sent.
+            columns = {"log_probs": no_log_probs, **texts, **outputs}
+            names = ("questions", "answers", "log_probs", "status")
+            rows = zip(*(columns[name] for name in names), strict=True)
+            return [
+                Answer(_to_text(answer), log_prob, _to_text(status))
+                for _, answer, log_prob, status in rows
+            ]
 
 
 class _Client(ServedModel):
@@ -100,8 +106,14 @@ class _Client(ServedModel):
         """Closes the connection."""
         self._connection.close()
 
-    def _malformed(self, error):
-        return self._error("MALFORMED", repr(error))
+    @contextlib.contextmanager
+    def _reading(self):
+        try:
+            yield
+        except ServingError:
+            raise
+        except Exception as error:
+            raise self._error("MALFORMED", repr(error)) from None
 
     def _error(self, code, reason):
         reason = " ".join(str(reason).split())[:1000]
@@ -241,31 +253,11 @@ class RestClient(_Client):
             raise self._error("DEADLINE_EXCEEDED", error) from None
         except requests.ConnectionError as error:
             raise self._error("UNAVAILABLE", error) from None
-        except (requests.RequestException, RecursionError) as error:
-            raise self._error("MALFORMED", error) from None
         if not isinstance(content, dict) or "error" in content:
             status = response.status_code
             code = _CODES_OF_HTTP.get(status, f"HTTP {status}")
             raise self._error(code, content)
         return content.get("outputs")
-
-
-def _answers(outputs, count):
-    """Returns `count` `Answer`s; raises any exception for other outputs.
-
-    Args:
-        outputs: Dict of lists: `answers` and `status`, strings or bytes, and
-            `log_probs`, which may be missing.
-        count: Number of questions.
-    """
-    log_probs = outputs.get("log_probs", [None] * count)
-    columns = outputs["answers"], log_probs, outputs["status"]
-    if any(len(column) != count for column in columns):
-        raise ValueError(f"not {count} answers")
-    return [
-        Answer(_to_text(answer), log_prob, _to_text(status))
-        for answer, log_prob, status in zip(*columns)
-    ]
 
 
 def _to_text(value):

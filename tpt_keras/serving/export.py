@@ -11,7 +11,6 @@ from tpt_keras.decoding import Generator
 from tpt_keras.decoding import Sampler
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models.configs import to_stored
@@ -84,7 +83,6 @@ def export(
     check_choice("precision", precision, PRECISIONS)
     config = model.config
     if max_answer_length is not None:
-        check_positive_integer("max_answer_length", max_answer_length)
         config = config.replace(max_answer_length=max_answer_length)
     dtype = "float32" if precision == "int8" else precision
     if not model.compute_dtype == model.variable_dtype == dtype:
@@ -106,19 +104,10 @@ def export(
 def _write_graph(graph, path):
     # Keras's `ExportArchive` would trace everything twice and save every
     # weight under two names.
-    questions, answers = (
-        tf.TensorSpec((None,), tf.string, name=name)
-        for name in ("questions", "answers")
-    )
     signatures = {
-        name: tf.function(
-            function, inputs, autograph=False
-        ).get_concrete_function()
-        for name, function, inputs in (
-            ("serving_default", graph.answer, [questions]),
-            ("n_best", graph.answer_n_best, [questions]),
-            ("score", graph.score, [questions, answers]),
-        )
+        "serving_default": graph.answer,
+        "n_best": graph.answer_n_best,
+        "score": graph.score,
     }
     module = tf.Module()
     module.weights = graph.weights.saved

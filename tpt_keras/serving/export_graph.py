@@ -17,9 +17,6 @@ from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
 
 # Questions that are encoded together.
 GROUP_SIZE = 8
-# A graph is a protocol buffer, which is limited to two gigabytes. It has the
-# constants of answering and those of scoring.
-MAX_CONSTANT_BYTES = 750_000_000
 
 
 class ConstantWeights(keras.StatelessScope):
@@ -27,39 +24,28 @@ class ConstantWeights(keras.StatelessScope):
 
     oneDNN reorders a bfloat16 matrix before it multiplies. It reorders a
     constant once, and a variable at every product, which for small batches
-    takes longer than the product itself. Weights of other dtypes, and weights
-    that do not fit into a graph, stay variables.
+    takes longer than the product itself. Weights of other dtypes stay
+    variables.
 
-    Each graph gets its own constants, and so does the body of a loop, because
-    the inputs of a loop are not constant. Raises a `UsageError` if a weight is
-    NaN or infinite.
+    Every use of a weight is a constant of its own, because the inputs of a loop
+    are not constant. Raises a `UsageError` if a weight is NaN or infinite.
     """
 
     def __init__(self, model):
         super().__init__()
-        self._constants = {}
-        values = {id(v): finite_values(v) for v in model.variables}
-        self._arrays = {
-            key: array
-            for key, array in values.items()
-            if array.dtype == "bfloat16"
-        }
-        if sum(a.nbytes for a in self._arrays.values()) > MAX_CONSTANT_BYTES:
-            self._arrays = {}
+        self._arrays = {}
         # TensorFlow saves these variables.
-        self.saved = [
-            variable.value
-            for variable in model.variables
-            if id(variable) not in self._arrays
-        ]
+        self.saved = []
+        for variable in model.variables:
+            array = finite_values(variable)
+            if array.dtype == "bfloat16":
+                self._arrays[id(variable)] = array
+            else:
+                self.saved.append(variable.value)
 
     def get_current_value(self, variable):
-        if id(variable) not in self._arrays:
-            return None
-        key = (tf.compat.v1.get_default_graph(), id(variable))
-        if key not in self._constants:
-            self._constants[key] = tf.constant(self._arrays[id(variable)])
-        return self._constants[key]
+        array = self._arrays.get(id(variable))
+        return None if array is None else tf.constant(array)
 
 
 class Int8Weights(keras.StatelessScope):
@@ -137,7 +123,13 @@ class _Int8Matrix(tf.saved_model.experimental.TrackableResource):
         return value
 
 
-class AnswerGraph(tf.Module):
+def _of_strings(*names):
+    """A graph of a method that takes tensors of strings, all `(batch,)`."""
+    specs = [tf.TensorSpec((None,), tf.string, name=name) for name in names]
+    return tf.function(input_signature=specs, autograph=False)
+
+
+class AnswerGraph:
     """A model from strings to strings in TensorFlow's graph.
 
     A question without an answer gets an empty answer and a status that says
@@ -150,7 +142,6 @@ class AnswerGraph(tf.Module):
     """
 
     def __init__(self, generator, weights):
-        super().__init__(name="answer_graph")
         model = generator.model
         self._generator = generator
         self.weights = weights
@@ -158,6 +149,7 @@ class AnswerGraph(tf.Module):
             model.tokenizer, model.config.vocabulary_size
         )
 
+    @_of_strings("questions")
     def answer(self, questions):
         """Returns `answers`, `log_probs` and `status`, all `(batch,)`."""
         best = self.answer_n_best(questions)
@@ -168,10 +160,7 @@ class AnswerGraph(tf.Module):
         }
 
     # `answer` calls the same graph, which is most of an export.
-    @tf.function(
-        input_signature=[tf.TensorSpec((None,), tf.string, name="questions")],
-        autograph=False,
-    )
+    @_of_strings("questions")
     def answer_n_best(self, questions):
         """Returns the best answers to each question, best first.
 
@@ -194,6 +183,7 @@ class AnswerGraph(tf.Module):
             "status": status,
         }
 
+    @_of_strings("questions", "answers")
     def score(self, questions, answers):
         """Returns the `log_probs` of answers and a `status`, all `(batch,)`."""
         token_ids, status = self._encode_questions(questions)

@@ -13,7 +13,6 @@ from keras import tree
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models.configs import to_stored
@@ -77,21 +76,20 @@ def export_onnx(
             "An ONNX export needs PyTorch. Export with KERAS_BACKEND=torch, "
             "which loads the models of any backend."
         )
-    if max_answer_length is None:
-        max_answer_length = model.config.max_answer_length
-    check_positive_integer("max_answer_length", max_answer_length)
     check_choice("precision", precision, PRECISIONS)
+    config = model.config
+    if max_answer_length is not None:
+        config = config.replace(max_answer_length=max_answer_length)
     if not model.compute_dtype == model.variable_dtype == "float32":
         model = copy_model(model, "float32")
     for variable in model.variables:
         finite_values(variable)
-    config = model.config.replace(max_answer_length=max_answer_length)
     with (
         torch.no_grad(),
         new_version(export_dir, ENCODE_FILE) as (version, partial),
     ):
         partial.mkdir()
-        _write_graphs(model, max_answer_length, partial)
+        _write_graphs(model, config.max_answer_length, partial)
         if precision == "int8":
             _quantize(partial)
         text = json.dumps(to_stored(config), indent=2)
@@ -119,33 +117,6 @@ def _quantize(folder):
         (folder / f"{name}.data").unlink()
 
 
-class _Encode(torch.nn.Module):
-    """Encodes questions, and returns the tensors of the cache."""
-
-    def __init__(self, model, max_answer_length):
-        super().__init__()
-        self._model = model
-        self._max_answer_length = max_answer_length
-
-    def forward(self, token_ids):
-        cache = self._model.init_cache(token_ids, self._max_answer_length)
-        return tuple(tree.flatten(cache))
-
-
-class _DecodeStep(torch.nn.Module):
-    """Decodes one step with the tensors of a cache."""
-
-    def __init__(self, model, cache):
-        super().__init__()
-        self._model = model
-        self._cache = cache
-
-    def forward(self, token_ids, index, tensors):
-        cache = tree.pack_sequence_as(self._cache, tensors)
-        logits, cache = self._model.decode_step(token_ids, cache, index)
-        return logits, *tree.flatten(_changing(self._model, cache))
-
-
 def _write_graphs(model, max_answer_length, folder):
     length = model.config.max_question_length + 2
     token_ids = ops.ones((3, length), "int32")
@@ -156,8 +127,21 @@ def _write_graphs(model, max_answer_length, folder):
         for each in (token_ids, others)
     )
     names = _names(cache)
+
+    def encode(token_ids):
+        return tuple(
+            tree.flatten(model.init_cache(token_ids, max_answer_length))
+        )
+
+    def decode_step(token_ids, index, tensors):
+        logits, changed = model.decode_step(
+            token_ids, tree.pack_sequence_as(cache, tensors), index
+        )
+        return logits, *tree.flatten(_changing(model, changed))
+
     program = _traced(
-        _Encode(model, max_answer_length),
+        model,
+        encode,
         (token_ids,),
         (others,),
         input_names=["token_ids"],
@@ -166,7 +150,8 @@ def _write_graphs(model, max_answer_length, folder):
     program.save(folder / ENCODE_FILE, external_data=True)
     index = ops.convert_to_tensor(1, "int32")
     program = _traced(
-        _DecodeStep(model, cache),
+        model,
+        decode_step,
         (token_ids[:, 0], index, tuple(tree.flatten(cache))),
         (others[:, 0], index, tuple(tree.flatten(other_cache))),
         input_names=["token_ids", "index", *names],
@@ -189,10 +174,16 @@ def _names(cache):
     ]
 
 
-def _traced(module, inputs, others, **names):
-    """Traces a graph. Axes that differ between both inputs may vary."""
+def _traced(model, function, inputs, others, **names):
+    """Traces a graph of a function that calls a model.
+
+    Axes that differ between both inputs may vary.
+    """
     import onnxscript.optimizer
 
+    module = torch.nn.Module()
+    module.model = model
+    module.forward = function
     axes = tree.map_structure(_different_axes, inputs, others)
     with warnings.catch_warnings(), _quiet("torch.onnx"), _plain_attention():
         warnings.simplefilter("ignore")

@@ -8,7 +8,8 @@ from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
-from tpt_keras.serving.versions import damaged
+from tpt_keras.files import reading
+from tpt_keras.serving.versions import ADVICE
 from tpt_keras.serving.versions import newest_version
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.typing import StrPath
@@ -56,7 +57,7 @@ class OnnxModel(AnsweringModel):
         if num_threads is not None:
             check_positive_integer("num_threads", num_threads)
         self.path = newest_version(path, ENCODE_FILE, "ONNX export")
-        try:
+        with reading(self.path, ADVICE):
             self.config = json.loads((self.path / CONFIG_FILE).read_bytes())
             self._tokenizer = CharacterTokenizer(
                 self.config["vocabulary"],
@@ -67,11 +68,6 @@ class OnnxModel(AnsweringModel):
             self._encode = self._session(ENCODE_FILE, num_threads)
             self._step_few = self._session(DECODE_FILE, 1)
             self._step_many = self._session(DECODE_FILE, num_threads)
-        # ONNX Runtime raises many kinds of exceptions for a damaged graph.
-        except Exception as error:
-            raise damaged(
-                "ONNX export", self.path, "cannot be loaded", error
-            ) from error
 
     def _session(self, name, num_threads):
         import onnxruntime
@@ -88,13 +84,9 @@ class OnnxModel(AnsweringModel):
         return self._tokenizer.question_status(question, longest)
 
     def _answer_batch(self, questions):
-        try:
-            return list(self._generate(questions))
         # The graphs of another program may return anything.
-        except Exception as error:
-            raise damaged(
-                "ONNX export", self.path, "answers no questions", error
-            ) from error
+        with reading(self.path, ADVICE):
+            return list(self._generate(questions))
 
     def _generate(self, texts):
         """Yields the answers that are decoded greedily."""

@@ -2,11 +2,10 @@
 
 import json
 
-import tensorflow as tf
-
+from tpt_keras.files import reading
 from tpt_keras.files import refuse_pattern
 from tpt_keras.serving.client import ServedModel
-from tpt_keras.serving.versions import damaged
+from tpt_keras.serving.versions import ADVICE
 from tpt_keras.serving.versions import newest_version
 from tpt_keras.typing import StrPath
 
@@ -39,26 +38,21 @@ class SavedModel(ServedModel):
     """
 
     def __init__(self, path: StrPath) -> None:
+        import tensorflow as tf
+
         self.path = newest_version(path, GRAPH_FILE, "SavedModel")
         refuse_pattern(self.path)
-        try:
+        with self._reading():
             self.config = json.loads((self.path / CONFIG_ASSET).read_bytes())
             # A signature alone does not keep the variables alive.
             self._loaded = tf.saved_model.load(str(self.path))
-        # TensorFlow raises many kinds of exceptions for a damaged graph.
-        except Exception as error:
-            raise damaged(
-                "SavedModel", self.path, "cannot be loaded", error
-            ) from error
+
+    def _reading(self):
+        return reading(self.path, ADVICE)
 
     def _predict(self, signature, inputs):
-        inputs = {k: tf.constant(v, tf.string) for k, v in inputs.items()}
-        try:
-            found = self._loaded.signatures[signature](**inputs)
-            return {name: v.numpy().tolist() for name, v in found.items()}
-        # The model of another program may return anything.
-        except Exception as error:
-            raise self._malformed(error) from error
+        import tensorflow as tf
 
-    def _malformed(self, error):
-        return damaged("SavedModel", self.path, "answers no questions", error)
+        inputs = {k: tf.constant(v, tf.string) for k, v in inputs.items()}
+        found = self._loaded.signatures[signature](**inputs)
+        return {name: v.numpy().tolist() for name, v in found.items()}

@@ -11,6 +11,10 @@ from tpt_keras.files import folder_lock
 from tpt_keras.files import whole_folder
 from tpt_keras.typing import StrPath
 
+# What to do about an export that cannot be read.
+ADVICE = (
+    "It is damaged, or of another program. Copy it again, or export it again."
+)
 _log = logging.getLogger(__name__)
 
 
@@ -77,21 +81,3 @@ def new_version(
         _log.info("Writing %s, which may take minutes.", version)
         with whole_folder(version) as partial:
             yield version, partial
-
-
-def damaged(kind, path, problem, error):
-    """Returns a `UsageError` about an export that another error is about.
-
-    Args:
-        kind: Name of the kind of export.
-        path: Path of the export.
-        problem: The message's verb and object.
-        error: The exception.
-    """
-    reason = " ".join(str(error).split())[:200]
-    return UsageError(
-        f"The {kind} {str(path)!r} {problem}: it is damaged, or of another "
-        "program. Copy it again, or export it again. "
-        f"({type(error).__name__}: {reason})",
-        path=path,
-    )

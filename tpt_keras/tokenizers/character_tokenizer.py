@@ -12,6 +12,7 @@ from tpt_keras.answer import OK
 from tpt_keras.answer import TOO_LONG
 from tpt_keras.answer import UNKNOWN_CHARACTER
 from tpt_keras.answer import explain
+from tpt_keras.answer import list_of_texts
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 
@@ -292,12 +293,8 @@ class CharacterTokenizer:
         Raises:
             UsageError: If a question cannot be encoded.
         """
-        questions = list(questions)
+        questions = list_of_texts(questions)
         for question in questions:
-            if not isinstance(question, str):
-                raise UsageError(
-                    f"A question must be a string. Received: {question!r}."
-                )
             status = self.question_status(question, max_length)
             if status != OK:
                 reason = explain(question, status, self.vocabulary, max_length)

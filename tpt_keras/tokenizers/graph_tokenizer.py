@@ -12,7 +12,7 @@ from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 _UNKNOWN_ID = -1
 
 
-class GraphTokenizer(tf.Module):
+class GraphTokenizer:
     """A `CharacterTokenizer` in TensorFlow's graph, for exported models.
 
     It raises no errors. Every question has a status instead, as an `Answer`.
@@ -25,7 +25,6 @@ class GraphTokenizer(tf.Module):
     def __init__(
         self, tokenizer: CharacterTokenizer, vocabulary_size: int
     ) -> None:
-        super().__init__(name="tokenizer")
         self._tokenizer = tokenizer
         # Special symbols are encoded from nothing, and decoded to nothing.
         token_ids = {
