@@ -14,7 +14,7 @@ bfloat16, of
 - `ours`: the model's `Generator`,
 - `ours, exported`: its SavedModel with strings in and out, on TensorFlow; also
   with one thread for each op,
-- `ours, ONNX`: its ONNX graphs, in float32.
+- `ours, ONNX`: its ONNX graphs, in float32 and int8.
 
 Each has a process of its own, and they are timed in turn.
 """
@@ -78,8 +78,8 @@ def ways_of(precision):
     if os.environ["KERAS_BACKEND"] == "tensorflow":
         makers["ours, exported"] = (exported, *arguments)
         makers["ours, exported, 1 thread"] = (exported, *arguments, 1)
-    if precision == "float32":
-        makers["ours, ONNX"] = (onnx, FLAGS.model_dir, FLAGS.max_length)
+    if precision != "bfloat16":
+        makers["ours, ONNX"] = (onnx, *arguments)
     return makers
 
 
@@ -157,7 +157,7 @@ def exported(model_dir, precision, max_length, threads=None):
         return _in_batches(SavedModel(path).answer)
 
 
-def onnx(model_dir, max_length):
+def onnx(model_dir, precision, max_length):
     """The same of its ONNX graphs."""
     from tpt_keras.serving import OnnxModel
 
@@ -165,6 +165,7 @@ def onnx(model_dir, max_length):
         *(sys.executable, "-m", __package__.rpartition(".")[0], "export"),
         *("--format=onnx", f"--model_dir={model_dir}"),
         f"--max_answer_length={max_length}",
+        f"--precision={precision}",
     ]
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
