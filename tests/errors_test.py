@@ -39,22 +39,6 @@ def test_errors_pass_between_processes(error):
     assert vars(copy) == vars(error)
 
 
-def test_choice_names_its_field():
-    errors.check_choice("schedule", "cosine", ("cosine", "constant"))
-    with pytest.raises(errors.UsageError) as caught:
-        errors.check_choice("schedule", "linear", ("cosine", "constant"))
-    assert caught.value.field == "schedule"
-    assert "'linear'" in str(caught.value)
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None])
-def test_positive_integer_names_its_field(value):
-    errors.check_positive_integer("size", 1)
-    with pytest.raises(errors.UsageError) as caught:
-        errors.check_positive_integer("size", value)
-    assert caught.value.field == "size"
-
-
 def test_types_are_those_of_the_fields():
     config = Config(size=np.int64(3), rate=1, names=["a"])
     assert (type(config.size), type(config.rate)) == (int, float)

@@ -1,4 +1,3 @@
-import multiprocessing
 import os
 import threading
 
@@ -128,44 +127,6 @@ def test_lock_is_held_by_one(tmp_path):
         thread.join()
         assert found == [True]
     assert not is_locked(folder)
-
-
-def test_lock_waits_for_its_holder(tmp_path, caplog):
-    caplog.set_level("INFO")
-    is_waiting, order = threading.Event(), []
-    caplog.handler.addFilter(lambda record: is_waiting.set() or True)
-
-    def wait():
-        with folder_lock(tmp_path, "trains", wait=True):
-            order.append("second")
-
-    thread = threading.Thread(target=wait)
-    with folder_lock(tmp_path, "trains"):
-        thread.start()
-        assert is_waiting.wait(60)
-        order.append("first")
-    thread.join(60)
-    assert order == ["first", "second"]
-
-
-def hold(folder, is_held):
-    with folder_lock(folder, "trains"):
-        is_held.set()
-        threading.Event().wait()
-
-
-def test_lock_ends_with_its_process(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    is_held = context.Event()
-    process = context.Process(target=hold, args=(tmp_path, is_held))
-    process.start()
-    try:
-        assert is_held.wait(60)
-        assert is_locked(tmp_path)
-    finally:
-        process.kill()
-        process.join()
-    assert not is_locked(tmp_path)
 
 
 def test_folder_gets_its_name_when_it_is_whole(tmp_path):

@@ -117,17 +117,6 @@ def test_vectors_are_those_of_their_side(model, attention, name, texts):
     assert len(vectors[name][1]) == sum(map(len, texts))
 
 
-def test_weights_of_a_problem_have_its_shape(model):
-    problem = attention_weights(model, "7/8", "0.875")
-    assert problem["characters"] == {"question": "⊢7/8⊣", "answer": "⊢0.875"}
-    shapes = {k: np.shape(v) for k, v in problem["weights"].items()}
-    assert shapes == {
-        "encoder": (2, 2, 5, 5),
-        "decoder": (2, 2, 6, 6),
-        "cross": (2, 2, 6, 5),
-    }
-
-
 def test_variants_refuse_activations_that_they_lack():
     plain = make_model("transformer")
     with pytest.raises(UsageError) as refusal:

@@ -5,7 +5,6 @@ import errno
 import importlib
 import os
 import pathlib
-import shutil
 import sys
 
 import pytest
@@ -20,7 +19,6 @@ from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
 from tests.experiments.command import without
-from tpt_keras.data_generators.mathematics.datasets import dataset_builder
 from tpt_keras.training.config import OPTIMIZERS
 from tpt_keras.training.config import DataConfig
 from tpt_keras.training.config import TrainingConfig
@@ -226,12 +224,3 @@ def test_missing_path_is_refused_before_the_slow_imports(run, name, flag):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("experiments._cli.import_backend", None)
         assert_refused(run(name, flag), flag.partition("=")[0], "no/model")
-
-
-def test_damaged_data(run, arguments, place_value_data, tmp_path):
-    data_dir = shutil.copytree(place_value_data, tmp_path / "data")
-    builder = dataset_builder(MODULE, data_dir)
-    path = pathlib.Path(builder.info.splits["interpolate"].filepaths[0])
-    path.write_bytes(path.read_bytes().replace(b"What", b"Whet", 4))
-    result = run("quiz", *arguments["quiz"], f"--data_dir={data_dir}")
-    assert_refused(result, data_dir, MODULE, "prepare")

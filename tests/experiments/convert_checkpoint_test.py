@@ -1,5 +1,4 @@
 import json
-import sys
 
 import pytest
 
@@ -43,9 +42,3 @@ def test_invalid_flags_are_refused(run, tmp_path, flags, part):
     result = run("convert_checkpoint", *flags, f"--model_dir={model_dir}")
     assert_refused(result, part)
     assert not model_dir.exists()
-
-
-def test_torch_is_asked_for(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    result = run("convert_checkpoint", "--checkpoint=a", "--model_dir=b")
-    assert_refused(result, "tpt_keras[torch]")

@@ -6,7 +6,6 @@ import shutil
 import pytest
 
 from tests.conftest import MODULE
-from tests.experiments.command import assert_refused
 from tpt_keras.data_generators.text_pairs import Pair
 from tpt_keras.data_generators.text_pairs import write_pairs
 from tpt_keras.files import folder_lock
@@ -155,10 +154,3 @@ def test_other_data_than_the_trainings_is_named(
     ]
     assert len(named) == bool(data)
     assert all(MODULE in line for line in named)
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.keras"])
-def test_a_damaged_file(run, model_dir, name):
-    (model_dir / name).write_text("[]")
-    result = run("evaluate", f"--model_dir={model_dir}")
-    assert_refused(result, model_dir / name, "damaged")

@@ -10,7 +10,6 @@ from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
 from tests.experiments.command import without
 from tests.serving.tf_serving import TFServing
-from tpt_keras.serving.saved_model import CONFIG_ASSET
 
 GOOD = "--question=What is the tens digit of 31859?"
 
@@ -121,12 +120,3 @@ def test_questions_come_from_one_place(tmp_path, arguments, part):
         env=without(tmp_path, "keras", "tensorflow"),
     )
     assert_refused(result, part)
-
-
-def test_a_damaged_export_is_refused(run, saved_model, tmp_path):
-    for name in ("saved_model.pb", CONFIG_ASSET):
-        path = tmp_path / "1" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes((saved_model / "1" / name).read_bytes()[:-10])
-    result = run("solve", f"--saved_model={tmp_path}", GOOD)
-    assert_refused(result, tmp_path)

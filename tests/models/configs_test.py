@@ -1,6 +1,4 @@
-import dataclasses
 import json
-import random
 
 import pytest
 
@@ -13,14 +11,6 @@ from tpt_keras.models.configs import to_stored
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 
 VOCABULARY = ("<pad>", "<start>", "<end>", "a", "b")
-
-
-def test_configurations_are_comparable():
-    config = TransformerConfig(vocabulary=list(VOCABULARY))
-    assert config.vocabulary == VOCABULARY
-    assert config == TransformerConfig(**dataclasses.asdict(config))
-    assert hash(config) == hash(TransformerConfig(vocabulary=VOCABULARY))
-    assert config != TransformerConfig()
 
 
 SHORT = {"attention": "multi_linear", "attention_options": {"max_length": 40}}
@@ -157,12 +147,6 @@ def test_options_are_changed_one_by_one():
         "max_distance": 8,
         "sliding_window": 5,
     }
-
-
-def test_making_a_configuration_draws_no_random_number():
-    before = random.getstate()
-    TransformerConfig()
-    assert random.getstate() == before
 
 
 def test_resized_lstm_is_in_proportion():

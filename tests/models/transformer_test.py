@@ -147,17 +147,6 @@ class TransformerTest(LayerTestCase):
                 list(map(model.tokenizer.decode, expected)),
             )
 
-    def test_mixed_precision(self):
-        model = make_model(dtype="mixed_bfloat16")
-        outputs = model(INPUTS)
-        self.assertEqual(
-            keras.backend.standardize_dtype(outputs.dtype), "float32"
-        )
-        encoded = model.encode(INPUTS["encoder_token_ids"])
-        self.assertEqual(
-            keras.backend.standardize_dtype(encoded.dtype), "bfloat16"
-        )
-
     def test_float_ids_are_not_rounded(self):
         # Of ids and padding: bfloat16 has no odd number above 256.
         vocabulary = [chr(code) for code in range(1000, 1300)]

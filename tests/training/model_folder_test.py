@@ -31,7 +31,8 @@ def asked_for(**fields):
     ("other", "difference"),
     [
         (
-            asked_for(seed=1),
+            asked_for(seed=1, batch_size=7),
+            "training.batch_size: 1024 there, 7 here; "
             "training.seed: 0 there, 1 here",
         ),
         (

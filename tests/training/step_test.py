@@ -78,13 +78,6 @@ PREDICTED = TARGETS.copy()
 PREDICTED[2, 1] = 5
 
 
-def test_batch_of_padding_alone_has_no_metrics():
-    metrics = metrics_of(
-        np.zeros((2, 3), "int32"), logits_of(np.zeros((2, 3), int))
-    )
-    assert set(metrics.values()) == {0.0}
-
-
 def test_weights_of_tokens():
     weights = np.array(
         [[1, 0, 2, 9], [0, 0, 0, 9], [1, 0, 1, 1], [4, 9, 9, 9]], "float32"

@@ -291,12 +291,3 @@ def test_every_option_reaches_the_trainer(tiny_config, tiny_training):
     assert trainer.global_clipnorm == 0.375
     assert trainer.gradient_accumulation_steps == 4
     assert trainer.model.dtype_policy.name == "mixed_bfloat16"
-
-
-def test_missing_data_folder_leaves_no_model_folder(
-    tmp_path, tiny_config, tiny_training
-):
-    training = tiny_training.replace(data_dir=str(tmp_path / "nothing"))
-    with pytest.raises(UsageError):
-        train(tiny_config, training, tmp_path / "model")
-    assert not (tmp_path / "model").exists()
