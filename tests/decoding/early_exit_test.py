@@ -82,11 +82,3 @@ def test_finds_the_same_with_fewer_rows(num_rows, end_bias, sampler):
         index < cache_length <= max(FIRST_CACHE_LENGTH, 2 * index)
         for index, cache_length in enumerate(language.cache_lengths)
     )
-
-
-def test_no_rows():
-    language = Counted(num_rows=0)
-    loop = EarlyExit(language.grow_cache)
-    found = language.decode(GreedySampler(), loop, cache_length=1)
-    assert found["token_ids"].shape == (0, 1, 20)
-    assert language.num_rows == []

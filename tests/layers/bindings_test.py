@@ -46,16 +46,6 @@ class BindingsTest(LayerTestCase):
             binding(FILLER, role), FILLER * sigmoid(ROLE[..., :1]), atol=1e-6
         )
 
-    @parameterized.parameters(4, 5)
-    def test_circular_convolution_is_a_product_with_a_circulant(self, size):
-        filler, role = FILLER[..., :size], ROLE[..., :size]
-        circulant = np.stack([np.roll(role, j, -1) for j in range(size)], -2)
-        expected = np.einsum("...j,...jk->...k", filler, circulant)
-        binding = make_binding("circular_convolution")
-        binding.build(filler.shape)
-        self.assert_all_close(binding(filler, role), expected, atol=1e-6)
-        self.assert_all_close(binding.role(role), role / np.sqrt(size))
-
     def test_product_of_a_rank_is_a_full_product(self):
         layers = [
             TPMultiHeadAttention(

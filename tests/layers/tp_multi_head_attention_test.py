@@ -119,7 +119,7 @@ class TPMultiHeadAttentionTest(LayerTestCase):
 
     @parameterized.product(
         binding=list(BOUND),
-        init_kwargs=[{}, {"value_dim": 5, "output_shape": (2, 5)}],
+        init_kwargs=[{}, {"value_dim": 4, "output_shape": (2, 5)}],
     )
     def test_equals_the_paper(self, binding, init_kwargs):
         layer = TPMultiHeadAttention(

@@ -9,7 +9,6 @@ import tensorflow_datasets as tfds
 from tests.conftest import MODULE
 from tpt_keras.data_generators import open_task
 from tpt_keras.decoding import Generator
-from tpt_keras.errors import UsageError
 from tpt_keras.training.questions import evaluate
 from tpt_keras.training.trainer import Trainer
 
@@ -119,12 +118,6 @@ def test_what_a_model_cannot_take_it_does_not_answer(
         "token_accuracy": None,
         "loss": None,
     }
-
-
-def test_unknown_split_is_refused(trainer, place_value_data):
-    with pytest.raises(UsageError) as error:
-        evaluate(trainer, task(place_value_data), ["interpolat"])
-    assert error.value.field == "split"
 
 
 @pytest.mark.slow

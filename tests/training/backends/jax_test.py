@@ -25,6 +25,9 @@ from tpt_keras.training.backends.jax import rows_of_process
 
 pytestmark = pytest.mark.jax
 
+IDS = np.ones((2, 4), "int32")
+BATCH = {"encoder_token_ids": IDS, "decoder_token_ids": IDS}, IDS
+
 
 @pytest.mark.slow
 def test_every_shape_is_compiled_once_and_logged(
@@ -54,12 +57,10 @@ def test_logs_of_a_step_alone_are_its_own(simple_config):
     keras.utils.set_random_seed(1)
     trainer = Trainer(build_model(simple_config, "float32"))
     trainer.compile("sgd")
-    ids = np.ones((2, 4), "int32")
-    batch = {"encoder_token_ids": ids, "decoder_token_ids": ids}, ids
     losses = []
     for _ in range(2):
         trainer.reset_metrics()
-        losses.append(trainer.train_on_batch(*batch)[0])
+        losses.append(trainer.train_on_batch(*BATCH)[0])
     assert losses[1] < losses[0]
 
 
@@ -73,9 +74,7 @@ def test_run_eagerly_compiles_nothing(simple_config):
     updated = []
     trainer = Trainer(build_model(simple_config, "float32"))
     trainer.compile(Optimizer(), run_eagerly=True)
-    ids = np.ones((2, 4), "int32")
-    batch = {"encoder_token_ids": ids, "decoder_token_ids": ids}, ids
-    trainer.train_on_batch(*batch)
+    trainer.train_on_batch(*BATCH)
     assert len(updated) == len(trainer.trainable_variables)
 
 

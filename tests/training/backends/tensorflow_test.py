@@ -143,13 +143,3 @@ def test_every_worker_has_as_many_parts(batches):
     for dataset in datasets:
         # Of two replicas each, also where the last batch leaves one nothing.
         assert int(dataset.cardinality()) == 2 * batches.steps_per_epoch
-
-
-def test_one_replica_reads_the_batches_themselves(batches):
-    strategy = tf.distribute.get_strategy()
-    dataset = parts_of(strategy, batches, 3, 1)
-    assert int(dataset.cardinality()) == batches.steps_per_epoch - 3
-    _, targets = next(iter(dataset))
-    np.testing.assert_array_equal(
-        targets, next(batches.iterate(start_step=3))[1]
-    )
