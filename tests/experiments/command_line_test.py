@@ -187,7 +187,6 @@ def arguments(place_value_data, trained_model_dir, tmp_path):
     return {
         "evaluate": [model],
         "export": [model, f"--export_dir={tmp_path / 'new'}"],
-        "quiz": [model, *data],
         "solve": ["--question=1 + 1"],
         "train": [f"--model_dir={tmp_path / 'new'}", *data],
     }

@@ -7,11 +7,11 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tests.training.trainings import write_config
 from tpt_keras.analysis.report import short_names
 from tpt_keras.analysis.report import times_to
 from tpt_keras.analysis.report import training_curves
 from tpt_keras.models import SequenceToSequence
-from tpt_keras.training.config import TrainingConfig
 
 TRAINED = "tp_transformer_mathematics"
 TINY = {
@@ -80,11 +80,8 @@ def test_problems_and_title_are_those_of_the_training(run, tmp_path, output):
     (tmp_path / "sums.tsv").write_text(
         "".join(f"{n}+1\t{n + 1}\n" for n in range(60))
     )
-    training = TrainingConfig.from_flat(
-        modules=["sums"], dataset="text_pairs", data_dir=str(tmp_path)
-    )
-    config = {"training": training.to_stored()}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    fields = {"dataset": "text_pairs", "data_dir": str(tmp_path)}
+    write_config(tmp_path, modules=["sums"], **fields)
     flags = (f"--model_dir={tmp_path}", f"--output_dir={output}")
     result = run("roles", *flags, "--clusters=2")
     assert (result.status, result.stderr) == (0, "")
@@ -202,8 +199,7 @@ def test_a_missing_package_is_the_first_complaint(
 def write_training(folder, rows, **fields):
     """Writes a training's configuration and metrics; returns the folder."""
     folder.mkdir()
-    stored = TrainingConfig.from_flat(**fields).to_stored()
-    (folder / "config.json").write_text(json.dumps({"training": stored}))
+    write_config(folder, **fields)
     (folder / "metrics.jsonl").write_text(
         "".join(json.dumps(row) + "\n" for row in rows)
     )

@@ -7,19 +7,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from experiments import _cli
+from tests.experiments.look_inside_test import TINY
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models.stored import load_model
 
 PAGE = _cli.CONFIGS.with_name("playground.py")
-TINY = {
-    "hidden_dim": 16,
-    "intermediate_dim": 16,
-    "num_heads": 2,
-    "num_layers": 2,
-    "max_answer_length": 2,
-}
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -44,7 +38,7 @@ def ask(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_question_gets_answers_attention_and_roles(ask, tmp_path):
-    page = ask(" 2*x + 3*x ", **TINY)
+    page = ask(" 2*x + 3*x ", **{**TINY, "num_layers": 2})
     generator = Generator(load_model(tmp_path), BeamSampler(3))
     [best] = generator.answer(["2*x + 3*x"])
     bars = [bar.proto.text.replace("\\", "") for bar in page.get("progress")]

@@ -1,3 +1,4 @@
+import functools
 import json
 
 import pytest
@@ -11,35 +12,18 @@ from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.visualization import charts
 
-TINY = (
-    "--variants=transformer,tp_transformer_c",
-    "--scale=0.03125",
-    "--num_layers=1",
-    "--num_heads=2",
-    "--train_steps=2",
-    "--warmup_steps=0",
-    "--steps_per_checkpoint=2",
-    "--steps_per_evaluation=2",
-    "--validation_examples=20",
-    "--batch_size=16",
-    "--examples=10",
-)
-
 
 @pytest.fixture
-def replicate(run, place_value_data, tmp_path):
-    def replicate(*flags):
-        return run(
-            "replicate",
-            "--flagfile=replicate.cfg",
-            *TINY,
-            f"--modules={MODULE}",
-            f"--data_dir={place_value_data}",
-            f"--replication_dir={tmp_path / 'replication'}",
-            *flags,
-        )
-
-    return replicate
+def replicate(run_tiny, tmp_path):
+    return functools.partial(
+        run_tiny,
+        "replicate",
+        "--variants=transformer,tp_transformer_c",
+        "--scale=0.03125",
+        "--warmup_steps=0",
+        "--examples=10",
+        f"--replication_dir={tmp_path / 'replication'}",
+    )
 
 
 @pytest.mark.slow

@@ -4,9 +4,9 @@ import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
+from tests.training.trainings import write_config
 from tpt_keras.data_generators import open_task
 from tpt_keras.models import Transformer
-from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.questions import evaluate
 from tpt_keras.training.state.model_folder import read_training
 from tpt_keras.training.trainer import Trainer
@@ -90,13 +90,12 @@ def test_refused(run, tmp_path, arguments, parts):
 
 def test_options_of_another_dataset_are_not_taken(run, tmp_path):
     save_model(tmp_path)
-    training = TrainingConfig.from_flat(
+    write_config(
+        tmp_path,
         modules=["one"],
         dataset="mathematics_stream",
         dataset_options=["validation_problems=9"],
     )
-    config = {"training": training.to_stored()}
-    (tmp_path / "config.json").write_text(json.dumps(config))
     pairs = [f"{n} + {n}\t{2 * n}\n" for n in range(60)]
     (tmp_path / "one.tsv").write_text("".join(pairs))
     result = run(
@@ -115,10 +114,7 @@ def test_trainings_of_different_modules_need_a_flag(run, tmp_path):
     for module in ("numbers__gcd", "numbers__lcm"):
         (tmp_path / module).mkdir()
         (tmp_path / module / "model.keras").touch()
-        stored = TrainingConfig.from_flat(modules=[module]).to_stored()
-        (tmp_path / module / "config.json").write_text(
-            json.dumps({"training": stored})
-        )
+        write_config(tmp_path / module, modules=[module])
     folders = f"{tmp_path}/numbers__gcd,{tmp_path}/numbers__lcm"
     result = run("report", f"--model_dirs={folders}")
     assert_refused(result, "--modules")

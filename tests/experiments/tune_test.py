@@ -1,5 +1,6 @@
 """The command, and the winner's flagfile in the hands of the training."""
 
+import functools
 import json
 
 import pytest
@@ -8,38 +9,19 @@ from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.training.state.model_folder import read_config
 
-TINY = (
-    "--variants=transformer,tp_transformer",
-    "--num_layers=1",
-    "--num_heads=2",
-    "--min_weights=3000",
-    "--max_weights=4000",
-    "--max_trials=1",
-    "--executions_per_trial=1",
-    "--train_steps=2",
-    "--steps_per_checkpoint=2",
-    "--steps_per_evaluation=2",
-    "--validation_examples=20",
-    "--batch_size=16",
-)
-
 
 @pytest.fixture
-def tune(run, place_value_data, tmp_path):
-    """Runs the command over tiny models."""
-
-    def tune(*flags):
-        return run(
-            "tune",
-            "--flagfile=tune.cfg",
-            *TINY,
-            f"--modules={MODULE}",
-            f"--data_dir={place_value_data}",
-            f"--tuning_dir={tmp_path / 'search'}",
-            *flags,
-        )
-
-    return tune
+def tune(run_tiny, tmp_path):
+    return functools.partial(
+        run_tiny,
+        "tune",
+        "--variants=transformer,tp_transformer",
+        "--min_weights=3000",
+        "--max_weights=4000",
+        "--max_trials=1",
+        "--executions_per_trial=1",
+        f"--tuning_dir={tmp_path / 'search'}",
+    )
 
 
 @pytest.mark.slow
@@ -81,9 +63,7 @@ def test_flags_of_another_optimizer(tune, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_search_and_its_winner_trained_again(
-    run, tune, place_value_data, tmp_path
-):
+def test_a_search_and_its_winner_trained_again(run, tune, tmp_path):
     folder = tmp_path / "search"
     result = tune("--module_weights=numbers__place_value=2")
     assert result.status == 0, result.stderr

@@ -1,9 +1,12 @@
 """Trainings of other processes, and what trainings leave."""
 
+import json
+
 import numpy as np
 import pytest
 
 from tests.conftest import MODULE
+from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import CHECKPOINTS
 from tpt_keras.training.state.model_folder import TrainingState
@@ -26,6 +29,12 @@ def flags_of(data_dir, model_dir, **fields):
         **fields,
     }
     return [f"--{name}={value}" for name, value in fields.items()]
+
+
+def write_config(folder, **fields):
+    """Writes the configuration of a training with these fields."""
+    stored = TrainingConfig.from_flat(**fields).to_stored()
+    (folder / "config.json").write_text(json.dumps({"training": stored}))
 
 
 def timeless_metrics(model_dir):
