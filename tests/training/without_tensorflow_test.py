@@ -3,14 +3,13 @@
 import ast
 import os
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from tests.conftest import JAX_XLA_FLAGS
 from tests.conftest import MODULE
+from tests.experiments.command import run_python
 from tests.training.trained_without_tensorflow import QUESTION
 from tpt_keras.data_generators import training_task
 from tpt_keras.data_generators.task import split_batches
@@ -87,22 +86,14 @@ def elsewhere(request, tmp_path_factory, training):
 
 def train_without_tensorflow(backend, flags):
     """Trains in a process of its own, and returns what it prints."""
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.training.trained_without_tensorflow",
-            *(f"--{name}={value}" for name, value in flags.items()),
-        ],
-        env={
-            **os.environ,
-            "KERAS_BACKEND": backend,
-            "XLA_FLAGS": JAX_XLA_FLAGS,
-        },
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    ).stdout
+    choices = {"KERAS_BACKEND": backend, "XLA_FLAGS": JAX_XLA_FLAGS}
+    result = run_python(
+        *("-m", "tests.training.trained_without_tensorflow"),
+        *(f"--{name}={value}" for name, value in flags.items()),
+        env={**os.environ, **choices},
+    )
+    assert result.status == 0, result.stderr
+    return result.stdout
 
 
 def assert_same_rows(rows, expected):

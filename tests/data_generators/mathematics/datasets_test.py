@@ -2,8 +2,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -13,6 +11,7 @@ from tests.data_generators.files import all_texts
 from tests.data_generators.files import copy_texts
 from tests.data_generators.files import text_path
 from tests.data_generators.files import text_problems
+from tests.experiments.command import run_python
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
@@ -91,17 +90,11 @@ print(json.dumps(loaded))
 
 
 @pytest.mark.slow
-def test_plain_tfds_reads_it(data_dir, text_dir, tmp_path):
+def test_plain_tfds_reads_it(data_dir, text_dir):
     names = [f"mathematics_dataset/{module}" for module in MODULES]
-    process = subprocess.run(
-        [sys.executable, "-c", LOAD, data_dir, *names],
-        cwd=tmp_path,
-        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stderr
-    loaded = json.loads(process.stdout)
+    result = run_python("-I", "-c", LOAD, data_dir, *names)
+    assert result.status == 0, result.stderr
+    loaded = json.loads(result.stdout)
     for module, dataset in zip(MODULES, loaded.values(), strict=True):
         splits = dataset["splits"]
         assert set(splits) == {

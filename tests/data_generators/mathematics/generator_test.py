@@ -42,12 +42,6 @@ def here(monkeypatch):
     )
 
 
-def generate_by(monkeypatch, function):
-    monkeypatch.setattr(
-        shards, "problem_functions", lambda split: {SMALL: function}
-    )
-
-
 def test_split_counts():
     counts = generator.split_counts("numbers__place_value", 1000, 70)
     assert tuple(counts) == archive.SPLITS
@@ -156,7 +150,9 @@ def test_report_counts_errors(here, tmp_path, monkeypatch):
             raise AssertionError
         return types.SimpleNamespace(question=f"Is {call} prime?", answer="1")
 
-    generate_by(monkeypatch, problem)
+    monkeypatch.setattr(
+        shards, "problem_functions", lambda split: {SMALL: problem}
+    )
     generator.generate_modules([SMALL], tmp_path, 300, 100)
     report = json.loads(archive.report_path(tmp_path, SMALL).read_text())
     assert 44 <= report["raised"] <= 45

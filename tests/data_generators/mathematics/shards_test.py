@@ -3,10 +3,7 @@ import functools
 import importlib.util
 import json
 import os
-import pathlib
 import random
-import subprocess
-import sys
 import types
 
 import hypothesis
@@ -15,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from sympy.core import random as sympy_random
 
+from tests.experiments.command import run_python
 from tpt_keras.data_generators.mathematics import shards
 from tpt_keras.data_generators.mathematics.archive import EXTRAPOLATION_MODULES
 from tpt_keras.data_generators.mathematics.archive import MODULES
@@ -22,7 +20,6 @@ from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.errors import UsageError
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
-ROOT = pathlib.Path(__file__).parents[3]
 GCD = "numbers__gcd_composed"
 GENERATE_EVERYTHING = """
 import json, sys
@@ -40,15 +37,10 @@ print(json.dumps({
 
 
 def draw_everything(hash_seed, order):
-    process = subprocess.run(
-        [sys.executable, "-c", GENERATE_EVERYTHING, order],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout)
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    result = run_python("-c", GENERATE_EVERYTHING, order, env=environment)
+    assert result.status == 0, result.stderr
+    return json.loads(result.stdout)
 
 
 @pytest.mark.slow
@@ -92,35 +84,32 @@ def test_shards_differ(module, split, shard, seed):
     assert len(set.intersection(*questions)) < 3
 
 
-def test_long_problem_is_generated_again(monkeypatch):
-    # An answer is a number: 10 ** 30 has 31 digits.
-    lengths = iter([(161, 1), (160, 29), (160, 30), (200, 90), (1, 1)])
-
-    def problem():
-        question, answer = next(lengths)
-        return types.SimpleNamespace(question="q" * question, answer=10**answer)
-
-    monkeypatch.setattr(
-        shards, "problem_functions", lambda split: {"m": problem}
-    )
-    assert shards.generate_shard(
-        "m", "interpolate", 0, 0, count=2
-    ) == shards.Shard([("q" * 160, "1" + "0" * 29), ("q", "10")])
-
-
 def draw_from(monkeypatch, events):
-    """Lets the generator return answers, or raise errors, in turn."""
+    """Lets the generator return answers, or raise errors, in turn.
+
+    A pair is a question and its answer.
+    """
     events = iter(events)
 
     def problem():
         event = next(events)
         if isinstance(event, BaseException):
             raise event
-        return types.SimpleNamespace(question="q", answer=event)
+        question, answer = event if isinstance(event, tuple) else ("q", event)
+        return types.SimpleNamespace(question=question, answer=answer)
 
     monkeypatch.setattr(
         shards, "problem_functions", lambda split: {"m": problem}
     )
+
+
+def test_long_problem_is_generated_again(monkeypatch):
+    # An answer is a number: 10 ** 30 has 31 digits.
+    lengths = [(161, 1), (160, 29), (160, 30), (200, 90), (1, 1)]
+    draw_from(monkeypatch, [("q" * q, 10**a) for q, a in lengths])
+    assert shards.generate_shard(
+        "m", "interpolate", 0, 0, count=2
+    ) == shards.Shard([("q" * 160, "1" + "0" * 29), ("q", "10")])
 
 
 class Unprintable:
