@@ -1,5 +1,3 @@
-import tempfile
-
 import keras
 import numpy as np
 import pytest
@@ -7,6 +5,7 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.layer_test_case import saved_and_loaded
 from tpt_keras.errors import UsageError
 from tpt_keras.language_model import TransformerXL
 from tpt_keras.language_model import TransformerXLConfig
@@ -184,9 +183,7 @@ class TransformerXLTest(LayerTestCase):
         for weight, old in zip(model.trainable_weights, before):
             self.assertTrue(np.any(ops.convert_to_numpy(weight) != old))
         self.assert_all_equal(model.memory["length"], np.array([8, 8], "int32"))
-        with tempfile.TemporaryDirectory() as folder:
-            model.save(f"{folder}/model.keras")
-            loaded = keras.saving.load_model(f"{folder}/model.keras")
+        loaded = saved_and_loaded(model)
         self.assertEqual(loaded.config, CONFIG)
         # The memory of its streams is saved with it.
         self.assert_all_equal(loaded(TOKEN_IDS), model(TOKEN_IDS))
@@ -272,10 +269,8 @@ class GenerateTest(LayerTestCase):
         self.assertEqual({len(text) for text in texts}, {30})
         self.assertLessEqual(set("".join(texts)), set("abcd"))
         # Generating leaves the model as it was.
-        with tempfile.TemporaryDirectory() as folder:
-            model.save(f"{folder}/model.keras")
-            loaded = keras.saving.load_model(f"{folder}/model.keras")
-        self.assertIn(loaded.generate("ab", 30, seed=1), texts)
+        again = saved_and_loaded(model).generate("ab", 30, seed=1)
+        self.assertIn(again, texts)
 
     @parameterized.parameters(
         {"prompt": ""},

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tests.layer_test_case import saved_and_loaded
 from tpt_keras.errors import UsageError
 from tpt_keras.models import Transformer
 from tpt_keras.models import enable_lora
@@ -16,21 +17,14 @@ TRAINED = ("bias", "lora_kernel_a", "lora_kernel_b")
 pytestmark = pytest.mark.slow
 
 
-def make_model():
+def make_model(config):
     keras.utils.set_random_seed(5)
-    return Transformer.from_preset(
-        "tp_transformer_tiny",
-        num_layers=1,
-        hidden_dim=16,
-        intermediate_dim=32,
-        num_heads=2,
-        max_answer_length=4,
-    )
+    return Transformer(config.replace(max_answer_length=4))
 
 
 @pytest.fixture
-def model():
-    return make_model()
+def model(tiny_config):
+    return make_model(tiny_config)
 
 
 @pytest.fixture(scope="module")
@@ -64,21 +58,14 @@ def train(model, inputs):
         model.train_on_batch(inputs, target)
 
 
-def saved_and_loaded(model, tmp_path):
-    model.save(tmp_path / "model.keras")
-    return keras.saving.load_model(tmp_path / "model.keras")
-
-
 @pytest.fixture(scope="module")
-def quantized_model():
-    model = make_model()
+def quantized_model(tiny_config):
+    model = make_model(tiny_config)
     model.quantize("int8")
     return model
 
 
-def test_quantization_reaches_every_map(
-    model, quantized_model, inputs, tmp_path
-):
+def test_quantization_reaches_every_map(model, quantized_model, inputs):
     expected = logits(model, inputs)
     model = quantized_model
     modes = [layer.quantization_mode for layer in maps(model)]
@@ -86,15 +73,15 @@ def test_quantization_reaches_every_map(
     quantized = logits(model, inputs)
     error = np.mean((quantized - expected) ** 2)
     assert 0.0 < error < 1e-3 * np.mean(expected**2)
-    loaded = saved_and_loaded(model, tmp_path)
+    loaded = saved_and_loaded(model)
     np.testing.assert_array_equal(logits(loaded, inputs), quantized)
     # And a second time, from what was loaded.
-    loaded = saved_and_loaded(loaded, tmp_path)
+    loaded = saved_and_loaded(loaded)
     np.testing.assert_array_equal(logits(loaded, inputs), quantized)
     assert loaded.get_config() == model.get_config()
 
 
-def test_adapters_reach_every_map(model, inputs, tmp_path):
+def test_adapters_reach_every_map(model, inputs):
     expected = logits(model, inputs)
     enable_lora(model, rank=2)
     np.testing.assert_allclose(logits(model, inputs), expected, atol=1e-5)
@@ -107,20 +94,20 @@ def test_adapters_reach_every_map(model, inputs, tmp_path):
             assert has_moved == (weight.name in TRAINED), weight.path
     trained = logits(model, inputs)
     assert np.max(np.abs(trained - expected)) > 0.1
-    loaded = saved_and_loaded(model, tmp_path)
+    loaded = saved_and_loaded(model)
     assert not any(layer.lora_enabled for layer in maps(loaded))
     np.testing.assert_allclose(logits(loaded, inputs), trained, atol=1e-5)
 
 
-def test_adapters_of_a_quantized_model(quantized_model, inputs, tmp_path):
-    model = saved_and_loaded(quantized_model, tmp_path)
+def test_adapters_of_a_quantized_model(quantized_model, inputs):
+    model = saved_and_loaded(quantized_model)
     quantized = logits(model, inputs)
     enable_lora(model, rank=2)
     np.testing.assert_allclose(logits(model, inputs), quantized, atol=1e-5)
     train(model, inputs)
     trained = logits(model, inputs)
     assert np.max(np.abs(trained - quantized)) > 0.1
-    loaded = saved_and_loaded(model, tmp_path)
+    loaded = saved_and_loaded(model)
     error = np.mean((logits(loaded, inputs) - trained) ** 2)
     assert error < 1e-2 * np.mean(trained**2)
 

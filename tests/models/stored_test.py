@@ -19,14 +19,9 @@ from tpt_keras.models.stored import load_model
 from tpt_keras.models.stored import resolve
 
 
-def test_the_best_is_another_one(tmp_path):
+def test_the_best_is_another_one(tmp_path, tiny_config):
     models = {
-        name: Transformer.from_preset(
-            "tp_transformer_tiny",
-            hidden_dim=hidden_dim,
-            num_heads=2,
-            num_layers=1,
-        )
+        name: Transformer(tiny_config.replace(hidden_dim=hidden_dim))
         for name, hidden_dim in ((MODEL_FILE, 8), (BEST_MODEL_FILE, 4))
     }
     for name, model in models.items():
@@ -48,18 +43,11 @@ def test_folder_without_the_model(tmp_path, best, missing, other):
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A small model, and the bytes of its file."""
-    model = Transformer.from_preset(
-        "tp_transformer_tiny",
-        hidden_dim=4,
-        intermediate_dim=4,
-        num_heads=1,
-        num_layers=1,
-    )
+def saved(tmp_path_factory, tiny_config):
+    """The bytes of a small model's file."""
     path = tmp_path_factory.mktemp("saved") / MODEL_FILE
-    model.save(path)
-    return model, path.read_bytes()
+    Transformer(tiny_config).save(path)
+    return path.read_bytes()
 
 
 def assert_unreadable(path, best=False):
@@ -71,13 +59,13 @@ def assert_unreadable(path, best=False):
 @pytest.mark.parametrize("size", [0, 1000, -1])
 def test_truncated_file(tmp_path, saved, size):
     for name in (MODEL_FILE, BEST_MODEL_FILE):
-        (tmp_path / name).write_bytes(saved[1][:size])
+        (tmp_path / name).write_bytes(saved[:size])
         assert_unreadable(tmp_path / name, best=name == BEST_MODEL_FILE)
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9])
 def test_flipped_bit(tmp_path, saved, share):
-    content = bytearray(saved[1])
+    content = bytearray(saved)
     content[int(share * len(content))] ^= 0x04
     (tmp_path / MODEL_FILE).write_bytes(content)
     assert_unreadable(tmp_path / MODEL_FILE)
@@ -93,7 +81,7 @@ def test_another_model_of_keras(tmp_path):
 
 def test_a_model_of_another_version(tmp_path, saved):
     path = tmp_path / "saved.keras"
-    path.write_bytes(saved[1])
+    path.write_bytes(saved)
     with (
         zipfile.ZipFile(path) as archive,
         zipfile.ZipFile(tmp_path / MODEL_FILE, "w") as other,
@@ -107,7 +95,7 @@ def test_a_model_of_another_version(tmp_path, saved):
 
 
 def test_a_file_without_permission_is_not_damaged(tmp_path, saved, monkeypatch):
-    (tmp_path / MODEL_FILE).write_bytes(saved[1])
+    (tmp_path / MODEL_FILE).write_bytes(saved)
 
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")

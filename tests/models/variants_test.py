@@ -1,13 +1,13 @@
 """Every attention mechanism with every binding, through a model's life."""
 
 import itertools
-import tempfile
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
+from tests.layer_test_case import saved_and_loaded
 from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import BINDINGS
 from tpt_keras.layers import MECHANISMS
@@ -132,9 +132,7 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding, preset):
     model.fit(inputs, inputs["decoder_token_ids"], verbose=0)
     for weight, old in zip(model.trainable_weights, before):
         assert np.any(ops.convert_to_numpy(weight) != old), weight.path
-    with tempfile.TemporaryDirectory() as folder:
-        model.save(f"{folder}/model.keras")
-        loaded = keras.saving.load_model(f"{folder}/model.keras")
+    loaded = saved_and_loaded(model)
     assert loaded.config == model.config
     np.testing.assert_array_equal(
         ops.convert_to_numpy(loaded(inputs)),
@@ -167,17 +165,10 @@ def test_is_exported(attention, binding, tmp_path):
 @pytest.mark.parametrize(
     "attention", ["relative", "transformer_xl", "relational"]
 )
-def test_forward_pass_is_exported_from_jax(attention, tmp_path):
+def test_forward_pass_is_exported_from_jax(tiny_config, attention, tmp_path):
     import tensorflow as tf
 
-    model = Transformer.from_preset(
-        "tp_transformer_tiny",
-        attention=attention,
-        num_layers=1,
-        hidden_dim=16,
-        intermediate_dim=8,
-        num_heads=2,
-    )
+    model = Transformer(tiny_config.replace(attention=attention))
     model.export(tmp_path, verbose=False)
     ids = np.array([[1, 5, 6, 7, 2]], "int32")
     inputs = {"encoder_token_ids": ids, "decoder_token_ids": ids[:, :3]}

@@ -14,18 +14,13 @@ SUMS = [f"{a}+{b}" for a in range(10) for b in range(10)]
 
 
 @pytest.fixture(scope="session")
-def model():
+def model(tiny_config):
     """An untrained model whose answers differ and end at different steps."""
     keras.utils.set_random_seed(2)
-    return Transformer.from_preset(
-        "tp_transformer_tiny",
-        digit_places=True,
-        answer_order="units_first",
-        hidden_dim=16,
-        intermediate_dim=32,
-        num_heads=2,
-        num_layers=1,
-        max_answer_length=6,
+    return Transformer(
+        tiny_config.replace(
+            digit_places=True, answer_order="units_first", max_answer_length=6
+        )
     )
 
 
