@@ -151,7 +151,6 @@ def test_samples_are_fixed_and_apart_from_validation():
         ({"name": "nothing"}, "dataset"),
         ({"groups": ["numbers__nothing"]}, "module"),
         ({"groups": ["numbers__gcd"]}, "data_dir"),
-        ({"groups": ["all"]}, "data_dir"),
         ({"name": "math_dataset"}, "data_dir"),
         ({"data_dir": "nowhere"}, "data_dir"),
     ],
@@ -166,6 +165,11 @@ def test_missing_data_is_refused(data_dir, changes, field):
     with pytest.raises(UsageError) as error:
         open_task(**arguments)
     assert error.value.field == field
+
+
+def test_many_missing_modules_are_one_short_line(data_dir):
+    with pytest.raises(UsageError) as error:
+        open_task("mathematics_dataset", data_dir, ["all"])
     assert len(str(error.value)) < 300
 
 
