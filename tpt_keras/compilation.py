@@ -58,11 +58,14 @@ def _on_tensorflow(function, num_inputs):
         is_first = False
         if is_eager:
             return function(*token_ids)
-        with _TRACING:
-            if traced is None:
-                traced = tf.function(
-                    function, input_signature=specs, autograph=False
-                ).get_concrete_function()
+        if traced is None:
+            with _TRACING:
+                traced = (
+                    traced
+                    or tf.function(
+                        function, input_signature=specs, autograph=False
+                    ).get_concrete_function()
+                )
         return traced(*token_ids)
 
     return run
