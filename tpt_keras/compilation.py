@@ -60,12 +60,11 @@ def _on_tensorflow(function, num_inputs):
             return function(*token_ids)
         if traced is None:
             with _TRACING:
-                traced = (
-                    traced
-                    or tf.function(
+                # Another thread may have traced it in the meantime.
+                if traced is None:
+                    traced = tf.function(
                         function, input_signature=specs, autograph=False
                     ).get_concrete_function()
-                )
         return traced(*token_ids)
 
     return run

@@ -9,6 +9,7 @@ from tpt_keras.decoding import Generator
 from tpt_keras.layers import FeedForward
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
+from tpt_keras.serving import export_graph
 from tpt_keras.serving.export_graph import GROUP_SIZE
 from tpt_keras.serving.export_graph import AnswerGraph
 from tpt_keras.serving.export_graph import ConstantWeights
@@ -90,9 +91,17 @@ def test_groups_are_encoded_as_one_batch(num_rows):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "is_constant"), [("bfloat16", True), ("float32", False)]
+    ("dtype", "max_bytes", "is_constant"),
+    [
+        ("bfloat16", 1000, True),
+        ("bfloat16", 10, False),
+        ("float32", 1000, False),
+    ],
 )
-def test_bfloat16_weights_are_constants(dtype, is_constant):
+def test_bfloat16_weights_are_constants(
+    monkeypatch, dtype, max_bytes, is_constant
+):
+    monkeypatch.setattr(export_graph, "MAX_CONSTANT_BYTES", max_bytes)
     keras.utils.set_random_seed(3)
     layer = FeedForward(4, bias_initializer="ones", dtype=dtype)
     layer.build((None, 3))

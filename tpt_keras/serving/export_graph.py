@@ -17,6 +17,9 @@ from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
 
 # Questions that are encoded together.
 GROUP_SIZE = 8
+# A graph is a protocol buffer, which is limited to two gigabytes. It has the
+# constants of answering and those of scoring.
+MAX_CONSTANT_BYTES = 750_000_000
 
 
 class ConstantWeights(keras.StatelessScope):
@@ -24,8 +27,8 @@ class ConstantWeights(keras.StatelessScope):
 
     oneDNN reorders a bfloat16 matrix before it multiplies. It reorders a
     constant once, and a variable at every product, which for small batches
-    takes longer than the product itself. Weights of other dtypes stay
-    variables.
+    takes longer than the product itself. Weights of other dtypes, and weights
+    that do not fit into a graph, stay variables.
 
     Every use of a weight is a constant of its own, because the inputs of a loop
     are not constant. Raises a `UsageError` if a weight is NaN or infinite.
@@ -33,15 +36,20 @@ class ConstantWeights(keras.StatelessScope):
 
     def __init__(self, model):
         super().__init__()
-        self._arrays = {}
+        values = {id(v): finite_values(v) for v in model.variables}
+        self._arrays = {
+            key: array
+            for key, array in values.items()
+            if array.dtype == "bfloat16"
+        }
+        if sum(a.nbytes for a in self._arrays.values()) > MAX_CONSTANT_BYTES:
+            self._arrays = {}
         # TensorFlow saves these variables.
-        self.saved = []
-        for variable in model.variables:
-            array = finite_values(variable)
-            if array.dtype == "bfloat16":
-                self._arrays[id(variable)] = array
-            else:
-                self.saved.append(variable.value)
+        self.saved = [
+            variable.value
+            for variable in model.variables
+            if id(variable) not in self._arrays
+        ]
 
     def get_current_value(self, variable):
         array = self._arrays.get(id(variable))
