@@ -19,7 +19,12 @@ from tpt_keras.typing import Items
 
 PRECISIONS = ("float32", "mixed_bfloat16")
 DISTRIBUTIONS = ("none", "mirrored", "multi_worker_mirrored")
-SCHEDULES = ("constant", "cosine", "linear")
+# What is left of the peak rate after a share of the training.
+SCHEDULES = {
+    "constant": lambda share, cos: 1.0,
+    "cosine": lambda share, cos: (1.0 + cos(math.pi * share)) / 2.0,
+    "linear": lambda share, cos: 1.0 - share,
+}
 NEWTON_SCHULZ_DTYPES = ("float32", "bfloat16")
 
 
@@ -110,7 +115,7 @@ class OptimizerConfig:
 
     optimizer: str = setting("adam", init=False)
     learning_rate: float = setting(1e-4, above=0)
-    schedule: str = setting("constant", choices=SCHEDULES)
+    schedule: str = setting("constant", choices=tuple(SCHEDULES))
     warmup_steps: int = setting(0, minimum=0)
     weight_decay: float = setting(0.0, minimum=0, below=1)
     global_clipnorm: float = setting(0.1, above=0)

@@ -9,6 +9,8 @@ import math
 import keras
 from keras import ops
 
+from tpt_keras.training.config import SCHEDULES
+
 # The momentum that Muon starts its warm-up with.
 FIRST_MOMENTUM = 0.85
 
@@ -208,40 +210,43 @@ def _matrix_shape(variable):
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
-class LinearDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """A learning rate that rises to its peak and falls to zero in two lines.
+class WarmupAndDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate that rises to its peak and then follows a schedule.
 
     Args:
         peak: Learning rate at the end of the warm-up.
+        schedule: One of `SCHEDULES`.
         warmup_steps: Steps over which it rises from zero. `0`: it starts at
             the peak.
-        train_steps: Step at which it is zero again, and stays there.
+        train_steps: Step at which the schedule ends; its rate stays.
 
     Example:
 
-    >>> schedule = LinearDecay(1.0, warmup_steps=10, train_steps=30)
+    >>> schedule = WarmupAndDecay(1.0, "linear", 10, train_steps=30)
     >>> [float(schedule(step)) for step in (0, 5, 10, 20, 30, 40)]
     [0.0, 0.5, 1.0, 0.5, 0.0, 0.0]
     """
 
-    def __init__(self, peak, warmup_steps, train_steps):
+    def __init__(self, peak, schedule, warmup_steps, train_steps):
         super().__init__()
         self.peak = peak
+        self.schedule = schedule
         self.warmup_steps = warmup_steps
         self.train_steps = train_steps
 
     def __call__(self, step):
         step = ops.cast(step, "float32")
-        share = (self.train_steps - step) / (
-            self.train_steps - self.warmup_steps
-        )
+        steps = self.train_steps - self.warmup_steps
+        share = ops.clip((step - self.warmup_steps) / steps, 0.0, 1.0)
+        rate = self.peak * SCHEDULES[self.schedule](share, ops.cos)
         if self.warmup_steps:
-            share = ops.minimum(share, step / self.warmup_steps)
-        return self.peak * ops.maximum(share, 0.0)
+            rate = rate * ops.minimum(step / self.warmup_steps, 1.0)
+        return rate
 
     def get_config(self):
         return {
             "peak": self.peak,
+            "schedule": self.schedule,
             "warmup_steps": self.warmup_steps,
             "train_steps": self.train_steps,
         }
@@ -267,18 +272,11 @@ def learning_rate_schedule(config):
     """
     optimizer = config.optimizer
     rate, warmup_steps = optimizer.learning_rate, optimizer.warmup_steps
-    is_constant = optimizer.schedule == "constant"
-    if (is_constant and not warmup_steps) or config.run.train_minutes:
+    is_constant = optimizer.schedule == "constant" and not warmup_steps
+    if is_constant or config.run.train_minutes:
         return rate
-    if optimizer.schedule == "linear":
-        return LinearDecay(rate, warmup_steps, config.run.train_steps)
-    return keras.optimizers.schedules.CosineDecay(
-        initial_learning_rate=0.0 if warmup_steps else rate,
-        warmup_target=rate if warmup_steps else None,
-        warmup_steps=warmup_steps,
-        decay_steps=config.run.train_steps - warmup_steps,
-        # Without decay, this is the warm-up of a constant rate.
-        alpha=1.0 if is_constant else 0.0,
+    return WarmupAndDecay(
+        rate, optimizer.schedule, warmup_steps, config.run.train_steps
     )
 
 
@@ -292,8 +290,4 @@ def learning_rate_in_time(config, step, minutes):
     if step < optimizer.warmup_steps:
         rate *= step / optimizer.warmup_steps
     share = min(1.0, minutes / config.run.train_minutes)
-    if optimizer.schedule == "cosine":
-        rate *= (1.0 + math.cos(math.pi * share)) / 2.0
-    elif optimizer.schedule == "linear":
-        rate *= 1.0 - share
-    return rate
+    return rate * SCHEDULES[optimizer.schedule](share, math.cos)

@@ -92,7 +92,7 @@ class SearchSpace:
     dropouts: Items = setting((0.0, 0.1), items=float, minimum=0, below=1)
     optimizers: Items = setting(("adam",), items=str, choices=tuple(OPTIMIZERS))
     learning_rates: Items = setting((5e-4, 4e-3), items=float, above=0)
-    schedules: Items = setting(("cosine",), items=str, choices=SCHEDULES)
+    schedules: Items = setting(("cosine",), items=str, choices=tuple(SCHEDULES))
     warmup_shares: Items = setting((0.1,), items=float, minimum=0, below=1)
     min_weights: int = setting(190_000, minimum=1)
     max_weights: int = setting(200_000, minimum=1)
