@@ -1,7 +1,8 @@
 """The TP-Transformer in plain PyTorch, as a user of PyTorch writes it today.
 
-A `Twin` with the weights of the preset `tp_transformer` computes what the Keras
-model computes, trains like it, and answers like it.
+A `Twin` with the weights of the presets `tp_transformer` or
+`tp_transformer_numbers` computes what the Keras model computes, trains like it,
+and answers like it.
 """
 
 import collections
@@ -14,24 +15,35 @@ from torch.nn import functional
 
 
 class Attention(nn.Module):
-    """TP-Attention."""
+    """TP-Attention, of itself with rotary positions if there is a table."""
 
-    def __init__(self, hidden_dim, num_heads):
+    def __init__(self, hidden_dim, num_heads, table=None):
         super().__init__()
         self.num_heads = num_heads
+        self.register_buffer("table", table, persistent=False)
         self.query = nn.Linear(hidden_dim, hidden_dim)
         self.key = nn.Linear(hidden_dim, hidden_dim)
         self.value = nn.Linear(hidden_dim, hidden_dim)
         self.role = nn.Linear(hidden_dim, hidden_dim)
         self.attention_output = nn.Linear(hidden_dim, hidden_dim)
 
-    def forward(self, query, keys, values, **masks):
-        filler = attend(self._heads(self.query(query)), keys, values, **masks)
+    def forward(self, query, keys, values, start=0, **masks):
+        queries = self._rotate(self._heads(self.query(query)), start)
+        filler = attend(queries, keys, values, **masks)
         filler = filler.transpose(1, 2).flatten(-2)
         return self.attention_output(filler * self.role(query))
 
-    def keys_and_values(self, source):
-        return self._heads(self.key(source)), self._heads(self.value(source))
+    def keys_and_values(self, source, start=0):
+        keys = self._rotate(self._heads(self.key(source)), start)
+        return keys, self._heads(self.value(source))
+
+    def _rotate(self, heads, start):
+        if self.table is None:
+            return heads
+        sines, cosines = self.table[:, start : start + heads.shape[-2]]
+        even, odd = heads.unflatten(-1, (-1, 2)).unbind(-1)
+        pairs = even * cosines - odd * sines, odd * cosines + even * sines
+        return torch.stack(pairs, -1).flatten(-2)
 
     def _heads(self, x):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
@@ -55,10 +67,10 @@ def attend(queries, keys, values, attn_mask=None, is_causal=False):
 class EncoderCell(nn.Module):
     """Self-attention and feed-forward. PyTorch's epsilon is the authors'."""
 
-    def __init__(self, hidden_dim, intermediate_dim, num_heads):
+    def __init__(self, hidden_dim, intermediate_dim, num_heads, table):
         super().__init__()
         self.self_attention_norm = nn.LayerNorm(hidden_dim)
-        self.self_attention = Attention(hidden_dim, num_heads)
+        self.self_attention = Attention(hidden_dim, num_heads, table)
         self.feed_forward_norm = nn.LayerNorm(hidden_dim)
         self.feed_forward = nn.Sequential(
             collections.OrderedDict(
@@ -84,15 +96,15 @@ class EncoderCell(nn.Module):
 class DecoderCell(EncoderCell):
     """Causal self-attention, cross-attention and feed-forward."""
 
-    def __init__(self, hidden_dim, intermediate_dim, num_heads):
-        super().__init__(hidden_dim, intermediate_dim, num_heads)
+    def __init__(self, hidden_dim, intermediate_dim, num_heads, table):
+        super().__init__(hidden_dim, intermediate_dim, num_heads, table)
         self.cross_attention_norm = nn.LayerNorm(hidden_dim)
         self.cross_attention = Attention(hidden_dim, num_heads)
 
-    def forward(self, x, source, source_mask, cache=None, index=None):
+    def forward(self, x, source, source_mask, cache=None, index=0):
         """With a KV cache, `x` is the position `index` alone."""
         z = self.self_attention_norm(x)
-        past = new = self.self_attention.keys_and_values(z)
+        past = new = self.self_attention.keys_and_values(z, index)
         if cache is None:
             source = self.cross_attention.keys_and_values(source)
         else:
@@ -101,7 +113,7 @@ class DecoderCell(EncoderCell):
                 place[:, :, index : index + 1] = values
             past = [place[:, :, : index + 1] for place in room]
         # Padding follows the real tokens, which therefore do not attend to it.
-        x = x + self.self_attention(z, *past, is_causal=cache is None)
+        x = x + self.self_attention(z, *past, index, is_causal=cache is None)
         z = self.cross_attention_norm(x)
         x = x + self.cross_attention(z, *source, attn_mask=source_mask)
         return self._feed_forward(x)
@@ -114,23 +126,68 @@ class DecoderCell(EncoderCell):
 
 
 class Embedding(nn.Module):
-    """Embeds tokens at positions and binds them to their role."""
+    """Embeds tokens, at positions and bound to their role or not."""
 
-    def __init__(self, vocabulary_size, hidden_dim, max_length):
+    def __init__(self, config, max_length):
         super().__init__()
-        self.embeddings = nn.Embedding(vocabulary_size, hidden_dim)
-        self.role = nn.Linear(hidden_dim, hidden_dim)
+        hidden_dim = config.hidden_dim
+        self.embeddings = nn.Embedding(config.vocabulary_size, hidden_dim)
+        self.role = None
+        if config.bind_embeddings:
+            self.role = nn.Linear(hidden_dim, hidden_dim)
         self.scale = math.sqrt(hidden_dim)
-        angles = torch.arange(max_length)[:, None] * torch.exp(
-            torch.arange(0, hidden_dim, 2) * (-math.log(10000.0) / hidden_dim)
-        )
-        sinusoids = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+        sinusoids = None
+        if config.positions == "sinusoidal":
+            table = sines_and_cosines(max_length, hidden_dim)
+            sinusoids = table.movedim(0, -1).flatten(-2)
         self.register_buffer("sinusoids", sinusoids, persistent=False)
 
     def forward(self, ids, start=0):
         x = self.embeddings(ids) * self.scale
-        x = x + self.sinusoids[start : start + ids.shape[1]]
-        return x * (self.role(x) + 1)
+        if self.sinusoids is not None:
+            x = x + self.sinusoids[start : start + ids.shape[1]]
+        return x * (self.role(x) + 1) if self.role else x
+
+
+def sines_and_cosines(length, dim):
+    """Of each position and pair of columns, a tensor `(2, length, dim / 2)`."""
+    angles = torch.arange(length)[:, None] * torch.exp(
+        torch.arange(0, dim, 2) * (-math.log(10000.0) / dim)
+    )
+    return torch.stack([angles.sin(), angles.cos()])
+
+
+class DigitPlaces(nn.Module):
+    """Embeds the places of digits, counted from the decimal point."""
+
+    def __init__(self, hidden_dim, tokenizer, max_places=32):
+        super().__init__()
+        self.embeddings = nn.Embedding(2 * max_places, hidden_dim)
+        self.scale = math.sqrt(hidden_dim)
+        self.max_places = max_places
+        self.point_id = tokenizer.point_id
+        digits = torch.as_tensor(tokenizer.digit_ids)
+        self.register_buffer("digits", digits, persistent=False)
+
+    def forward(self, ids, units_first):
+        is_digit = torch.isin(ids, self.digits)
+        from_first, before = _count(is_digit)
+        places = from_first
+        if not units_first:
+            places = _count(is_digit.flip(1))[0].flip(1)
+        places = places.clamp(max=self.max_places)
+        is_fraction = ids.gather(1, before.clamp(min=0)) == self.point_id
+        is_fraction &= (before >= 0) & (from_first <= self.max_places)
+        places = torch.where(is_fraction, self.max_places + from_first, places)
+        x = self.embeddings((places - 1).clamp(min=0)) * self.scale
+        return x * is_digit[..., None]
+
+
+def _count(is_digit):
+    """Counts the digits from the first of a run; the index before the run."""
+    indices = torch.arange(is_digit.shape[1]).expand(is_digit.shape)
+    before = torch.where(is_digit, -1, indices).cummax(1).values
+    return indices - before, before
 
 
 class Twin(nn.Module):
@@ -139,13 +196,22 @@ class Twin(nn.Module):
     def __init__(self, model):
         super().__init__()
         config, self.tokenizer = model.config, model.tokenizer
-        hidden_dim, cells = config.hidden_dim, range(config.num_layers)
-        sizes = hidden_dim, config.intermediate_dim, config.num_heads
-        self.embedding = Embedding(
-            config.vocabulary_size, hidden_dim, config.max_question_length + 2
+        hidden_dim, num_heads = config.hidden_dim, config.num_heads
+        max_length = config.max_question_length + 2
+        table = None
+        if config.positions == "rotary":
+            table = sines_and_cosines(max_length, hidden_dim // num_heads)
+        sizes = hidden_dim, config.intermediate_dim, num_heads, table
+        self.embedding = Embedding(config, max_length)
+        self.digit_places = None
+        if config.digit_places:
+            self.digit_places = DigitPlaces(hidden_dim, self.tokenizer)
+        self.encoder_cells = nn.ModuleList(
+            EncoderCell(*sizes) for _ in range(config.num_layers)
         )
-        self.encoder_cells = nn.ModuleList(EncoderCell(*sizes) for _ in cells)
-        self.decoder_cells = nn.ModuleList(DecoderCell(*sizes) for _ in cells)
+        self.decoder_cells = nn.ModuleList(
+            DecoderCell(*sizes) for _ in range(len(model.decoder_cells))
+        )
         self.load(model)
 
     @torch.no_grad()
@@ -171,13 +237,19 @@ class Twin(nn.Module):
     def encode(self, source_ids):
         """Returns the encoder's output and the mask of the source."""
         mask = (source_ids != self.tokenizer.pad_id)[:, None, None]
-        x = self.embedding(source_ids)
+        x = self.embed(source_ids)
         for cell in self.encoder_cells:
             x = cell(x, attn_mask=mask)
         return x, mask
 
+    def embed(self, ids, start=0, units_first=False):
+        x = self.embedding(ids[:, start:], start)
+        if self.digit_places:
+            x = x + self.digit_places(ids, units_first)[:, start:]
+        return x
+
     def decode(self, ids, source, source_mask):
-        x = self.embedding(ids)
+        x = self.embed(ids, units_first=True)
         for cell in self.decoder_cells:
             x = cell(x, source, source_mask)
         return x
@@ -213,7 +285,7 @@ class Twin(nn.Module):
         is_ended = torch.zeros_like(ids, dtype=torch.bool)
         for index in range(max_length):
             if cached:
-                x = self.embedding(ids[:, -1:], start=index)
+                x = self.embed(ids, start=index, units_first=True)
                 for cell, cache in zip(self.decoder_cells, caches):
                     x = cell(x, source, mask, cache, index)
             else:
