@@ -10,6 +10,9 @@ VERSION = re.search(
     r'__version__ = "(.+?)"', (HERE / "tpt_keras" / "__init__.py").read_text()
 ).group(1)
 
+# The folder of the trained solver, also in the package.
+SOLVER = "saved_models.tp_transformer_mathematics"
+
 # The imports of each optional part of the package.
 EXTRAS = {
     # The figures and pages, and the computations behind them.
@@ -93,12 +96,17 @@ setuptools.setup(
         *setuptools.find_packages(include=["tpt_keras", "tpt_keras.*"]),
         # Without its benchmarks, which a clone runs.
         "tpt_keras.experiments",
+        f"tpt_keras.{SOLVER}",
     ],
     # A package named `experiments` would collide with others.
-    package_dir={"tpt_keras.experiments": "experiments"},
+    package_dir={
+        "tpt_keras.experiments": "experiments",
+        f"tpt_keras.{SOLVER}": SOLVER.replace(".", "/"),
+    },
     package_data={
         "tpt_keras": ["py.typed"],
         "tpt_keras.experiments": ["configs/*"],
+        f"tpt_keras.{SOLVER}": ["*.json", "*.md", "*.safetensors"],
         "tpt_keras.serving": ["config/*"],
         "tpt_keras.visualization": ["pages/*"],
     },

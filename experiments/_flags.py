@@ -16,6 +16,9 @@ from tpt_keras.errors import require
 
 from . import _cli
 
+# The model of a command that is given none: a trained preset.
+SOLVER = "tp_transformer_mathematics"
+
 # The flags count as those of the module that calls `define`.
 flags.disclaim_key_flags()
 
@@ -82,13 +85,13 @@ def _descriptions(config_class):
     }
 
 
-def define_model_dir(with_best=False):
+def define_model_dir(with_best=False, default=None):
     """Defines the flag of a trained model; with `with_best` of which of two."""
     flags.DEFINE_string(
         "model_dir",
-        None,
+        default,
         "A model's folder or file, a trained preset's name, or hf://user/name.",
-        required=True,
+        required=default is None,
     )
     flags.register_validator("model_dir", may_be_there, "it does not exist")
     if with_best:
@@ -217,12 +220,13 @@ class Problems:
 class ModelFlags:
     """The model that a command asks; the fields are flags.
 
+    Without any it is the trained solver.
+
     Args:
         saved_model: A SavedModel, or the folder of its versions.
         onnx_model: An ONNX export, or the folder of its versions.
         model_dir: A model's folder or file, a trained preset's name, or
             hf://user/name.
-        preset: Another name of model_dir.
         server: A TF Serving: host and port of gRPC, or a URL of REST.
         model_name: The model's name on the server.
     """
@@ -230,19 +234,18 @@ class ModelFlags:
     saved_model: str = ""
     onnx_model: str = ""
     model_dir: str = ""
-    preset: str = ""
     server: str = ""
     model_name: str = "solver"
 
     def __post_init__(self):
         paths = {
             name: getattr(self, name)
-            for name in ("saved_model", "onnx_model", "model_dir", "preset")
+            for name in ("saved_model", "onnx_model", "model_dir")
         }
-        if sum(map(bool, (*paths.values(), self.server))) != 1:
+        if sum(map(bool, (*paths.values(), self.server))) > 1:
             raise UsageError(
-                "Exactly one of --saved_model, --onnx_model, --model_dir, "
-                "--preset and --server is needed."
+                "Give one of --saved_model, --onnx_model, --model_dir and "
+                "--server."
             )
         for name, path in paths.items():
             if not may_be_there(path):
@@ -276,7 +279,7 @@ class ModelFlags:
         from tpt_keras.decoding import Generator
         from tpt_keras.models.stored import load_model
 
-        return Generator(load_model(self.model_dir or self.preset))
+        return Generator(load_model(self.model_dir or SOLVER))
 
 
 def define_analysis(output_dir, count=None):

@@ -1,11 +1,11 @@
 r"""Serves a page that asks a trained model.
 
-    tpt_keras playground \
-        --model_dir=saved_models/tp_transformer_mathematics
+    tpt_keras playground --model_dir=models/demo
 
-Open the printed address in a browser on this machine. The page shows the best
-answers to a question with their probabilities, and the attention and the roles
-of the question. It needs no network. Needs pip install 'tpt_keras[playground]'.
+Without --model_dir it asks the trained solver. Open the printed address in a
+browser on this machine. The page shows the best answers to a question with
+their probabilities, and the attention and the roles of the question. It needs
+no network. Needs pip install 'tpt_keras[playground]'.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ FLAGS = flags.FLAGS
 if __package__:
     from . import _flags
 
-    _flags.define_model_dir()
+    _flags.define_model_dir(default=_flags.SOLVER)
     flags.DEFINE_integer(
         "port", 8502, "Port of this machine.", lower_bound=1, upper_bound=65535
     )

@@ -3,8 +3,7 @@ r"""Lets a model answer unseen problems.
     tpt_keras quiz --saved_model=saved_models/demo \
         --modules=numbers__place_value --data_dir=data
 
-The model may be any that `solve` takes, such as the trained solver
-(--preset=tp_transformer_mathematics).
+The model may be any that `solve` takes; without one it is the trained solver.
 """
 
 from absl import flags

@@ -1,12 +1,12 @@
 r"""Answers questions with a model.
 
-    tpt_keras solve --preset=tp_transformer_mathematics \
-        --question="Sort 3, -2, 15, 0." --question="Divide 90 by 6."
+    tpt_keras solve --question="Sort 3, -2, 15, 0." --question="Divide 90 by 6."
 
-The model may also be a folder or a file (--model_dir=models/demo), a SavedModel
-(--saved_model=saved_models/demo), ONNX graphs (--onnx_model=onnx/demo), or on
-TF Serving (--server=localhost:8500). Without --question it reads a question
-from each line of --questions_file, or of standard input:
+The model is the trained solver, a folder or a file (--model_dir=models/demo), a
+SavedModel (--saved_model=saved_models/demo), ONNX graphs
+(--onnx_model=onnx/demo), or on TF Serving (--server=localhost:8500). Without
+--question it reads a question from each line of --questions_file, or of
+standard input:
 
     tpt_keras solve --model_dir=models/demo < questions.txt
 

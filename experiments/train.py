@@ -53,11 +53,11 @@ def main():
 
     presets = PRESETS | XL_PRESETS
     check_choice("preset", FLAGS.preset, presets)
-    if FLAGS.preset in TRAINED_PRESETS:
+    if FLAGS.preset in TRAINED_PRESETS and not FLAGS.init_from:
         raise UsageError(
             f"The preset {FLAGS.preset} is a trained model. To train it on, "
-            f"set `init_from` to {FLAGS.preset}, and `preset` to the preset "
-            "of its size, tp_transformer.",
+            f"set `init_from` to {FLAGS.preset}, too. For new weights, take "
+            "tp_transformer_numbers.",
             field="preset",
         )
     preset = presets[FLAGS.preset]

@@ -97,6 +97,13 @@ def test_readme_lists_every_extra(declared):
     assert sorted(rows) == sorted(declared.keys() - {"", "dev", "docs", "test"})
 
 
+def solver_files():
+    """The files of the trained solver, without its exports."""
+    folder = pathlib.Path("saved_models", "tp_transformer_mathematics")
+    names = ("README.md", "config.json", "model.int8.safetensors")
+    return {folder / name for name in names}
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """A folder that the package is installed into, without its dependencies."""
@@ -104,6 +111,9 @@ def installed(tmp_path_factory):
     # A copy, because setuptools takes what an older build left beside it.
     for name in ("experiments", "tpt_keras"):
         shutil.copytree(ROOT / name, source / name)
+    for path in solver_files():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, source / path)
     for name in ("LICENSE", "README.md", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, source)
     target = tmp_path_factory.mktemp("target")
@@ -139,7 +149,7 @@ def test_wheel_holds_the_package_and_its_commands(installed):
         for path in files(ROOT / "experiments")
         if path.parts[0] != "benchmarks"
     }
-    assert files(installed / "tpt_keras") == package | commands
+    assert files(installed / "tpt_keras") == package | commands | solver_files()
     for path in commands:
         # The folder has another name there.
         text = (installed / "tpt_keras" / path).read_text()
@@ -188,7 +198,6 @@ def test_readme_starts_where_only_the_package_is(installed, tmp_path):
     [block] = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     extras = ",".join(re.findall(r"pip install \"\.\[(.*?)\]", block))
     scripts = make_environment(tmp_path / "venv", installed, extras)
-    (tmp_path / "saved_models").symlink_to(ROOT / "saved_models")
     environment = {
         name: value
         for name, value in os.environ.items()

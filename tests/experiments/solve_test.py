@@ -50,7 +50,6 @@ def test_commands_take_a_models_file(
     page = f"--output={tmp_path / 'report.md'}"
     for name, flag, *arguments in (
         ("solve", "model_dir", GOOD),
-        ("solve", "preset", GOOD),
         ("quiz", "model_dir", "--count=2", *data),
         ("evaluate", "model_dir", *data),
         ("export", "model_dir", f"--export_dir={tmp_path / 'exports'}"),

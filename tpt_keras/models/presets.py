@@ -6,6 +6,21 @@ A variant is a row of `PRESETS` and nothing more.
 from tpt_keras.models.configs import LSTMConfig
 from tpt_keras.models.configs import TransformerConfig
 
+# Numbers in answers units first, the places of digits and rotary positions
+# (docs/lab.md); few decoder layers, because answering takes a step for each
+# character.
+NUMBERS = TransformerConfig(
+    hidden_dim=192,
+    intermediate_dim=768,
+    num_heads=6,
+    num_decoder_layers=2,
+    bind_embeddings=False,
+    positions="rotary",
+    vocabulary="mathematics_words",
+    digit_places=True,
+    answer_order="units_first",
+)
+
 PRESETS: dict = {
     # The paper's baseline (section 4.1).
     "transformer": TransformerConfig(binding="none", bind_embeddings=False),
@@ -68,20 +83,7 @@ PRESETS: dict = {
         num_layers=2,
         dropout=0.1,
     ),
-    # Numbers in answers units first, the places of digits and rotary positions
-    # (docs/lab.md); few decoder layers, because answering takes a step for each
-    # character.
-    "tp_transformer_numbers": TransformerConfig(
-        hidden_dim=192,
-        intermediate_dim=768,
-        num_heads=6,
-        num_decoder_layers=2,
-        bind_embeddings=False,
-        positions="rotary",
-        vocabulary="mathematics_words",
-        digit_places=True,
-        answer_order="units_first",
-    ),
+    "tp_transformer_numbers": NUMBERS,
     # The baselines of Saxton et al. (2019), who made the data.
     "lstm": LSTMConfig(),
     "lstm_attention": LSTMConfig(attention="additive", thinking_steps=0),
@@ -90,7 +92,9 @@ PRESETS: dict = {
         hidden_dim=128, intermediate_dim=256, num_heads=4, num_layers=2
     ),
     # The trained solver.
-    "tp_transformer_mathematics": TransformerConfig(),
+    "tp_transformer_mathematics": NUMBERS.replace(
+        hidden_dim=320, intermediate_dim=1216, num_heads=8
+    ),
 }
 # Those with weights, in `saved_models/`.
 TRAINED_PRESETS = ("tp_transformer_mathematics",)
