@@ -127,7 +127,9 @@ def pytorch(model_dir, precision, max_length, cached):
     tokenizer = twin.tokenizer
 
     def answer(batch):
-        source_ids = torch.as_tensor(tokenizer.encode_batch(batch))
+        source_ids = torch.as_tensor(
+            tokenizer.encode_batch(batch, questions=True)
+        )
         found = twin.generate(source_ids, max_length, cached)
         return [Answer(tokenizer.decode(ids)) for ids in found.tolist()]
 
