@@ -15,16 +15,11 @@ from tpt_keras.errors import check_choice
 from tpt_keras.settings import check_settings
 from tpt_keras.settings import parse_items
 from tpt_keras.settings import setting
+from tpt_keras.training.schedules import SCHEDULES
 from tpt_keras.typing import Items
 
 PRECISIONS = ("float32", "mixed_bfloat16")
 DISTRIBUTIONS = ("none", "mirrored", "multi_worker_mirrored")
-# What is left of the peak rate after a share of the training.
-SCHEDULES = {
-    "constant": lambda share, cos: 1.0,
-    "cosine": lambda share, cos: (1.0 + cos(math.pi * share)) / 2.0,
-    "linear": lambda share, cos: 1.0 - share,
-}
 NEWTON_SCHULZ_DTYPES = ("float32", "bfloat16")
 
 

@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from tpt_keras.training.config import SCHEDULES
+from tpt_keras.training.schedules import SCHEDULES
 
 # The momentum that Muon starts its warm-up with.
 FIRST_MOMENTUM = 0.85

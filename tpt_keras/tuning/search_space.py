@@ -9,8 +9,8 @@ from tpt_keras.errors import check_choice
 from tpt_keras.settings import check_settings
 from tpt_keras.settings import setting
 from tpt_keras.training.config import OPTIMIZERS
-from tpt_keras.training.config import SCHEDULES
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.training.schedules import SCHEDULES
 from tpt_keras.typing import Items
 
 if TYPE_CHECKING:
