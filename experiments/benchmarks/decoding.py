@@ -30,15 +30,12 @@ from absl import flags
 from tpt_keras.answer import Answer
 from tpt_keras.errors import require
 
+from .. import _flags
 from . import _measure
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string(
-    "model_dir",
-    "tp_transformer_mathematics",
-    "A model's folder, or the name of a trained preset.",
-)
+_flags.define_model_dir(default=_flags.SOLVER)
 flags.DEFINE_integer("questions", 256, "Number of questions.")
 flags.DEFINE_list("batch_sizes", ["1", "64"], "Questions in a batch.")
 flags.DEFINE_list(
