@@ -15,7 +15,9 @@ SOLVER = "saved_models.tp_transformer_mathematics"
 
 # The imports of each optional part of the package.
 EXTRAS = {
-    # The figures and pages, and the computations behind them.
+    # The figures and pages, the computations behind them, and the Bayesian
+    # tuner. Keras imports scikit-learn wherever it finds it, which takes half
+    # a second.
     "analysis": [
         "matplotlib>=3.8",
         "scikit-learn>=1.5",
@@ -120,8 +122,7 @@ setuptools.setup(
         # tensorflow-datasets imports it without declaring it.
         "importlib_resources>=6.0",
         "keras>=3.13",
-        # With what its Bayesian optimization needs.
-        "keras-tuner[bayesian]>=1.4.8",
+        "keras-tuner>=1.4.8",
         "mathematics_dataset>=1.0.1",
         "numpy>=2.0",
         "safetensors>=0.4",

@@ -1,10 +1,12 @@
 """Searches with a function in place of the trainings."""
 
 import json
+import sys
 import types
 
 import pytest
 
+from tpt_keras.errors import MissingDependencyError
 from tpt_keras.errors import UsageError
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import NonFiniteLossError
@@ -157,6 +159,13 @@ def test_killed_search_resumes_with_the_same_trials(search, kind):
         search(killed_once, kind, max_trials=6)
     assert search(killed_once, kind, max_trials=6) == expected
     assert len(trained) == 7
+
+
+def test_bayesian_search_needs_scikit_learn(search, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(MissingDependencyError):
+        search(learned, tuner="bayesian")
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_search_is_refused(search, tmp_path):

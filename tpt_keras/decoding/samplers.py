@@ -318,10 +318,11 @@ def _candidates(logits, is_ended, pad_id):
 def _extended(next_ids, log_probs, state):
     """Extends every sequence by one token."""
     next_ids = ops.cast(next_ids, "int32")
-    of_tokens = ops.take_along_axis(
-        log_probs, ops.expand_dims(next_ids, -1), axis=-1
-    )
-    return next_ids, state["log_probs"] + ops.squeeze(of_tokens, -1), None
+    # Keras's `take_along_axis` is four times as many ops on TensorFlow.
+    vocabulary = ops.arange(log_probs.shape[-1], dtype="int32")
+    is_next = ops.equal(ops.expand_dims(next_ids, -1), vocabulary)
+    log_probs = ops.sum(ops.where(is_next, log_probs, 0.0), axis=-1)
+    return next_ids, state["log_probs"] + log_probs, None
 
 
 def _penalty_divisor(lengths, length_penalty):

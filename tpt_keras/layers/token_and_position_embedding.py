@@ -3,6 +3,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from tpt_keras.errors import check_choice
@@ -364,12 +365,17 @@ def position_sinusoids(positions, hidden_dim):
     the released code. tensor2tensor and keras-hub have another order. Maps
     `(length,)` to float32 `(length, hidden_dim)`.
     """
-    frequencies = ops.exp(
-        ops.arange(0, hidden_dim, 2, dtype="float32")
-        * (-math.log(10000.0) / hidden_dim)
-    )
+    angles = position_angles(positions, hidden_dim)
+    is_even = np.arange(hidden_dim) % 2 == 0
+    return ops.where(is_even, ops.sin(angles), ops.cos(angles))
+
+
+def position_angles(positions, hidden_dim):
+    """Maps positions `(length,)` to float32 `(length, hidden_dim)`.
+
+    Columns `2i` and `2i + 1` are `position * exp(-log(10000) * 2i / dim)`.
+    """
+    even = np.arange(hidden_dim, dtype="float32") // 2 * 2
+    frequencies = np.exp(even * np.float32(-math.log(10000.0) / hidden_dim))
     positions = ops.expand_dims(ops.cast(positions, "float32"), -1)
-    angles = positions * frequencies  # (length, ceil(hidden_dim / 2))
-    pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
-    interleaved = ops.reshape(pairs, (-1, 2 * frequencies.shape[0]))
-    return interleaved[:, :hidden_dim]
+    return ops.multiply(positions, frequencies)

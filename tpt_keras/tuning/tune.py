@@ -25,6 +25,7 @@ import keras_tuner
 from tpt_keras.data_generators import training_task
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
+from tpt_keras.errors import require
 from tpt_keras.files import write_text
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import NonFiniteLossError
@@ -84,6 +85,7 @@ def tune(
     Raises:
         UsageError: If the folder belongs to another search, if another process
             searches in it, or if the data is missing.
+        MissingDependencyError: If the Bayesian tuner's scikit-learn is missing.
 
     Example:
 
@@ -98,6 +100,8 @@ def tune(
     ```
     """
     check_choice("tuner", tuner, TUNERS)
+    if tuner == "bayesian":
+        require("sklearn", "analysis")
     check_choice("objective", objective, OBJECTIVES)
     check_positive_integer("max_trials", max_trials)
     check_positive_integer("executions_per_trial", executions_per_trial)

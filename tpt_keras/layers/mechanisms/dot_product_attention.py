@@ -2,13 +2,14 @@ import math
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.token_and_position_embedding import ATTENTION_POSITIONS
-from tpt_keras.layers.token_and_position_embedding import position_sinusoids
+from tpt_keras.layers.token_and_position_embedding import position_angles
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -305,15 +306,15 @@ def rotate(heads, positions):
     `position * exp(-log(10000) * 2i / dim)`, so that the product of a query and
     a key depends on their distance.
     """
-    shape, half = ops.shape(heads), heads.shape[-1] // 2
-    sinusoids = position_sinusoids(positions, 2 * half)
-    sinusoids = ops.reshape(ops.cast(sinusoids, heads.dtype), (-1, 1, half, 2))
-    sines, cosines = sinusoids[..., :1], sinusoids[..., 1:]
+    shape, dim = ops.shape(heads), heads.shape[-1]
+    angles = ops.expand_dims(position_angles(positions, dim), 1)
+    cosines = ops.cast(ops.cos(angles), heads.dtype)
     # (x, y) becomes (x cos - y sin, y cos + x sin).
-    pairs = ops.reshape(heads, (*shape[:-1], half, 2))
-    signed_sines = ops.concatenate([-sines, sines], axis=-1)
-    pairs = pairs * cosines + ops.flip(pairs, axis=-1) * signed_sines
-    return ops.reshape(pairs, shape)
+    signs = np.where(np.arange(dim) % 2, 1, -1).astype("float32")
+    sines = ops.cast(ops.sin(angles) * signs, heads.dtype)
+    pairs = ops.reshape(heads, (*shape[:-1], dim // 2, 2))
+    swapped = ops.reshape(ops.flip(pairs, axis=-1), shape)
+    return heads * cosines + swapped * sines
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
