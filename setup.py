@@ -39,9 +39,8 @@ EXTRAS = {
         "scikit-learn>=1.5",
         "streamlit>=1.67",
     ],
-    # Exports for TF Serving and its clients.
+    # Exports for TF Serving, and a client for it.
     "serving": [
-        "grpcio>=1.60",
         "requests>=2.32",
         "tensorflow-serving-api>=2.20",
         "urllib3>=2.0",

@@ -54,7 +54,6 @@ def run(command, arguments):
         if hasattr(command, "check"):
             command.check()
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
         absl_logging.set_verbosity(absl_logging.ERROR)
         if getattr(command, "NEEDS_BACKEND", True):
             import_backend()

@@ -227,7 +227,7 @@ class ModelFlags:
         onnx_model: An ONNX export, or the folder of its versions.
         model_dir: A model's folder or file, a trained preset's name, or
             hf://user/name.
-        server: A TF Serving: host and port of gRPC, or a URL of REST.
+        server: A TF Serving: host and port of REST, or a URL.
         model_name: The model's name on the server.
     """
 
@@ -253,19 +253,14 @@ class ModelFlags:
         if self.onnx_model:
             require("onnxruntime", "onnx")
         if self.server:
-            is_url = "://" in self.server
-            require("requests" if is_url else "tensorflow_serving", "serving")
+            require("requests", "serving")
 
     def load(self):
         """Loads the model, an `AnsweringModel`."""
         if self.server:
-            from tpt_keras import serving
+            from tpt_keras.serving import RestClient
 
-            is_url = "://" in self.server
-            if not is_url:  # its messages are TensorFlow's
-                _cli.import_tensorflow()
-            client = serving.RestClient if is_url else serving.GrpcClient
-            return client(self.server, self.model_name)
+            return RestClient(self.server, self.model_name)
         if self.saved_model:
             _cli.import_tensorflow()
             from tpt_keras.serving import SavedModel

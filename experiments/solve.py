@@ -4,7 +4,7 @@ r"""Answers questions with a model.
 
 The model is the trained solver, a folder or a file (--model_dir=models/demo), a
 SavedModel (--saved_model=saved_models/demo), ONNX graphs
-(--onnx_model=onnx/demo), or on TF Serving (--server=localhost:8500). Without
+(--onnx_model=onnx/demo), or on TF Serving (--server=localhost:8501). Without
 --question it reads a question from each line of --questions_file, or of
 standard input:
 

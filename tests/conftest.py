@@ -17,8 +17,6 @@ hypothesis.settings.load_profile("no_deadline")
 
 # Before TensorFlow is imported: no native messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Before gRPC is imported: its log of a closed connection.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 # Before tqdm is imported: no progress bars.
 os.environ.setdefault("TQDM_DISABLE", "1")
 

@@ -72,11 +72,8 @@ def test_questions_without_any_answer_print_nothing(run, saved_model):
     assert_refused(result, *questions.values())
 
 
-@pytest.mark.parametrize("protocol", ["grpc", "rest"])
-def test_a_server_answers(run, protocol):
-    with TFServing().serve(protocol) as address:
-        if protocol == "rest":
-            address = f"http://{address}"
+def test_a_server_answers(run):
+    with TFServing().serve() as address:
         server = f"--server={address}"
         result = run("solve", server, "--question=1 + 1", "--question=½")
         assert (result.status, result.stderr) == (0, "")
@@ -91,7 +88,7 @@ def test_a_server_is_asked_without_keras(tmp_path):
     """Every line, with an empty one, and a file as Windows writes it."""
     path = tmp_path / "questions.txt"
     path.write_bytes(b"\xef\xbb\xbf1 + 1\r\n\xc2\xbd\r\n")
-    with TFServing().serve("rest") as address:
+    with TFServing().serve() as address:
         for arguments, text, answers in (
             ([], "1 + 1\n2\u2028\n\n3", "1 + 1\n2\u2028\n\n3\n"),
             ([f"--questions_file={path}"], "2", "1 + 1\n½\n"),

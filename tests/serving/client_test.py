@@ -1,4 +1,4 @@
-"""The clients over both protocols, on real sockets."""
+"""The client, on real sockets."""
 
 import math
 import threading
@@ -13,52 +13,44 @@ from tpt_keras.answer import Answer
 from tpt_keras.answer import list_of_texts
 from tpt_keras.answer import to_bytes
 from tpt_keras.errors import UsageError
-from tpt_keras.serving import GrpcClient
 from tpt_keras.serving import RestClient
 from tpt_keras.serving import ServingError
 
-CLIENTS = {"grpc": GrpcClient, "rest": RestClient}
 
-
-@pytest.fixture(params=CLIENTS)
-def protocol(request):
-    return request.param
-
-
-def ask(protocol, server, questions=("1",), **kwargs):
+def ask(server, questions=("1",), **kwargs):
     """Answers of a `TFServing`."""
     with (
-        server.serve(protocol) as address,
-        CLIENTS[protocol](address, **kwargs) as client,
+        server.serve() as address,
+        RestClient(address, **kwargs) as client,
     ):
         return client.answer(list(questions))
 
 
-def code_of(protocol, server, **kwargs):
+def code_of(server, **kwargs):
     """The code of the error that a client raises."""
     with pytest.raises(ServingError) as caught:
-        ask(protocol, server, **kwargs)
+        ask(server, **kwargs)
     return caught.value.code
 
 
-def test_questions_are_answered_in_their_order(protocol):
+def test_questions_are_answered_in_their_order():
     questions = [
         *("1 + 1 + 1", b"1 + 2", "½漢", "", "nothing\0", '"quoted"\n'),
         *(b"\xff", "\udcff"),  # invalid UTF-8
     ]
     server = TFServing()
-    answers = ask(protocol, server, questions, batch_size=5)
+    answers = ask(server, questions, batch_size=5)
     assert server.batch_sizes == [5, 3]
     sent = to_bytes(list_of_texts(questions))
     texts = [text.decode(errors="replace") for text in sent]
     assert answers == [Answer(text, -0.5, "OK") for text in texts]
 
 
-def test_scores(protocol):
+def test_scores():
     server = TFServing()
     with (
-        server.serve(protocol) as address,
-        CLIENTS[protocol](address, batch_size=2) as client,
+        server.serve() as address,
+        RestClient(address, batch_size=2) as client,
     ):
         answers = client.score(["1 + 1", "1", b"2"], ["2", "", "½漢"])
     assert server.batch_sizes == [2, 1]
@@ -69,50 +61,49 @@ def test_scores(protocol):
     ]
 
 
-def test_a_log_probability_may_be_missing_or_infinite(protocol):
+def test_a_log_probability_may_be_missing_or_infinite():
     for log_probs in ({}, {"log_probs": [math.nan]}):
         outputs = {"answers": ["1"], "status": ["OK"], **log_probs}
         server = TFServing(lambda _, outputs=outputs: outputs)
-        assert ask(protocol, server) == [Answer("1", None, "OK")]
+        assert ask(server) == [Answer("1", None, "OK")]
 
 
 @pytest.mark.parametrize(
-    ("failure", "rest_code"),
+    ("failure", "code"),
     [
         ("INVALID_ARGUMENT", "HTTP 400"),
         ("NOT_FOUND", "NOT_FOUND"),
         ("INTERNAL", "HTTP 500"),
     ],
 )
-def test_other_failures_are_not_retried(protocol, failure, rest_code):
+def test_other_failures_are_not_retried(failure, code):
     server = TFServing(failures=[failure])
-    code = rest_code if protocol == "rest" else failure
-    assert code_of(protocol, server) == code
+    assert code_of(server) == code
     assert len(server.batch_sizes) == 1
 
 
 @pytest.mark.slow
-def test_an_unavailable_server_is_retried_some_times(protocol):
+def test_an_unavailable_server_is_retried_some_times():
     server = TFServing(failures=["UNAVAILABLE"] * 2)
-    assert ask(protocol, server) == [Answer("1", -0.5, "OK")]
+    assert ask(server) == [Answer("1", -0.5, "OK")]
     assert len(server.batch_sizes) == 3
     server = TFServing(failures=["UNAVAILABLE"] * 9)
-    assert code_of(protocol, server) == "UNAVAILABLE"
+    assert code_of(server) == "UNAVAILABLE"
     assert len(server.batch_sizes) == 5
 
 
-def test_a_server_that_starts_late_is_reached(protocol):
+def test_a_server_that_starts_late_is_reached():
     address = f"127.0.0.1:{free_port()}"
     answers = []
 
     def ask_early():
-        with CLIENTS[protocol](address) as client:
+        with RestClient(address) as client:
             answers.extend(client.answer(["1"]))
 
     thread = threading.Thread(target=ask_early)
     thread.start()
     time.sleep(0.15)
-    with TFServing().serve(protocol, int(address.partition(":")[2])):
+    with TFServing().serve(int(address.partition(":")[2])):
         thread.join()
     assert answers == [Answer("1", -0.5, "OK")]
 
@@ -121,18 +112,18 @@ def test_a_server_that_starts_late_is_reached(protocol):
 @pytest.mark.parametrize(
     "server", ["localhost:1", "no-such-host.invalid:1", "ftp://localhost"]
 )
-def test_no_server_is_an_error(protocol, server):
+def test_no_server_is_an_error(server):
     with (
-        CLIENTS[protocol](server, timeout=2) as client,
+        RestClient(server, timeout=2) as client,
         pytest.raises(ServingError) as caught,
     ):
         client.answer(["1"])
     assert server in str(caught.value)
 
 
-def test_the_timeout_ends_a_request(protocol):
+def test_the_timeout_ends_a_request():
     server = TFServing(delay=2.0)
-    assert code_of(protocol, server, timeout=0.2) == "DEADLINE_EXCEEDED"
+    assert code_of(server, timeout=0.2) == "DEADLINE_EXCEEDED"
     assert len(server.batch_sizes) == 1
 
 
@@ -147,9 +138,9 @@ def test_the_timeout_ends_a_request(protocol):
         {"answers": ["1"], "status": ["OK"], "log_probs": ["likely"]},
     ],
 )
-def test_another_models_outputs_are_refused(protocol, outputs):
+def test_another_models_outputs_are_refused(outputs):
     server = TFServing(lambda questions: outputs)
-    assert code_of(protocol, server) == "MALFORMED"
+    assert code_of(server) == "MALFORMED"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +175,7 @@ def test_another_programs_response_is_an_error(status, body):
     ("name", "value"),
     [("timeout", 0), ("timeout", math.nan), ("batch_size", 0)],
 )
-def test_invalid_arguments_are_refused(protocol, name, value):
+def test_invalid_arguments_are_refused(name, value):
     with pytest.raises(UsageError) as caught:
-        CLIENTS[protocol]("localhost:8500", **{name: value})
+        RestClient("localhost:8500", **{name: value})
     assert caught.value.field == name

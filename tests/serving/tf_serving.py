@@ -1,18 +1,12 @@
-"""A server with TF Serving's interfaces, for tests of the clients."""
+"""A server with TF Serving's REST, for tests of the client."""
 
 import base64
-import concurrent.futures
 import contextlib
 import http.server
 import json
 import socket
 import threading
 import time
-
-import grpc
-import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
-from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 HTTP_STATUSES = {
     "INTERNAL": 500,
@@ -46,7 +40,7 @@ def score(questions, answers):
     }
 
 
-class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
+class TFServing:
     """Serves a model under the name `"solver"`.
 
     Args:
@@ -65,28 +59,13 @@ class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
         self.batch_sizes = []
 
     @contextlib.contextmanager
-    def serve(self, protocol, port=0):
-        """Serves over one of the protocols; yields the address."""
-        serve = {"grpc": self._serve_grpc, "rest": self._serve_rest}[protocol]
-        with serve(port) as port:
+    def serve(self, port=0):
+        """Serves, and yields the address."""
+        with http_server(self.respond, port) as port:
             yield f"127.0.0.1:{port}"
 
-    def Predict(self, request, context):  # noqa: N802
-        inputs = {
-            name: tf.make_ndarray(tensor).tolist()
-            for name, tensor in request.inputs.items()
-        }
-        spec = request.model_spec
-        code, outputs = self._handle(spec.name, spec.signature_name, inputs)
-        if code:
-            context.abort(grpc.StatusCode[code], outputs)
-        response = predict_pb2.PredictResponse()
-        for name, values in outputs.items():
-            response.outputs[name].CopyFrom(tf.make_tensor_proto(values))
-        return response
-
     def respond(self, path, body):
-        """The HTTP status and JSON content for a request."""
+        """The HTTP status and the content for a request."""
         name = path.removeprefix("/v1/models/").removesuffix(":predict")
         request = json.loads(body)
         inputs = {
@@ -95,8 +74,9 @@ class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
         }
         code, outputs = self._handle(name, request["signature_name"], inputs)
         if code:
-            return HTTP_STATUSES[code], {"error": outputs}
-        return 200, {"outputs": outputs}
+            content = {"error": outputs}
+            return HTTP_STATUSES[code], json.dumps(content).encode()
+        return 200, json.dumps({"outputs": outputs}).encode()
 
     def _handle(self, model_name, signature, inputs):
         """A code and a message, or `None` and the outputs."""
@@ -115,26 +95,6 @@ class TFServing(prediction_service_pb2_grpc.PredictionServiceServicer):
         if signature == "score":
             return None, score(questions, inputs["answers"])
         return None, self.predict(questions)
-
-    @contextlib.contextmanager
-    def _serve_grpc(self, port):
-        server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            self, server
-        )
-        port = server.add_insecure_port(f"127.0.0.1:{port}")
-        server.start()
-        try:
-            yield port
-        finally:
-            server.stop(grace=None).wait()
-
-    def _serve_rest(self, port):
-        def respond(path, body):
-            status, content = self.respond(path, body)
-            return status, json.dumps(content).encode()
-
-        return http_server(respond, port)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,7 @@
-"""Clients for TF Serving over gRPC and REST."""
+"""Client for TF Serving, over REST."""
 
 import base64
 import contextlib
-import json
 import urllib.parse
 from typing import Any
 from typing import Self
@@ -18,8 +17,7 @@ _RETRIES = 4
 _CODES_OF_HTTP = {404: "NOT_FOUND", 502: "UNAVAILABLE", 503: "UNAVAILABLE"}
 _REMEDIES = {
     "UNAVAILABLE": (
-        "Start it, or change `server`: the usual ports are 8500 for gRPC and "
-        "8501 for REST."
+        "Start it, or change `server`: the usual port of REST is 8501."
     ),
     "NOT_FOUND": "Change `model_name`.",
     "DEADLINE_EXCEEDED": "Increase `timeout`, or ask fewer questions at once.",
@@ -71,8 +69,29 @@ class ServedModel(AnsweringModel):
             ]
 
 
-class _Client(ServedModel):
-    """Base class of the clients, which define `_connect` and `_predict`."""
+class RestClient(ServedModel):
+    """Client for TF Serving over REST, without TensorFlow.
+
+    It retries a request that the server refuses as unavailable.
+
+    Args:
+        server: Host and port, or a URL, `"https://example.com/solver"`.
+        model_name: Name of the model on the server.
+        timeout: Seconds that each attempt may take.
+        batch_size: Most questions of a request, at most the server's own
+            limit. More questions are sent in several requests.
+
+    Raises:
+        UsageError: If an argument is invalid.
+        MissingDependencyError: Without the extra `tpt_keras[serving]`.
+
+    Example:
+
+    ```python
+    with RestClient("localhost:8501") as client:
+        [answer] = client.answer(["What is the tens digit of 31859?"])
+    ```
+    """
 
     def __init__(
         self,
@@ -81,6 +100,10 @@ class _Client(ServedModel):
         timeout: float = 60.0,
         batch_size: int = 64,
     ) -> None:
+        require("requests", "serving")
+        import requests
+        import urllib3
+
         if not timeout > 0:
             raise UsageError(
                 f"`timeout` must be positive. Received: {timeout}",
@@ -91,10 +114,19 @@ class _Client(ServedModel):
         self.model_name = model_name
         self.timeout = timeout
         self.batch_size = batch_size
-        self._connection = self._connect()
-
-    def _connect(self):
-        raise NotImplementedError
+        retry = urllib3.Retry(
+            _RETRIES,
+            read=False,
+            other=False,
+            status_forcelist=(502, 503),
+            allowed_methods=None,
+            backoff_factor=0.1,
+            raise_on_status=False,
+        )
+        self._session = requests.Session()
+        for scheme in ("http://", "https://"):
+            adapter = requests.adapters.HTTPAdapter(max_retries=retry)
+            self._session.mount(scheme, adapter)
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +136,7 @@ class _Client(ServedModel):
 
     def close(self) -> None:
         """Closes the connection."""
-        self._connection.close()
+        self._session.close()
 
     @contextlib.contextmanager
     def _reading(self):
@@ -124,113 +156,6 @@ class _Client(ServedModel):
             code,
         )
 
-
-class GrpcClient(_Client):
-    """Client for TF Serving over gRPC.
-
-    See `RestClient` for the other arguments and the errors.
-
-    Args:
-        server: Host and port.
-
-    Example:
-
-    ```python
-    with GrpcClient("localhost:8500") as client:
-        [answer] = client.answer(["What is the tens digit of 31859?"])
-    ```
-    """
-
-    def _connect(self):
-        require("tensorflow_serving", "serving")
-        import grpc
-
-        retry_policy = {
-            "maxAttempts": _RETRIES + 1,
-            "initialBackoff": "0.1s",
-            "maxBackoff": "2s",
-            "backoffMultiplier": 2,
-            "retryableStatusCodes": ["UNAVAILABLE"],
-        }
-        methods = [{"name": [{}], "retryPolicy": retry_policy}]
-        options = [
-            ("grpc.service_config", json.dumps({"methodConfig": methods})),
-            # Reconnects before the last attempt.
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 1000),
-        ]
-        return grpc.insecure_channel(self.server, options)
-
-    def _predict(self, signature, inputs):
-        import grpc
-        import tensorflow as tf
-        from tensorflow_serving.apis import predict_pb2
-        from tensorflow_serving.apis import prediction_service_pb2_grpc
-
-        service = prediction_service_pb2_grpc.PredictionServiceStub(
-            self._connection
-        )
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = self.model_name
-        request.model_spec.signature_name = signature
-        for name, texts in inputs.items():
-            request.inputs[name].CopyFrom(
-                tf.make_tensor_proto(texts, tf.string)
-            )
-        try:
-            response = service.Predict(request, timeout=self.timeout)
-        except grpc.RpcError as error:
-            raise self._error(error.code().name, error.details()) from None
-        return {
-            name: tf.make_ndarray(tensor).tolist()
-            for name, tensor in response.outputs.items()
-        }
-
-
-class RestClient(_Client):
-    """Client for TF Serving over REST, without TensorFlow.
-
-    Both clients retry a request that the server refuses as unavailable.
-
-    Args:
-        server: Host and port, or a URL, `"https://example.com/solver"`.
-        model_name: Name of the model on the server.
-        timeout: Seconds that each attempt may take; for gRPC, all together.
-        batch_size: Most questions of a request, at most the server's own
-            limit. More questions are sent in several requests.
-
-    Raises:
-        UsageError: If an argument is invalid.
-        MissingDependencyError: Without the extra `tpt_keras[serving]`.
-
-    Example:
-
-    ```python
-    with RestClient("localhost:8501") as client:
-        [answer] = client.answer(["What is the tens digit of 31859?"])
-    ```
-    """
-
-    def _connect(self):
-        require("requests", "serving")
-        import requests
-        import urllib3
-
-        retry = urllib3.Retry(
-            _RETRIES,
-            read=False,
-            other=False,
-            status_forcelist=(502, 503),
-            allowed_methods=None,
-            backoff_factor=0.1,
-            raise_on_status=False,
-        )
-        session = requests.Session()
-        for scheme in ("http://", "https://"):
-            adapter = requests.adapters.HTTPAdapter(max_retries=retry)
-            session.mount(scheme, adapter)
-        return session
-
     def _predict(self, signature, inputs):
         import requests
 
@@ -242,7 +167,7 @@ class RestClient(_Client):
         }
         body = {"signature_name": signature, "inputs": encoded}
         try:
-            response = self._connection.post(
+            response = self._session.post(
                 f"{url.rstrip('/')}/v1/models/{name}:predict",
                 json=body,
                 timeout=self.timeout,
