@@ -22,8 +22,6 @@ EXTRAS = {
         "matplotlib>=3.8",
         "scikit-learn>=1.5",
     ],
-    # Compares with KerasHub.
-    "benchmarks": ["keras-hub>=0.20"],
     # Loads models from the Hugging Face Hub, and saves them there.
     "hub": ["huggingface_hub>=0.30"],
     # Trains and answers on JAX.

@@ -22,7 +22,6 @@ OURS = {"experiments", "tests", "tpt_keras"}
 # The places that may import the packages of an extra.
 PLACES = {
     "analysis": ("analysis/", "visualization/", "experiments/playground.py"),
-    "benchmarks": ("experiments/benchmarks/", "checkpoints/"),
     "hub": ("models/stored.py",),
     "jax": ("compilation.py", "training/", "experiments/benchmarks/"),
     "onnx": ("serving/",),

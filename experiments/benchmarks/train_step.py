@@ -1,6 +1,6 @@
 """Times a training step beside PyTorch's.
 
-    pip install tpt_keras[benchmarks,torch]
+    pip install tpt_keras[torch]
     tpt_keras benchmarks.train_step
 
 Passes over the same real batches of all modules, in float32 and
@@ -8,12 +8,10 @@ mixed_bfloat16, of
 
 - `pytorch`: a twin of `tp_transformer` in plain PyTorch, with autocast to
   bfloat16 and a fused Adam,
-- `keras_hub`: a model of the same size without roles, made of keras-hub's
-  TransformerEncoder and TransformerDecoder, with Keras's own step,
 - `tp_transformer`, ours, also in micro-batches.
 
 Each has a process of its own, and they are timed in turn. KERAS_BACKEND=jax
-times all but the twin on JAX.
+times ours on JAX.
 """
 
 from absl import flags
@@ -42,7 +40,6 @@ flags.DEFINE_integer(
 
 
 def check():
-    require("keras_hub", "benchmarks")
     require("torch", "torch")
 
 
@@ -64,7 +61,6 @@ def time_models(precision, config, batches):
     args = precision, config, batches
     makers = {
         "pytorch": (pytorch, *args),
-        "keras_hub": (keras_hub, *args),
         "tp_transformer": (ours, *args),
     }
     if FLAGS.micro_batches > 1:
@@ -123,7 +119,17 @@ def ours(precision, config, batches, micro_batches=1):
         gradient_accumulation_steps=micro_batches,
     )
     trainer.compile(PyTorchAdam(**ADAM), jit_compile=False)
-    return keras_pass(trainer, batches)
+    epoch = _measure.fed(batches)
+
+    def train():
+        trainer.reset_metrics()
+        losses = [
+            trainer.train_on_batch(*batch, return_dict=True)["loss"]
+            for batch in epoch
+        ]
+        return float(losses[0])
+
+    return train
 
 
 def new_model(config):
@@ -134,67 +140,3 @@ def new_model(config):
 
     keras.utils.set_random_seed(0)
     return Transformer(config)
-
-
-def keras_pass(model, batches):
-    epoch = _measure.fed(batches)
-
-    def train():
-        model.reset_metrics()
-        losses = [
-            model.train_on_batch(*batch, return_dict=True)["loss"]
-            for batch in epoch
-        ]
-        return float(losses[0])
-
-    return train
-
-
-def keras_hub(precision, config, batches):
-    """The same for a model made of keras-hub's layers."""
-    import keras
-    import keras_hub
-
-    keras.config.set_dtype_policy(precision)
-    inputs = {
-        name: keras.Input((None,), dtype="int32", name=name)
-        for name in ("encoder_token_ids", "decoder_token_ids")
-    }
-    embedding = keras_hub.layers.ReversibleEmbedding(
-        config.vocabulary_size, config.hidden_dim
-    )
-
-    def embed(token_ids):
-        x = embedding(token_ids) * config.hidden_dim**0.5
-        return x + keras_hub.layers.SinePositionEncoding()(x)
-
-    cell = {
-        "intermediate_dim": config.intermediate_dim,
-        "num_heads": config.num_heads,
-        "normalize_first": True,
-    }
-    encoder_mask = inputs["encoder_token_ids"] != 0
-    decoder_mask = inputs["decoder_token_ids"] != 0
-    x = embed(inputs["encoder_token_ids"])
-    for _ in range(config.num_layers):
-        x = keras_hub.layers.TransformerEncoder(**cell)(
-            x, padding_mask=encoder_mask
-        )
-    y = embed(inputs["decoder_token_ids"])
-    for _ in range(config.num_layers):
-        y = keras_hub.layers.TransformerDecoder(**cell)(
-            y,
-            x,
-            decoder_padding_mask=decoder_mask,
-            encoder_padding_mask=encoder_mask,
-        )
-    y = keras.layers.LayerNormalization()(y)
-    model = keras.Model(inputs, embedding(y, reverse=True))
-    model.compile(
-        keras.optimizers.Adam(**ADAM, global_clipnorm=CLIPNORM),
-        keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, ignore_class=0
-        ),
-        jit_compile=keras.backend.backend() == "jax",
-    )
-    return keras_pass(model, batches)

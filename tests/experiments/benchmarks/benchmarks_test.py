@@ -59,7 +59,6 @@ def test_decoding_is_compared_with_pytorch(measure, trained_model_dir):
 
 
 def test_train_step_is_compared_with_pytorch(measure):
-    pytest.importorskip("keras_hub")
     pytest.importorskip("torch")
     rows = measure(
         "train_step",
@@ -68,9 +67,8 @@ def test_train_step_is_compared_with_pytorch(measure):
         "--precisions=float32",
         "--repeats=1",
     )
-    pytorch, keras_hub, ours, in_parts = rows
+    pytorch, ours, in_parts = rows
     assert pytorch["first loss"] == ours["first loss"] == in_parts["first loss"]
-    assert pytorch["first loss"] != keras_hub["first loss"]
     assert pytorch["times pytorch"] == "1"
     assert float(ours["examples/s"]) > 0
 
