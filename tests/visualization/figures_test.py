@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from tpt_keras.visualization.attention import draw_attention
 from tpt_keras.visualization.attention import draw_head_tables
 from tpt_keras.visualization.charts import draw_accuracy_bars
-from tpt_keras.visualization.charts import draw_choices
 from tpt_keras.visualization.charts import draw_comparison
 from tpt_keras.visualization.charts import draw_learning_curves
 from tpt_keras.visualization.roles import draw_role_squares
@@ -83,25 +82,6 @@ def test_comparison_over_examples_and_time(path, calls):
         ([], [], "old"),
         ([2, 4], [0.3, 0.7], "new"),
     ]
-
-
-def test_choices(path, calls):
-    plotted = calls("plot")
-    trials = [
-        {"score": 0.5, "hyperparameters": {"variant": "a", "dim": 1}},
-        {"score": 0.7, "hyperparameters": {"variant": "b", "dim": 1}},
-        {"score": 0.6, "hyperparameters": {"variant": "b", "share": 0.1}},
-    ]
-    draw_choices(trials, "val_sequence_accuracy", path)
-    # Only the variants differ: a value's dots, then their mean.
-    assert [list(args[1]) for args, _ in plotted] == [
-        [0.5],
-        [0.5, 0.5],
-        [0.7, 0.6],
-        pytest.approx([0.65, 0.65]),
-    ]
-    # The hyperparameters of a single trial do not differ.
-    draw_choices(trials[:1], "val_sequence_accuracy", path)
 
 
 def test_attention(path, calls):

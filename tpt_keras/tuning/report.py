@@ -1,6 +1,5 @@
-"""The report of a search: tables, a picture and the best trial's flagfile."""
+"""The report of a search: tables and the best trial's flagfile."""
 
-import importlib.util
 import json
 import operator
 from typing import Any
@@ -35,11 +34,6 @@ def write_report(folder, search, results, reverse=True):
         "## All trials",
         _table(results),
     ]
-    if ranked and importlib.util.find_spec("matplotlib"):
-        from tpt_keras.visualization.charts import draw_choices
-
-        draw_choices(ranked, search["objective"], folder / "choices.png")
-        parts.append("![Score by each choice](choices.png)")
     write_text(folder / "report.json", json.dumps(results, indent=2))
     write_text(folder / "report.md", "\n\n".join(parts) + "\n")
     if ranked:

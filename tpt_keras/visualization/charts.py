@@ -1,4 +1,4 @@
-"""Charts of accuracies, trainings and searches, and a report's tables."""
+"""Charts of accuracies and trainings, and a report's tables."""
 
 import textwrap
 from collections.abc import Sequence
@@ -110,43 +110,6 @@ def _draw_trainings(axes, trainings, metric, over):
     axes.set_xlim(left=0)
     if over != "minutes":
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-def draw_choices(
-    trials: list[dict[str, Any]], objective: str, path: StrPath | None = None
-) -> Figure:
-    """Draws the score over each hyperparameter that differs, one panel each.
-
-    A dot is a trial, a dict with `hyperparameters`, a dict, and `score`, whose
-    name is the objective. A bar is the mean of the trials with the same value.
-    Returns the figure, and writes it to a `path`.
-    """
-    scores = {}
-    for trial in trials:
-        for name, value in trial["hyperparameters"].items():
-            by_value = scores.setdefault(name, {})
-            by_value.setdefault(value, []).append(trial["score"])
-    differing = {name: each for name, each in scores.items() if len(each) > 1}
-    rows = max(1, -(-len(differing) // 3))
-    figure = Figure(figsize=(12, 3 * rows), dpi=120, layout="constrained")
-    panels = list(figure.subplots(rows, 3, squeeze=False, sharey=True).flat)
-    for axes, (name, by_value) in zip(panels, differing.items()):
-        for place, value in enumerate(sorted(by_value)):
-            found = by_value[value]
-            mean = sum(found) / len(found)
-            axes.plot([place] * len(found), found, "o", alpha=0.6)
-            axes.plot([place - 0.2, place + 0.2], [mean] * 2, color="black")
-        labels = [
-            value if isinstance(value, str) else f"{value:.3g}"
-            for value in sorted(by_value)
-        ]
-        axes.set_xticks(range(len(labels)), labels, rotation=15)
-        axes.set_xlabel(name)
-        axes.grid(alpha=0.3)
-    for axes in panels[len(differing) :]:
-        axes.remove()
-    figure.supylabel(objective)
-    return finished(figure, path)
 
 
 def _draw_curve(axes, rows, metric, label, over="step", marker="o", **style):
