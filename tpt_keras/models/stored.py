@@ -25,10 +25,8 @@ MODEL_FILE = "model.keras"
 BEST_MODEL_FILE = "best.keras"
 # The address of a model on the Hugging Face Hub is hf://user/name.
 HUB = "hf://"
-# The folders of trained presets: in the working directory, in a clone, and in
-# the package.
+# The folders of trained presets: in a clone, and in the package.
 PLACES = (
-    pathlib.Path("saved_models"),
     pathlib.Path(__file__).parents[2] / "saved_models",
     pathlib.Path(__file__).parents[1] / "saved_models",
 )

@@ -2,7 +2,7 @@
 
 config.json                     the resolved search
 trials/VARIANT-HASH-SEED/       a trial's training, a model's folder
-report.{md,json}                 the results
+report.{md,json}                the results
 best.cfg                        the best trial, a flagfile
 
 Keras-tuner's own state is not kept: a search that is started again proposes the
