@@ -311,7 +311,7 @@ def rotate(heads, positions):
     cosines = ops.cast(ops.cos(angles), heads.dtype)
     # (x, y) becomes (x cos - y sin, y cos + x sin).
     signs = np.where(np.arange(dim) % 2, 1, -1).astype("float32")
-    sines = ops.cast(ops.sin(angles) * signs, heads.dtype)
+    sines = ops.cast(ops.multiply(ops.sin(angles), signs), heads.dtype)
     pairs = ops.reshape(heads, (*shape[:-1], dim // 2, 2))
     swapped = ops.reshape(ops.flip(pairs, axis=-1), shape)
     return heads * cosines + swapped * sines
