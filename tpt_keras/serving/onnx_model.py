@@ -6,7 +6,6 @@ import numpy as np
 
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
-from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
 from tpt_keras.files import reading
 from tpt_keras.serving.versions import ADVICE
@@ -33,8 +32,6 @@ class OnnxModel(AnsweringModel):
 
     Args:
         path: An export of `export_onnx`, or the folder of its versions.
-        num_threads: Threads that compute each product. Defaults to one for
-            each core. Decoding steps of a few answers take one.
 
     Attributes:
         path: The export.
@@ -52,10 +49,8 @@ class OnnxModel(AnsweringModel):
     ```
     """
 
-    def __init__(self, path: StrPath, num_threads: int | None = None) -> None:
+    def __init__(self, path: StrPath) -> None:
         require("onnxruntime", "onnx")
-        if num_threads is not None:
-            check_positive_integer("num_threads", num_threads)
         self.path = newest_version(path, ENCODE_FILE, "ONNX export")
         with reading(self.path, ADVICE):
             self.config = json.loads((self.path / CONFIG_FILE).read_bytes())
@@ -65,16 +60,16 @@ class OnnxModel(AnsweringModel):
                 self.config.get("answer_order", "as_written"),
             )
             # All now: the version's folder may be deleted later.
-            self._encode = self._session(ENCODE_FILE, num_threads)
+            self._encode = self._session(ENCODE_FILE)
             self._step_few = self._session(DECODE_FILE, 1)
-            self._step_many = self._session(DECODE_FILE, num_threads)
+            self._step_many = self._session(DECODE_FILE)
 
-    def _session(self, name, num_threads):
+    def _session(self, name, num_threads=0):
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         # 0 is a thread for each core.
-        options.intra_op_num_threads = num_threads or 0
+        options.intra_op_num_threads = num_threads
         return onnxruntime.InferenceSession(
             self.path / name, options, providers=["CPUExecutionProvider"]
         )
