@@ -199,12 +199,13 @@ def _log_on_stdout():
 
 
 def import_backend():
-    """Imports TensorFlow if it is the backend; refuses a missing backend."""
+    """Imports Keras and its backend; refuses a missing backend."""
     backend = os.environ["KERAS_BACKEND"]
     if backend == "tensorflow":
         import_tensorflow()
     else:
         require(backend, backend)
+        _import("keras")
 
 
 def import_tensorflow():
@@ -214,19 +215,29 @@ def import_tensorflow():
     stderr = os.dup(2)
     with open(os.devnull, "w") as null:
         os.dup2(null.fileno(), 2)
-    # Collections of its objects, of which none is garbage, are a quarter of the
-    # import's time, and most of that of Python's exit.
-    gc.disable()
     try:
         # It does not survive an exception in its import.
         with _handling(signal.SIG_DFL):
-            tensorflow = importlib.import_module("tensorflow")
-            tensorflow.config.list_physical_devices()
+            _import("tensorflow").config.list_physical_devices()
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+
+
+def _import(name):
+    """Imports a large package, without collections of garbage.
+
+    Going through its objects, of which none is garbage, is a quarter of the
+    time of the import, and most of that of Python's exit.
+    """
+    if name in sys.modules:
+        return sys.modules[name]
+    gc.disable()
+    try:
+        return importlib.import_module(name)
     finally:
         gc.freeze()
         gc.enable()
-        os.dup2(stderr, 2)
-        os.close(stderr)
 
 
 def _parse_flags(command, argv):

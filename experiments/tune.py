@@ -8,6 +8,7 @@ A flag after a flagfile overrides it. The same command resumes a search.
 
 from absl import flags
 
+from tpt_keras.errors import require
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.search_space import SEARCHED
 from tpt_keras.tuning.search_space import SearchSpace
@@ -45,6 +46,11 @@ _flags.define(TrainingConfig, leave_out=NOT_FLAGS)
 _flags.define_devices(
     "none or mirrored, for each training. Default: mirrored with several GPUs."
 )
+
+
+def check():
+    if FLAGS.tuner == "bayesian":
+        require("sklearn", "analysis")
 
 
 def main():

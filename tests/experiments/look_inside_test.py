@@ -183,14 +183,15 @@ def test_a_model_without_attention_is_refused(look, tmp_path):
         ("representations", "sklearn", ["--modules=none"]),
         ("compare", "matplotlib", []),
         ("report", "matplotlib", []),
+        ("tune", "sklearn", ["--tuner=bayesian"]),
     ],
 )
 def test_a_missing_package_is_the_first_complaint(
     run, monkeypatch, name, package, arguments
 ):
     monkeypatch.setitem(sys.modules, package, None)
-    several = name in ("compare", "report")
-    folder = "--model_dirs" if several else "--model_dir"
+    folder = "--model_dirs" if name in ("compare", "report") else "--model_dir"
+    folder = "--tuning_dir" if name == "tune" else folder
     extra = "playground" if name == "playground" else "analysis"
     result = run(name, f"{folder}=/", *arguments)
     assert_refused(result, package, f"tpt_keras[{extra}]")

@@ -56,7 +56,7 @@ def stored(preset, model, training):
     }
 
 
-def test_report_has_every_trial_a_picture_and_the_winners_flagfile(tmp_path):
+def test_report_has_every_trial_and_the_winners_flagfile(tmp_path):
     winner = tmp_path / "trials/10"
     winner.mkdir(parents=True)
     config = stored("transformer", MODEL, TRAINING)

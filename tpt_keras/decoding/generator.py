@@ -14,6 +14,7 @@ from tpt_keras.compilation import compiled
 from tpt_keras.decoding.samplers import IMPOSSIBLE
 from tpt_keras.decoding.samplers import Sampler
 from tpt_keras.decoding.samplers import get_sampler
+from tpt_keras.decoding.samplers import of_tokens
 from tpt_keras.decoding.samplers import row_keys
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
@@ -206,9 +207,7 @@ class Generator(AnsweringModel):
             ops.cast(self.model(inputs, training=False), "float32"), axis=-1
         )
         next_ids = decoder_token_ids[:, 1:]
-        vocabulary = ops.arange(log_probs.shape[-1], dtype="int32")
-        is_next = ops.equal(ops.expand_dims(next_ids, -1), vocabulary)
-        log_probs = ops.sum(ops.where(is_next, log_probs, 0.0), axis=-1)
+        log_probs = of_tokens(log_probs, next_ids)
         # An answer of the largest length needs no end.
         positions = ops.arange(ops.shape(next_ids)[1], dtype="int32")
         counts = ops.logical_and(
