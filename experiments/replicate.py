@@ -5,10 +5,9 @@ r"""Trains the paper's models or others, scaled down.
         --replication_dir=models/replication
 
 Writes a model's folder for each model and seed. After every seed it writes the
-report of `tpt_keras report` (report.md), with the mean of each model's seeds,
-and curves.png. The same command resumes. Several processes may share the
-folder, each with its own --variants; the command with all of them then writes
-the report of all.
+report of `tpt_keras report` (report.md), with the mean of each model's seeds.
+The same command resumes. Several processes may share the folder, each with its
+own --variants; the command with all of them then writes the report of all.
 """
 
 import pathlib
@@ -26,7 +25,6 @@ FLAGS = flags.FLAGS
 RESUMES = True
 # Fields of a training that a replication defines otherwise or does not have.
 NOT_FLAGS = ("modules", "seed", "init_from", "text_file", "segment_length")
-METRIC = "val_sequence_accuracy"
 
 flags.DEFINE_list(
     "variants",
@@ -76,6 +74,7 @@ def main():
     strategy = _flags.strategy()
     import keras
 
+    from tpt_keras.analysis.report import write_report
     from tpt_keras.data_generators import select_groups
     from tpt_keras.data_generators import training_task
     from tpt_keras.training.train import train
@@ -92,7 +91,7 @@ def main():
             for name, config in configs.items()
         }
     folder = pathlib.Path(FLAGS.replication_dir)
-    model_dirs = []
+    report, model_dirs = folder / "report.md", []
     for seed in range(FLAGS.seeds):
         for name, config in configs.items():
             model_dirs.append(folder / f"{name}-{seed}")
@@ -102,8 +101,8 @@ def main():
             train(config, recipe, model_dirs[-1], name, strategy=strategy)
             # Keeps one training in memory.
             keras.utils.clear_session(free_memory=True)
-        write_results(folder, model_dirs)
-    print(folder / "report.md")
+        write_report(report, model_dirs, examples=FLAGS.examples)
+    print(report)
 
 
 def scaled_config(name):
@@ -144,14 +143,3 @@ def with_weights(name, config):
             field="max_weights",
         )
     return config.replace(intermediate_dim=size)
-
-
-def write_results(folder, model_dirs):
-    """Writes the report and the curves of the trainings so far."""
-    from tpt_keras.analysis.report import training_curves
-    from tpt_keras.analysis.report import write_report
-    from tpt_keras.visualization.charts import draw_comparison
-
-    write_report(folder / "report.md", model_dirs, examples=FLAGS.examples)
-    curves = training_curves(model_dirs, METRIC)
-    draw_comparison(curves, folder / "curves.png", METRIC)

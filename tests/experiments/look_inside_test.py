@@ -181,7 +181,6 @@ def test_a_model_without_attention_is_refused(look, tmp_path):
         ("attention", "matplotlib", ["--question=1"]),
         ("playground", "streamlit", []),
         ("representations", "sklearn", ["--modules=none"]),
-        ("compare", "matplotlib", []),
         ("report", "matplotlib", []),
         ("tune", "sklearn", ["--tuner=bayesian"]),
     ],
@@ -190,7 +189,7 @@ def test_a_missing_package_is_the_first_complaint(
     run, monkeypatch, name, package, arguments
 ):
     monkeypatch.setitem(sys.modules, package, None)
-    folder = "--model_dirs" if name in ("compare", "report") else "--model_dir"
+    folder = "--model_dirs" if name == "report" else "--model_dir"
     folder = "--tuning_dir" if name == "tune" else folder
     extra = "playground" if name == "playground" else "analysis"
     result = run(name, f"{folder}=/", *arguments)
@@ -209,7 +208,8 @@ def write_training(folder, rows, **fields):
 
 def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
     metric = "interpolate_sequence_accuracy"
-    folders = []
+    without = tmp_path / "without the metric"
+    folders = [write_training(without, [{"step": 1}], modules=["m"])]
     for seed in range(2):
         rows = [
             {"step": 10, "minutes": 1.0 + seed, metric: 0.3, "loss": 1.0},
@@ -219,7 +219,7 @@ def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
         ]
         config = {"seed": seed, "modules": ["m"], "batch_size": 8}
         folders.append(write_training(tmp_path / str(seed), rows, **config))
-    curves = training_curves(folders, metric)
+    curves = training_curves(folders, metric, short_names(folders))
     [(name, rows)] = curves.items()
     assert name == "0, mean of 2 seeds"
     assert rows == [
@@ -246,35 +246,6 @@ def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
 )
 def test_names_are_short_and_differ(paths, names):
     assert list(short_names(paths).values()) == names
-
-
-@pytest.mark.parametrize(
-    ("rows", "parts"),
-    [
-        ([{"step": 2, "val_sequence_accuracy": 0.5}], None),
-        ([{"step": 1, "loss": 2.0}], ["val_sequence_accuracy", "loss"]),
-        # The folder of a compressed model.
-        ([], ["metrics.jsonl"]),
-    ],
-)
-def test_compare_draws_trainings(run, tmp_path, rows, parts):
-    folders = [
-        write_training(tmp_path / name, rows, modules=[name])
-        for name in ("one", "two")
-    ]
-    path = tmp_path / "curves.png"
-    result = run(
-        "compare",
-        f"--model_dirs={','.join(folders)}",
-        f"--output={path}",
-        "--over=step,examples",
-    )
-    if parts is None:
-        assert (result.status, result.stdout) == (0, f"{path}\n")
-        assert path.read_bytes().startswith(b"\x89PNG")
-    else:
-        assert_refused(result, folders[0], *parts)
-        assert not path.exists()
 
 
 def test_the_playground_starts_streamlit(run, monkeypatch, model_dir):

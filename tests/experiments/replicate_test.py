@@ -10,7 +10,6 @@ from tpt_keras.models import count_weights
 from tpt_keras.training import train as training_module
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import read_config
-from tpt_keras.visualization import charts
 
 
 @pytest.fixture
@@ -61,7 +60,6 @@ def test_more_seeds_continue_a_replication(
     assert second["name"] == "tp_transformer_c-0, mean of 2 seeds"
     for result in first["splits"].values():
         assert result["low"] <= result["accuracy"] <= result["high"]
-    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "TP-Transformer (published: " in (folder / "report.md").read_text()
 
 
@@ -97,10 +95,6 @@ def test_every_flagfile_is_valid(
         ),
     )
     monkeypatch.setattr(report, "write_report", lambda *args, **kwargs: None)
-    monkeypatch.setattr(report, "training_curves", lambda *args: {})
-    monkeypatch.setattr(
-        charts, "draw_comparison", lambda curves, path, metric: path.touch()
-    )
     result = run(
         "replicate",
         f"--flagfile={name}.cfg",

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from tpt_keras.visualization.attention import draw_attention
 from tpt_keras.visualization.attention import draw_head_tables
 from tpt_keras.visualization.charts import draw_accuracy_bars
-from tpt_keras.visualization.charts import draw_comparison
 from tpt_keras.visualization.charts import draw_learning_curves
+from tpt_keras.visualization.charts import draw_trainings
 from tpt_keras.visualization.roles import draw_role_squares
 
 ROWS = [
@@ -73,8 +73,7 @@ def test_comparison_over_examples_and_time(path, calls):
         {"step": 1, "examples": 500_000, "minutes": 2, "accuracy": 0.3},
         {"step": 2, "examples": 1_000_000, "minutes": 4, "accuracy": 0.7},
     ]
-    over = ("examples", "minutes")
-    draw_comparison({"old": old, "new": new}, path, "accuracy", over)
+    draw_trainings({"old": old, "new": new}, "accuracy", path)
     assert curves(plotted) == [
         ([400_000], [0.5], "old"),
         ([500_000, 1_000_000], [0.3, 0.7], "new"),

@@ -21,7 +21,6 @@ from tpt_keras.models.stored import HUB
 from tpt_keras.models.stored import load_model
 from tpt_keras.models.stored import model_file
 from tpt_keras.training.questions import evaluate
-from tpt_keras.training.state.logs import METRICS_FILE
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import read_config
 from tpt_keras.training.state.model_folder import read_training
@@ -91,12 +90,7 @@ def write_report(
             }
         )
     metric = f"{task.splits[0]}_sequence_accuracy"
-    known = [
-        folder
-        for folder in model_dirs
-        if any(metric in row for row in read_metrics(folder))
-    ]
-    curves = training_curves(known, metric, names)
+    curves = training_curves(model_dirs, metric, names)
     report = {
         "problems": {**data, "splits": splits, "examples": examples},
         "means": _means(models, names),
@@ -220,9 +214,7 @@ def by_seeds(
 
 
 def training_curves(
-    model_dirs: Iterable[StrPath],
-    metric: str,
-    names: dict[str, str] | None = None,
+    model_dirs: Iterable[StrPath], metric: str, names: dict[str, str]
 ) -> dict[str, list[dict[str, Any]]]:
     """Returns a dict from names to rows with the metric.
 
@@ -231,18 +223,15 @@ def training_curves(
     are averaged.
 
     Args:
-        model_dirs: Folders of trainings.
+        model_dirs: Folders; those without the metric are left out.
         metric: Name of the metric.
-        names: Dict from folders to names. Defaults to `short_names`.
-
-    Raises:
-        UsageError: If a training does not have the metric.
+        names: Dict from folders to names, see `short_names`.
     """
-    model_dirs = list(map(str, model_dirs))
-    names = names or short_names(model_dirs)
+    rows = {str(folder): _series(folder, metric) for folder in model_dirs}
+    known = [folder for folder, found in rows.items() if found]
     curves = {}
-    for name, folders in by_seeds(model_dirs, names).items():
-        series = [_series(folder, metric) for folder in folders]
+    for name, folders in by_seeds(known, names).items():
+        series = [rows[folder] for folder in folders]
         curves[name] = [
             _mean_row(rows) for rows in zip(*(each.values() for each in series))
         ]
@@ -255,10 +244,9 @@ def _mean_row(rows):
 
 
 def _series(model_dir, metric):
-    rows = read_metrics(model_dir)
     batch_size = read_training(model_dir).get("batch_size")
     found = {}
-    for row in rows:
+    for row in read_metrics(model_dir):
         if metric in row:
             kept = {
                 name: row[name]
@@ -268,17 +256,6 @@ def _series(model_dir, metric):
             if batch_size:
                 kept["examples"] = row["step"] * batch_size
             found[row["step"]] = kept
-    if not found:
-        known = sorted(set().union(*rows) - {"step"})
-        raise UsageError(
-            f"The {METRICS_FILE} of the folder {model_dir!r} has no `metric` "
-            f"{metric!r}. It has: {', '.join(known)}."
-            if known
-            else f"The folder {model_dir!r} has no metrics: a training writes "
-            f"them to its {METRICS_FILE}.",
-            field="metric",
-            path=model_dir,
-        )
     return found
 
 
@@ -306,7 +283,7 @@ def times_to(
 
 def _draw(report, curves, metric, path):
     from tpt_keras.visualization.charts import draw_accuracy_bars
-    from tpt_keras.visualization.charts import draw_comparison
+    from tpt_keras.visualization.charts import draw_trainings
     from tpt_keras.visualization.charts import markdown_report
 
     write_text(path, markdown_report(report))
@@ -319,4 +296,4 @@ def _draw(report, curves, metric, path):
         draw_accuracy_bars(accuracies, f"Accuracy, {split}", picture)
     if curves:
         picture = path.with_name(f"{path.stem}_trainings.png")
-        draw_comparison(curves, picture, metric, ("examples", "minutes"))
+        draw_trainings(curves, metric, picture)

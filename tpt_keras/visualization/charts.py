@@ -1,7 +1,6 @@
 """Charts of accuracies and trainings, and a report's tables."""
 
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -27,12 +26,8 @@ REACHED_NOTE = (
     "first split for evaluation (interpolate), on the training's "
     "`evaluation_examples` of each."
 )
-# Axes of `draw_comparison`.
-OVER = {
-    "step": "optimizer steps",
-    "examples": "examples seen",
-    "minutes": "minutes of training",
-}
+# The panels of `draw_trainings`.
+_OVER = {"examples": "examples seen", "minutes": "minutes of training"}
 
 
 def draw_learning_curves(
@@ -63,35 +58,29 @@ def draw_learning_curves(
     return finished(figure, path)
 
 
-def draw_comparison(
-    trainings: dict[str, list[dict[str, Any]]],
-    path: StrPath | None = None,
-    metric: str = "val_sequence_accuracy",
-    over: Sequence[str] = ("step",),
+def draw_trainings(
+    trainings: dict[str, list[dict[str, Any]]], metric: str, path: StrPath
 ) -> Figure:
-    """Draws one metric of several trainings.
+    """Draws an accuracy of trainings over the examples and the minutes.
 
     Args:
         trainings: Dict from names to rows, see `training_curves`.
-        path: PNG file to write, if any.
-        metric: Name of the metric.
-        over: Names in `OVER`, a panel each.
+        metric: Name of the accuracy.
+        path: PNG file to write.
 
     Returns:
         The figure.
     """
     many = len(trainings) > 4
-    width = 3 + 6 * len(over) + 3 * many
-    figure = Figure(figsize=(width, 5), dpi=120, layout="constrained")
-    panels = figure.subplots(1, len(over), sharey=True, squeeze=False)[0]
-    for axes, name in zip(panels, over):
+    figure = Figure(figsize=(15 + 3 * many, 5), dpi=120, layout="constrained")
+    panels = figure.subplots(1, len(_OVER), sharey=True)
+    for axes, (name, label) in zip(panels, _OVER.items()):
         _draw_trainings(axes, trainings, metric, name)
-        axes.set_xlabel(OVER[name])
+        axes.set_xlabel(label)
         axes.grid(alpha=0.3)
     panels[0].set_ylabel(metric)
-    if "accuracy" in metric:
-        panels[0].yaxis.set_major_formatter(PercentFormatter(1.0))
-        panels[0].set_ylim(bottom=0)
+    panels[0].yaxis.set_major_formatter(PercentFormatter(1.0))
+    panels[0].set_ylim(bottom=0)
     figure.legend(
         *panels[0].get_legend_handles_labels(),
         loc="outside right center" if many else "outside upper center",
