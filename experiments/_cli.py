@@ -10,7 +10,6 @@ import pathlib
 import re
 import signal
 import sys
-import threading
 
 from absl import app
 from absl import flags
@@ -141,7 +140,7 @@ def _interruptible(line):
 
     The first signal raises a `KeyboardInterrupt`; a second one kills.
     """
-    received, timers = [], []
+    received = []
 
     def interrupt(number, frame):
         received.append(number)
@@ -149,18 +148,16 @@ def _interruptible(line):
             signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    def raise_again(unraisable):
+    def end(unraisable):
         # Python drops an exception of a destructor or of a callback of the
         # garbage collector (JAX has one).
-        if received and isinstance(unraisable.exc_value, KeyboardInterrupt):
-            signal.signal(received[0], interrupt)
-            again = os.getpid(), received[0]
-            timers.append(threading.Timer(0.1, os.kill, again))
-            timers[-1].start()
-        else:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
             dropped(unraisable)
+        else:
+            print(line, file=sys.stderr, flush=True)
+            os._exit(128 + received[0])
 
-    dropped, sys.unraisablehook = sys.unraisablehook, raise_again
+    dropped, sys.unraisablehook = sys.unraisablehook, end
     try:
         with _handling(interrupt):
             yield
@@ -170,8 +167,6 @@ def _interruptible(line):
             raise
     finally:
         sys.unraisablehook = dropped
-        for timer in timers:
-            timer.cancel()
     if received:
         print(line, file=sys.stderr)
         sys.exit(128 + received[0])

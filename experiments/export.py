@@ -36,14 +36,10 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "beam_width", 1, "Width of the beam; 1 is greedy.", lower_bound=1
 )
-flags.DEFINE_float(
-    "length_penalty", 0.0, "Preference for longer answers of a beam."
-)
 flags.DEFINE_string(
     "precision",
     "float32",
-    "float32; bfloat16, for a SavedModel; or int8, which stores matrices as "
-    "int8. A SavedModel computes with them in float32.",
+    "float32; bfloat16, for a SavedModel; or int8, for ONNX.",
 )
 
 
@@ -61,12 +57,11 @@ def check():
             "KERAS_BACKEND=torch, which loads the models of any backend."
         )
     check_choice("precision", FLAGS.precision, ("float32", "int8"))
-    for name in ("beam_width", "length_penalty"):
-        if not FLAGS[name].using_default_value:
-            raise UsageError(
-                f"`{name}` is for a SavedModel. ONNX graphs answer greedily.",
-                field=name,
-            )
+    if FLAGS.beam_width != 1:
+        raise UsageError(
+            "`beam_width` is for a SavedModel. ONNX graphs answer greedily.",
+            field="beam_width",
+        )
 
 
 def main():
@@ -83,9 +78,9 @@ def main():
     from tpt_keras.models.stored import resolve
     from tpt_keras.serving.export import export
 
-    sampler = "greedy"
-    if FLAGS.beam_width != 1 or FLAGS.length_penalty:
-        sampler = BeamSampler(FLAGS.beam_width, FLAGS.length_penalty)
+    sampler = (
+        BeamSampler(FLAGS.beam_width) if FLAGS.beam_width > 1 else "greedy"
+    )
     card = resolve(FLAGS.model_dir) / "README.md"
     card = card if card.is_file() else None
     print(export(*arguments, sampler, FLAGS.precision, card=card))

@@ -20,6 +20,12 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 
 FLAGS = flags.FLAGS
+NUM_ANSWERS = 5
+OPTIONS = (
+    "--server.address=localhost",
+    "--server.headless=true",
+    "--browser.gatherUsageStats=false",
+)
 
 if __package__:
     from . import _flags
@@ -27,9 +33,6 @@ if __package__:
     _flags.define_model_dir(default=_flags.SOLVER)
     flags.DEFINE_integer(
         "port", 8502, "Port of this machine.", lower_bound=1, upper_bound=65535
-    )
-    flags.DEFINE_integer(
-        "answers", 5, "Number of answers.", lower_bound=1, upper_bound=20
     )
 else:  # Streamlit runs this file alone, again for every click
     import streamlit as st
@@ -45,105 +48,78 @@ def main():
 
     # Refuses a folder without a model before the page is served.
     load_model(FLAGS.model_dir)
-    settings = {
-        "server.address": "localhost",
-        "server.port": FLAGS.port,
-        "server.headless": "true",
-        "server.fileWatcherType": "none",
-        "browser.gatherUsageStats": "false",
-    }
-    options = [f"--{name}={value}" for name, value in settings.items()]
-    command = [sys.executable, "-m", "streamlit", "run", *options, __file__]
-    model = ["--", FLAGS.model_dir, str(FLAGS.answers)]
-    os.execv(sys.executable, [*command, *model])
+    command = [sys.executable, "-m", "streamlit", "run", *OPTIONS]
+    page = [f"--server.port={FLAGS.port}", __file__, "--", FLAGS.model_dir]
+    os.execv(sys.executable, [*command, *page])
 
 
-def show_page(model_dir, num_answers):
+def show_page(model_dir):
     st.set_page_config(page_title="Playground", layout="wide")
     st.title("Ask the model")
     st.caption(plain(model_dir))
     question = st.text_input("Question", placeholder="Sort 3, -2, 15, 0.")
+    question = question.strip()
     with errors_in(st.error):
-        generator = cached(load)(model_dir, num_answers)
-        if question.strip():
-            show_answers(generator, question.strip())
+        generator = st.cache_resource(load)(model_dir)
+        if question:
+            best = show_answers(generator, question)
+            attention_tab, roles_tab = st.tabs(["Attention", "Roles"])
+            with attention_tab, errors_in(st.info):
+                show_attention(generator.model, question, best)
+            with roles_tab, errors_in(st.info):
+                show_roles(generator.model, question)
 
 
-def show_answers(generator, question):
-    answers = cached(best_answers)(generator, question)
-    for answer in answers:
-        # Rounding can give a probability above 1.
-        probability = min(math.exp(answer.log_prob), 1.0)
-        text = plain(answer.text) or "(nothing)"
-        st.progress(probability, f"{text} ({100 * probability:.3g}%)")
-    attention_tab, roles_tab = st.tabs(["Attention", "Roles"])
-    with attention_tab, errors_in(st.info):
-        st.iframe(cached(attention)(generator, question, answers[0].text))
-    with roles_tab, errors_in(st.info):
-        show_roles(*cached(roles)(generator, question))
-
-
-def show_roles(texts, layers):
-    import numpy as np
-
-    from tpt_keras.analysis.representations import cluster
-    from tpt_keras.analysis.representations import describe_clusters
-    from tpt_keras.visualization.roles import role_page
-
-    num_heads = layers[0].shape[1]
-    layer = st.selectbox("Layer", range(1, len(layers) + 1), len(layers) - 1)
-    head = st.selectbox("Head", range(1, num_heads + 1))
-    vectors = layers[layer - 1][:, head - 1]
-    labels = cluster(vectors, min(6, len(np.unique(vectors, axis=0))))
-    page = role_page(
-        texts,
-        [labels.tolist()],
-        describe_clusters(labels, texts),
-        f"Roles in the question: layer {layer}, head {head}",
-        "Characters of one colour have similar roles.",
-    )
-    st.iframe(page)
-
-
-def cached(function):
-    """Keeps the last results of a function; those of a question are large."""
-    return st.cache_resource(max_entries=4)(function)
-
-
-def load(model_dir, num_answers):
+def load(model_dir):
     from tpt_keras.decoding import BeamSampler
     from tpt_keras.decoding import Generator
     from tpt_keras.models.stored import load_model
 
-    return Generator(load_model(model_dir), BeamSampler(num_answers))
+    return Generator(load_model(model_dir), BeamSampler(NUM_ANSWERS))
 
 
-# Streamlit leaves arguments with an underscore out of the keys of its caches.
-def best_answers(_generator, question):
+def show_answers(generator, question):
     from tpt_keras.analysis.attention import encode_questions
 
-    encode_questions(_generator.model, [question])  # or it is refused
-    [best] = _generator.answer([question])
-    return [best, *best.alternatives]
+    encode_questions(generator.model, [question])  # or it is refused
+    [best] = generator.answer([question])
+    for answer in (best, *best.alternatives):
+        # Rounding can give a probability above 1.
+        probability = min(math.exp(answer.log_prob), 1.0)
+        text = plain(answer.text) or "(nothing)"
+        st.progress(probability, f"{text} ({100 * probability:.3g}%)")
+    return best.text
 
 
-def attention(_generator, question, answer):
+def show_attention(model, question, answer):
     from tpt_keras.analysis.attention import attention_weights
     from tpt_keras.visualization.attention import attention_page
 
-    problem = attention_weights(_generator.model, question, answer)
+    problem = attention_weights(model, question, answer)
     last_layer = len(problem["weights"]["encoder"]) - 1
     shown = {"attention": "encoder", "layer": last_layer, "head": 0}
-    return attention_page([problem], shown)
+    st.iframe(attention_page([problem], shown))
 
 
-def roles(_generator, question):
+def show_roles(model, question):
+    import numpy as np
+
     from tpt_keras.analysis.attention import collect_vectors
+    from tpt_keras.analysis.representations import cluster
+    from tpt_keras.analysis.representations import describe_clusters
+    from tpt_keras.visualization.roles import role_page
 
-    texts, vectors = collect_vectors(
-        _generator.model, "encoder", ["roles"], [question]
-    )
-    return texts, vectors["roles"]
+    texts, vectors = collect_vectors(model, "encoder", ["roles"], [question])
+    layers = vectors["roles"]
+    num_heads = layers[0].shape[1]
+    layer = st.selectbox("Layer", range(1, len(layers) + 1), len(layers) - 1)
+    head = st.selectbox("Head", range(1, num_heads + 1))
+    of_head = layers[layer - 1][:, head - 1]
+    labels = cluster(of_head, min(6, len(np.unique(of_head, axis=0))))
+    clusters = describe_clusters(labels, texts)
+    title = f"Roles in the question: layer {layer}, head {head}"
+    caption = "Characters of one colour have similar roles."
+    st.iframe(role_page(texts, [labels.tolist()], clusters, title, caption))
 
 
 @contextlib.contextmanager
@@ -161,4 +137,4 @@ def plain(text):
 
 
 if not __package__:
-    show_page(sys.argv[1], int(sys.argv[2]))
+    show_page(sys.argv[1])

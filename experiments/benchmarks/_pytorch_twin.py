@@ -248,17 +248,15 @@ class Twin(nn.Module):
             x = x + self.digit_places(ids, units_first)[:, start:]
         return x
 
-    def decode(self, ids, source, source_mask):
-        x = self.embed(ids, units_first=True)
-        for cell in self.decoder_cells:
-            x = cell(x, source, source_mask)
-        return x
-
     def logits(self, x):
         return functional.linear(x, self.embedding.embeddings.weight)
 
     def forward(self, source_ids, ids):
-        return self.logits(self.decode(ids, *self.encode(source_ids)))
+        source, source_mask = self.encode(source_ids)
+        x = self.embed(ids, units_first=True)
+        for cell in self.decoder_cells:
+            x = cell(x, source, source_mask)
+        return self.logits(x)
 
     def loss(self, source_ids, ids, targets):
         """The mean cross-entropy of the targets that are no padding."""
@@ -269,28 +267,19 @@ class Twin(nn.Module):
         )
 
     @torch.inference_mode()
-    def generate(self, source_ids, max_length, cached):
-        """Decodes greedily until all rows have ended, and pads the others.
-
-        With a KV cache, or as the released code does: at each step the decoder
-        reads the whole prefix again.
-        """
+    def generate(self, source_ids, max_length):
+        """Decodes greedily until all rows have ended, and pads the others."""
         source, mask = self.encode(source_ids)
-        if cached:
-            caches = [
-                cell.init_cache(source, max_length)
-                for cell in self.decoder_cells
-            ]
+        caches = [
+            cell.init_cache(source, max_length) for cell in self.decoder_cells
+        ]
         ids = source_ids.new_full((len(source_ids), 1), self.tokenizer.start_id)
         is_ended = torch.zeros_like(ids, dtype=torch.bool)
         for index in range(max_length):
-            if cached:
-                x = self.embed(ids, start=index, units_first=True)
-                for cell, cache in zip(self.decoder_cells, caches):
-                    x = cell(x, source, mask, cache, index)
-            else:
-                x = self.decode(ids, source, mask)
-            new = self.logits(x[:, -1:]).argmax(-1)
+            x = self.embed(ids, start=index, units_first=True)
+            for cell, cache in zip(self.decoder_cells, caches):
+                x = cell(x, source, mask, cache, index)
+            new = self.logits(x).argmax(-1)
             new = new.masked_fill(is_ended, self.tokenizer.pad_id)
             ids = torch.cat([ids, new], 1)
             is_ended |= new == self.tokenizer.end_id

@@ -54,7 +54,7 @@ class Counted:
 
 
 @pytest.mark.parametrize(
-    "sampler", [GreedySampler(), BeamSampler(3, 0.6), TopKSampler(3)]
+    "sampler", [GreedySampler(), BeamSampler(3), TopKSampler(3)]
 )
 @pytest.mark.parametrize(
     ("num_rows", "end_bias"), [(9, 1.0), (9, 3.0), (9, -20.0), (1, 1.0)]

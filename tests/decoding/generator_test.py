@@ -223,7 +223,7 @@ def test_compiles_once_on_tensorflow(model):
 def test_no_rows(generator):
     found = generator.generate_on_batch(np.zeros((0, 5)))
     assert found["token_ids"].shape == (0, 1, 6)
-    assert found["scores"].shape == (0, 1)
+    assert found["log_probs"].shape == (0, 1)
 
 
 @pytest.mark.parametrize("token_id", [-1, 72])

@@ -1,5 +1,4 @@
 import collections
-import math
 
 import keras
 import numpy as np
@@ -8,7 +7,6 @@ from keras import ops
 
 from tests.decoding.toy_language import ToyLanguage
 from tests.decoding.toy_language import loop_in_python
-from tests.decoding.toy_language import score
 from tpt_keras.compilation import compiled
 from tpt_keras.decoding import SAMPLERS
 from tpt_keras.decoding import BeamSampler
@@ -44,12 +42,11 @@ def decode(language, sampler, **arguments):
     } == {
         "token_ids": ("int32", (*rows, language.max_length)),
         "log_probs": ("float32", rows),
-        "scores": ("float32", rows),
     }
     return {name: ops.convert_to_numpy(x) for name, x in found.items()}
 
 
-def assert_found(found, language, expected, length_penalty=0.0):
+def assert_found(found, language, expected):
     """Asserts that decoding found what a plain Python search did.
 
     Args:
@@ -57,7 +54,6 @@ def assert_found(found, language, expected, length_penalty=0.0):
         language: The `ToyLanguage`.
         expected: A list for every row: sequences with their log-probabilities,
             the best first. Sequences behind these must be impossible.
-        length_penalty: That of the sampler.
     """
     assert not any(np.any(np.isnan(values)) for values in found.values())
     for row, sequences in enumerate(expected):
@@ -65,19 +61,18 @@ def assert_found(found, language, expected, length_penalty=0.0):
         assert found["token_ids"][row, :count].tolist() == [
             language.padded(sequence) for sequence, _ in sequences
         ]
-        for name, values in (
-            ("log_probs", [log_prob for _, log_prob in sequences]),
-            ("scores", [score(*s, length_penalty) for s in sequences]),
-        ):
-            np.testing.assert_allclose(
-                found[name][row, :count], values, rtol=1e-5, atol=1e-5
-            )
+        np.testing.assert_allclose(
+            found["log_probs"][row, :count],
+            [log_prob for _, log_prob in sequences],
+            rtol=1e-5,
+            atol=1e-5,
+        )
         assert np.all(found["log_probs"][row, count:] <= IMPOSSIBLE)
 
 
-def beam_reference(language, width, length_penalty=0.0):
+def beam_reference(language, width):
     return [
-        language.beam_sequences(row, width, length_penalty)[0]
+        language.beam_sequences(row, width)[0]
         for row in range(language.num_rows)
     ]
 
@@ -114,50 +109,35 @@ def test_beam_equals_the_reference(kwargs, width):
     assert_found(decode(language, BeamSampler(width)), language, expected)
 
 
-@pytest.mark.parametrize("length_penalty", [0.6, 2.0, -1.0])
-@pytest.mark.parametrize("width", [1, 3])
-def test_length_penalty_equals_the_reference(width, length_penalty):
-    language = ToyLanguage(
-        seed=1, num_rows=20, max_length=6, vocabulary_size=4, end_bias=0.5
-    )
-    expected = beam_reference(language, width, length_penalty)
-    found = decode(language, BeamSampler(width, length_penalty))
-    assert_found(found, language, expected, length_penalty)
-    assert (expected != beam_reference(language, width)) == (width > 1)
-
-
 @pytest.mark.parametrize("extra", [0, 5])
-@pytest.mark.parametrize("length_penalty", [0.0, 2.0])
-def test_width_of_all_sequences_finds_all_in_order(length_penalty, extra):
+def test_width_of_all_sequences_finds_all_in_order(extra):
     # Padding is impossible, or the probabilities would not add up to 1.
     language = ToyLanguage(num_rows=2, possible_ids=(1, 2, 3, 4), **SMALL)
-    expected = [language.all_sequences(row, length_penalty) for row in range(2)]
+    expected = [language.all_sequences(row) for row in range(2)]
     assert [len(sequences) for sequences in expected] == [NUM_SEQUENCES] * 2
-    sampler = BeamSampler(NUM_SEQUENCES + extra, length_penalty)
-    found = decode(language, sampler)
-    assert_found(found, language, expected, length_penalty)
+    found = decode(language, BeamSampler(NUM_SEQUENCES + extra))
+    assert_found(found, language, expected)
     np.testing.assert_allclose(
         np.sum(np.exp(found["log_probs"]), axis=-1), 1.0, rtol=1e-5
     )
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
-def test_impossible_sequences_have_impossible_log_probs(length_penalty):
+def test_impossible_sequences_have_impossible_log_probs():
     language = ToyLanguage(
         num_rows=2, max_length=4, vocabulary_size=4, possible_ids=(2, 3)
     )
     expected = [
         [
             scored
-            for scored in language.all_sequences(row, length_penalty)
+            for scored in language.all_sequences(row)
             if np.isfinite(scored[1])
         ]
         for row in range(2)
     ]
     # One of every length, and one without an end.
     assert [len(sequences) for sequences in expected] == [5, 5]
-    found = decode(language, BeamSampler(8, length_penalty))
-    assert_found(found, language, expected, length_penalty)
+    found = decode(language, BeamSampler(8))
+    assert_found(found, language, expected)
 
 
 @pytest.mark.parametrize("sampler", [BeamSampler(3), TopKSampler(3)])
@@ -173,7 +153,7 @@ def test_rows_do_not_influence_each_other(sampler):
             found["token_ids"][row], alone["token_ids"][0]
         )
         np.testing.assert_allclose(
-            found["scores"][row], alone["scores"][0], rtol=1e-6
+            found["log_probs"][row], alone["log_probs"][0], rtol=1e-6
         )
 
 
@@ -203,7 +183,7 @@ def test_stops_when_every_sequence_has_ended(
 
 @pytest.mark.parametrize("floatx", ["float64", "float16"])
 @pytest.mark.parametrize(
-    "sampler", [GreedySampler(), BeamSampler(3, 1.0), TopKSampler(3)]
+    "sampler", [GreedySampler(), BeamSampler(3), TopKSampler(3)]
 )
 def test_default_dtype_does_not_matter(sampler, floatx):
     language = ToyLanguage(end_bias=1.0)
@@ -218,7 +198,7 @@ def test_default_dtype_does_not_matter(sampler, floatx):
 
 
 @pytest.mark.parametrize(
-    "sampler", [GreedySampler(), BeamSampler(3, 0.6), TopKSampler(3)]
+    "sampler", [GreedySampler(), BeamSampler(3), TopKSampler(3)]
 )
 def test_compiles_for_a_batch_of_any_size(sampler):
     language = ToyLanguage(num_rows=7, end_bias=1.0)
@@ -242,7 +222,7 @@ def test_compiles_for_a_batch_of_any_size(sampler):
             found["token_ids"], expected["token_ids"][:size]
         )
         np.testing.assert_allclose(
-            found["scores"], expected["scores"][:size], rtol=1e-5
+            found["log_probs"], expected["log_probs"][:size], rtol=1e-5
         )
 
 
@@ -314,7 +294,6 @@ def test_log_probs_of_drawn_tokens():
     [
         (lambda: BeamSampler(0), "width"),
         (lambda: BeamSampler(2.0), "width"),
-        (lambda: BeamSampler(2, math.nan), "length_penalty"),
         (lambda: TopKSampler(0), "k"),
         (lambda: TopKSampler(temperature=0.0), "temperature"),
         (lambda: get_sampler("beams"), "beams"),

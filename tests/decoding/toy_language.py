@@ -120,7 +120,7 @@ class ToyLanguage:
         padding = [self.pad_id] * (self.max_length - len(sequence))
         return [*sequence, *padding]
 
-    def all_sequences(self, row, length_penalty):
+    def all_sequences(self, row):
         """Every sequence there is with its log-probability, the best first."""
         sequences = [
             sequence
@@ -130,9 +130,9 @@ class ToyLanguage:
             and (sequence[-1] == self.end_id or length == self.max_length)
         ]
         scored = [(s, self.log_prob(row, s)) for s in sequences]
-        return sorted(scored, key=_by_score(length_penalty))
+        return sorted(scored, key=_by_log_prob)
 
-    def beam_sequences(self, row, beam_width, length_penalty=0.0):
+    def beam_sequences(self, row, beam_width):
         """Runs beam search; returns the beams, best first, and its steps."""
         beams = [((), 0.0)]
         for num_steps in range(self.max_length + 1):
@@ -146,17 +146,13 @@ class ToyLanguage:
                     ((*sequence, token), log_prob + log_probs[token])
                     for token in self.tokens
                 ]
-            candidates.sort(key=_by_score(length_penalty))
+            candidates.sort(key=_by_log_prob)
             beams = candidates[:beam_width]
 
 
-def score(sequence, log_prob, length_penalty):
-    """Computes the score of a sequence as tensor2tensor does."""
-    return log_prob / ((5.0 + len(sequence)) / 6.0) ** length_penalty
-
-
-def _by_score(length_penalty):
-    return lambda scored: -score(*scored, length_penalty)
+def _by_log_prob(scored):
+    _, log_prob = scored
+    return -log_prob
 
 
 def loop_in_python(monkeypatch):

@@ -25,7 +25,7 @@ def ask(tmp_path, monkeypatch):
     def ask(question, preset="tp_transformer_tiny", **fields):
         model = SequenceToSequence.from_preset(preset, **fields)
         model.save(tmp_path / "model.keras")
-        monkeypatch.setattr("sys.argv", ["playground", str(tmp_path), "3"])
+        monkeypatch.setattr("sys.argv", ["playground", str(tmp_path)])
         # The page becomes it, and processes that start would run it.
         monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
         page = AppTest.from_file(str(PAGE), default_timeout=60).run()
@@ -39,14 +39,14 @@ def ask(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_question_gets_answers_attention_and_roles(ask, tmp_path):
     page = ask(" 2*x + 3*x ", **{**TINY, "num_layers": 2})
-    generator = Generator(load_model(tmp_path), BeamSampler(3))
+    generator = Generator(load_model(tmp_path), BeamSampler(5))
     [best] = generator.answer(["2*x + 3*x"])
     bars = [bar.proto.text.replace("\\", "") for bar in page.get("progress")]
     assert bars == [
         f"{answer.text or '(nothing)'} ({100 * math.exp(answer.log_prob):.3g}%)"
         for answer in (best, *best.alternatives)
     ]
-    assert len(bars) == 3
+    assert len(bars) == 5
     page.selectbox[0].set_value(1).run()
     attention, roles = (tab.get("iframe")[0].proto.srcdoc for tab in page.tabs)
     assert '"question": "2*x + 3*x"' in attention

@@ -9,7 +9,7 @@ from tpt_keras.models import Transformer
 from tpt_keras.serving.export import export
 
 MAX_ANSWER_LENGTH = 5
-SAMPLER = BeamSampler(3, length_penalty=0.6)
+SAMPLER = BeamSampler(3)
 SUMS = [f"{a}+{b}" for a in range(10) for b in range(10)]
 
 
@@ -51,9 +51,3 @@ def beam_served(beam_version):
 def bfloat16_version(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exports")
     return export(model, folder, precision="bfloat16")
-
-
-@pytest.fixture(scope="session")
-def int8_version(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("exports")
-    return export(model, folder, precision="int8")

@@ -77,10 +77,8 @@ def test_scores_are_the_models(version, model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["version", "int8_version"])
-def test_a_model_that_is_gone_leaves_nothing(request, kind):
-    path = request.getfixturevalue(kind)
-    saved_model = SavedModel(path)
+def test_a_model_that_is_gone_leaves_nothing(version):
+    saved_model = SavedModel(version)
     graphs = [
         weakref.ref(saved_model._loaded.signatures[name].graph)
         for name in ("serving_default", "n_best", "score")
@@ -89,7 +87,7 @@ def test_a_model_that_is_gone_leaves_nothing(request, kind):
     del saved_model
     gc.collect()
     assert [graph() for graph in graphs] == [None] * 3
-    assert SavedModel(path).solve(["1"]) == expected
+    assert SavedModel(version).solve(["1"]) == expected
 
 
 def save(path, function):

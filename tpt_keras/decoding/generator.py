@@ -155,9 +155,9 @@ class Generator(AnsweringModel):
 
         Returns:
             Dict, the best answer first: `token_ids`, int32 `(batch,
-            num_sequences, max_length)`, padded behind the end symbol;
-            `log_probs` and `scores`, float32 `(batch, num_sequences)`, of the
-            tokens up to the end symbol, with it.
+            num_sequences, max_length)`, padded behind the end symbol; and
+            `log_probs`, float32 `(batch, num_sequences)`, of the tokens up to
+            the end symbol, with it.
         """
         model, num_sequences = self.model, self.sampler.num_sequences
         tokenizer = model.tokenizer

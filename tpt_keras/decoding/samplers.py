@@ -30,8 +30,6 @@ class Sampler:
 
     # The number of sequences that are followed for each row.
     num_sequences = 1
-    # The exponent of the length penalty of `scores`.
-    length_penalty = 0.0
 
     def init_state(self, row_keys: Tensor) -> dict[str, Any]:
         """Makes the sampler's own state, of `(batch * num_sequences, ...)`.
@@ -54,9 +52,8 @@ class Sampler:
                 infinity at what is impossible.
             log_probs: Their log-probabilities, -1e9 at what is impossible.
             state: Dict of tensors `(sequences, ...)`, among them the
-                `log_probs` of the sequences so far, their `lengths` with the
-                next token, and the sampler's own state as `sampler`.
-                `index` is the step, a scalar.
+                `log_probs` of the sequences so far, and the sampler's own state
+                as `sampler`. `index` is the step, a scalar.
 
         Returns:
             int32 tensor of the next tokens `(sequences,)`, float32 tensor of
@@ -123,7 +120,6 @@ class Sampler:
             "index": ops.convert_to_tensor(0, dtype="int32"),
             "is_ended": ops.zeros((count,), dtype="bool"),
             "last_ids": ops.full((count,), start_id, dtype="int32"),
-            "lengths": ops.zeros((count,), dtype="int32"),
             # A `where` of two Python numbers has Keras's default dtype.
             "log_probs": IMPOSSIBLE * ops.cast(is_copy, "float32"),
             "token_ids": ops.full((count, max_length), pad_id, dtype="int32"),
@@ -133,17 +129,13 @@ class Sampler:
         index, is_ended = state["index"], state["is_ended"]
         logits, changed = step(state["last_ids"], state["cache"], index)
         logits, log_probs = _candidates(logits, is_ended, pad_id)
-        goes_on = ops.cast(ops.logical_not(is_ended), "int32")
-        lengths = state["lengths"] + goes_on
-        next_ids, log_probs, parents = self.choose(
-            logits, log_probs, {**state, "lengths": lengths}
-        )
-        moved = is_ended, lengths, state["token_ids"], changed
+        next_ids, log_probs, parents = self.choose(logits, log_probs, state)
+        moved = is_ended, state["token_ids"], changed
         if parents is not None:
             moved = tree.map_structure(
                 lambda values: ops.take(values, parents, axis=0), moved
             )
-        is_ended, lengths, token_ids, changed = moved
+        is_ended, token_ids, changed = moved
         is_here = ops.equal(
             ops.arange(token_ids.shape[-1], dtype="int32"), index
         )
@@ -152,7 +144,6 @@ class Sampler:
             "index": index + 1,
             "is_ended": ops.logical_or(is_ended, ops.equal(next_ids, end_id)),
             "last_ids": next_ids,
-            "lengths": lengths,
             "log_probs": log_probs,
             "token_ids": ops.where(
                 is_here, ops.expand_dims(next_ids, -1), token_ids
@@ -162,13 +153,9 @@ class Sampler:
 
     def _results(self, state, batch_size, max_length):
         by_row = (batch_size, self.num_sequences)
-        scores = state["log_probs"] / _penalty_divisor(
-            state["lengths"], self.length_penalty
-        )
         return {
             "token_ids": ops.reshape(state["token_ids"], (*by_row, max_length)),
             "log_probs": ops.reshape(state["log_probs"], by_row),
-            "scores": ops.reshape(scores, by_row),
         }
 
 
@@ -241,49 +228,37 @@ class TopKSampler(Sampler):
 class BeamSampler(Sampler):
     """Follows the likeliest sequences: beam search.
 
-    A sequence that has ended stays among the candidates with its score. A
-    width of 1 is greedy search, and a width of all sequences finds the best.
+    A sequence that has ended stays among the candidates. A width of 1 is
+    greedy search, and a width of all sequences finds the best.
 
     Args:
         width: Number of sequences to follow, and to return.
-        length_penalty: Preference for longer sequences. Sequences are ranked
-            by their log-probability divided by `((5 + length) / 6) **
-            length_penalty`, as in tensor2tensor and Wu et al., 2016 (equation
-            14). Defaults to `0.0`, by log-probability alone.
 
     Raises:
-        UsageError: If `width` is not a positive integer, or `length_penalty` no
-            finite number.
+        UsageError: If `width` is not a positive integer.
     """
 
-    def __init__(self, width: int = 4, length_penalty: float = 0.0) -> None:
+    def __init__(self, width: int = 4) -> None:
         check_positive_integer("width", width)
-        if not math.isfinite(length_penalty):
-            raise UsageError(
-                "`length_penalty` must be a finite number. Received: "
-                f"{length_penalty}."
-            )
         self.num_sequences = width
-        self.length_penalty = length_penalty
 
     def choose(
         self, logits: Tensor, log_probs: Tensor, state: dict[str, Any]
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         width, vocabulary_size = self.num_sequences, logits.shape[-1]
         log_probs = ops.expand_dims(state["log_probs"], -1) + log_probs
-        divisor = _penalty_divisor(state["lengths"], self.length_penalty)
-        scores = log_probs / ops.expand_dims(divisor, -1)
-        _, chosen = ops.top_k(
-            ops.reshape(scores, (-1, width * vocabulary_size)), width
+        log_probs, chosen = ops.top_k(
+            ops.reshape(log_probs, (-1, width * vocabulary_size)), width
         )
         rows = ops.arange(ops.shape(chosen)[0], dtype="int32")
         first = ops.expand_dims(rows * width, -1)
         parents = ops.reshape(first + chosen // vocabulary_size, (-1,))
         next_ids = ops.cast(chosen % vocabulary_size, "int32")
-        next_ids = ops.reshape(next_ids, (-1,))
-        places = parents * vocabulary_size + next_ids
-        log_probs = ops.take(ops.reshape(log_probs, (-1,)), places)
-        return next_ids, log_probs, parents
+        return (
+            ops.reshape(next_ids, (-1,)),
+            ops.reshape(log_probs, (-1,)),
+            parents,
+        )
 
 
 SAMPLERS = {
@@ -327,10 +302,6 @@ def _extended(next_ids, log_probs, state):
     next_ids = ops.cast(next_ids, "int32")
     log_probs = state["log_probs"] + of_tokens(log_probs, next_ids)
     return next_ids, log_probs, None
-
-
-def _penalty_divisor(lengths, length_penalty):
-    return ops.power((5.0 + ops.cast(lengths, "float32")) / 6.0, length_penalty)
 
 
 def row_keys(token_ids: Tensor, pad_id: int) -> Tensor:

@@ -17,14 +17,13 @@ from tpt_keras.models.configs import to_stored
 from tpt_keras.models.weights import copy_model
 from tpt_keras.serving.export_graph import AnswerGraph
 from tpt_keras.serving.export_graph import ConstantWeights
-from tpt_keras.serving.export_graph import Int8Weights
 from tpt_keras.serving.export_graph import check_graph
 from tpt_keras.serving.saved_model import CONFIG_ASSET
 from tpt_keras.serving.saved_model import GRAPH_FILE
 from tpt_keras.serving.versions import new_version
 from tpt_keras.typing import StrPath
 
-PRECISIONS = ("float32", "bfloat16", "int8")
+PRECISIONS = ("float32", "bfloat16")
 # Requests that TF Serving replays before it reports a version as available.
 WARMUP_ASSET = "assets.extra/tf_serving_warmup_requests"
 # Up to the max_batch_size of config/batching.config.
@@ -47,8 +46,8 @@ def export(
 
     - `serving_default`: `questions`, strings, to `answers`, `log_probs` and
       `status`;
-    - `n_best`: `questions` to the sampler's best `answers` with `log_probs`
-      and `scores`, and `status`;
+    - `n_best`: `questions` to the sampler's best `answers` with `log_probs`,
+      and `status`;
     - `score`: `questions` and `answers` to the answers' `log_probs`, and
       `status`.
 
@@ -58,9 +57,7 @@ def export(
         max_answer_length: Most characters of an answer. Defaults to the
             model's.
         sampler: A `Sampler`, or a name in `SAMPLERS`.
-        precision: `"float32"`, `"bfloat16"` or `"int8"`. With `"int8"`
-            matrices are stored as int8 with a scale for each output column,
-            and become float32 when the version is loaded.
+        precision: `"float32"` or `"bfloat16"`.
         card: File that describes the model, which the version keeps as
             `assets.extra/README.md`.
 
@@ -84,11 +81,10 @@ def export(
     config = model.config
     if max_answer_length is not None:
         config = config.replace(max_answer_length=max_answer_length)
-    dtype = "float32" if precision == "int8" else precision
-    if not model.compute_dtype == model.variable_dtype == dtype:
-        model = copy_model(model, dtype)
-    weights = (Int8Weights if precision == "int8" else ConstantWeights)(model)
-    graph = AnswerGraph(Generator(model, sampler, max_answer_length), weights)
+    if not model.compute_dtype == model.variable_dtype == precision:
+        model = copy_model(model, precision)
+    generator = Generator(model, sampler, max_answer_length)
+    graph = AnswerGraph(generator, ConstantWeights(model))
     with new_version(export_dir, GRAPH_FILE) as (version, partial):
         _write_graph(graph, partial)
         check_graph(partial)

@@ -1,7 +1,6 @@
 """The graph of an exported model, from questions to answers."""
 
 import pathlib
-import uuid
 
 import keras
 import tensorflow as tf
@@ -9,10 +8,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 
 from tpt_keras.answer import OK
-from tpt_keras.models.weights import SCALE
-from tpt_keras.models.weights import CompressedModel
 from tpt_keras.models.weights import finite_values
-from tpt_keras.models.weights import weight_name
 from tpt_keras.tokenizers.graph_tokenizer import GraphTokenizer
 
 # Questions that are encoded together.
@@ -54,81 +50,6 @@ class ConstantWeights(keras.StatelessScope):
     def get_current_value(self, variable):
         array = self._arrays.get(id(variable))
         return None if array is None else tf.constant(array)
-
-
-class Int8Weights(keras.StatelessScope):
-    """A scope in which matrices are read from int8 values with scales.
-
-    The SavedModel stores the int8 values. When it is loaded, they become
-    float32 once, so that computing is as fast as with float32 weights.
-    Vectors stay the model's variables. Raises a `UsageError` if the model
-    cannot be compressed, as `CompressedModel.of` does.
-    """
-
-    def __init__(self, model):
-        super().__init__()
-        arrays = CompressedModel.of(model).arrays
-        self._matrices = {}
-        vectors = []
-        for variable in model.variables:
-            name = weight_name(variable)
-            if name + SCALE in arrays:
-                self._matrices[id(variable)] = _Int8Matrix(
-                    arrays[name], arrays[name + SCALE]
-                )
-            else:
-                vectors.append(variable.value)
-        matrices = list(self._matrices.values())
-        # TensorFlow saves the variables of a resource only if it sees them.
-        self.saved = [
-            vectors,
-            matrices,
-            [(matrix.values, matrix.scale) for matrix in matrices],
-        ]
-
-    def get_current_value(self, variable):
-        matrix = self._matrices.get(id(variable))
-        return None if matrix is None else matrix.read()
-
-
-class _Int8Matrix(tf.saved_model.experimental.TrackableResource):
-    """A float32 variable that is initialized from int8 values.
-
-    Its shared name, as that of a TensorFlow table, makes it one resource even
-    if a process loads the SavedModel twice.
-    """
-
-    def __init__(self, values, scale):
-        self.values = tf.Variable(values, trainable=False)
-        self.scale = tf.Variable(scale, trainable=False)
-        self._shared_name = f"int8_matrix_{uuid.uuid4().hex}"
-        super().__init__()
-        # Creates it here instead of in the first graph that reads it.
-        _ = self.resource_handle
-        self._initialize()
-
-    def _create_resource(self):
-        return tf.raw_ops.VarHandleOp(
-            dtype=tf.float32,
-            shape=self.values.shape,
-            shared_name=self._shared_name,
-        )
-
-    def _destroy_resource(self):
-        tf.raw_ops.DestroyResourceOp(resource=self.resource_handle)
-
-    def _initialize(self):
-        tf.raw_ops.AssignVariableOp(
-            resource=self.resource_handle,
-            value=tf.cast(self.values, tf.float32) * self.scale,
-        )
-
-    def read(self):
-        value = tf.raw_ops.ReadVariableOp(
-            resource=self.resource_handle, dtype=tf.float32
-        )
-        value.set_shape(self.values.shape)
-        return value
 
 
 def _of_strings(*names):
@@ -176,8 +97,8 @@ class AnswerGraph:
             questions: String tensor `(batch,)`.
 
         Returns:
-            Dict of `answers`, strings, `log_probs` and `scores`, float32, all
-            `(batch, num_sequences)`; and of `status`, strings `(batch,)`.
+            Dict of `answers`, strings, and `log_probs`, float32, both `(batch,
+            num_sequences)`; and of `status`, strings `(batch,)`.
         """
         token_ids, status = self._encode_questions(questions)
         with self.weights:
@@ -187,7 +108,6 @@ class AnswerGraph:
         return {
             "answers": tf.where(is_ok, answers, ""),
             "log_probs": tf.where(is_ok, found["log_probs"], 0.0),
-            "scores": tf.where(is_ok, found["scores"], 0.0),
             "status": status,
         }
 
