@@ -64,7 +64,7 @@ def test_from_nothing_to_answers(run, tmp_path):
     beam = ("--beam_width=2", "--max_answer_length=7")
     export = ("export", model, f"--export_dir={export_dir}", *beam)
     assert lines_of(run(*export))[-1] == str(export_dir / "1")
-    generator = Generator(load_model(model_dir), BeamSampler(2, 0.5), 7)
+    generator = Generator(load_model(model_dir), BeamSampler(2), 7)
     check_answers(run, export_dir, generator, data)
 
 
