@@ -58,7 +58,6 @@ class TransformerXLTest(LayerTestCase):
         {},
         {"binding": "hadamard"},
         {"attention": "dot_product", "positions": "rotary"},
-        {"attention": "dot_product", "positions": "alibi"},
         {"attention": "relational"},
     )
     def test_segments_with_full_memory_equal_one_pass(self, **overrides):

@@ -128,7 +128,6 @@ class DecoderCellTest(LayerTestCase):
         {"attention": "relational"},
         {"attention": RelativeAttention(max_distance=2)},
         {"attention_options": {"positions": "rotary"}},
-        {"attention_options": {"positions": "alibi"}},
     )
     def test_cross_attention_takes_no_positions(self, **choices):
         cell = DecoderCell(12, 2, **choices)

@@ -34,9 +34,9 @@ FLASH = {"flash_attention": True}
         ({"initialization": "x"}, "initialization"),
         ({"positions": "learned"}, "positions"),
         ({"positions": "rotary", "attention": "relative"}, "positions"),
-        ({"positions": "alibi", "attention": "multi_linear"}, "positions"),
+        ({"positions": "rotary", "attention": "multi_linear"}, "positions"),
         (
-            {"positions": "alibi", "attention_options": FLASH},
+            {"attention": "relative", "attention_options": FLASH},
             "attention_options",
         ),
         ({"num_heads": 7}, "num_heads"),

@@ -40,7 +40,6 @@ every_variant = pytest.mark.parametrize(
         ("dot_product", "hadamard", "tp_transformer_numbers"),
         # Dot products with these positions.
         ("rotary", "hadamard", "tp_transformer"),
-        ("alibi", "hadamard", "tp_transformer"),
     ],
 )
 
@@ -142,7 +141,7 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding, preset):
 
 @pytest.mark.parametrize(
     ("attention", "binding"),
-    [*ALWAYS[1:], ("rotary", "hadamard"), ("alibi", "hadamard")],
+    [*ALWAYS[1:], ("rotary", "hadamard")],
 )
 @pytest.mark.slow
 @pytest.mark.skipif(

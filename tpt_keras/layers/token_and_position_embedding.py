@@ -13,7 +13,7 @@ from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.projection import Projection
 
 # Positions that an attention mechanism uses.
-ATTENTION_POSITIONS = ("rotary", "alibi")
+ATTENTION_POSITIONS = ("rotary",)
 POSITIONS = ("sinusoidal", "none", *ATTENTION_POSITIONS)
 
 
@@ -42,7 +42,7 @@ class TokenAndPositionEmbedding(BaseLayer):
         mask_zero: Whether id 0 is padding. The output then carries a Keras
             mask, as that of `keras.layers.Embedding` does, and logits carry
             the mask of their hidden states. Defaults to `False`.
-        positions: `"sinusoidal"` (default). `"none"`, `"rotary"` and `"alibi"`
+        positions: `"sinusoidal"` (default). `"none"` and `"rotary"`
             add nothing: the attention mechanism uses positions itself.
         **kwargs: Keras's base layer arguments.
 

@@ -125,7 +125,7 @@ class AttentionConfig(ModelConfig):
             which an `AttentionMechanism` is registered with Keras.
         attention_options: Dict of its options, such as `{"max_distance": 8}`.
         positions: How positions are encoded: `"sinusoidal"` (added to the
-            embedding), `"rotary"` or `"alibi"` (by the self-attention, see
+            embedding), `"rotary"` (by the self-attention, see
             `DotProductAttention`) or `"none"`.
         layer_norm_epsilon: Epsilon of every layer norm.
 

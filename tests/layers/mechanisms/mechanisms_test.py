@@ -212,12 +212,8 @@ class MechanismsTest(LayerTestCase):
         ("dot_product", {"sliding_window": 0}, "attention_options"),
         ("dot_product", {"positions": "learned"}, "attention_options"),
         ("relative", {"positions": "rotary"}, "attention_options"),
-        ("multi_linear", {"positions": "alibi"}, "attention_options"),
-        (
-            "dot_product",
-            {"positions": "alibi", "flash_attention": True},
-            "attention_options",
-        ),
+        ("multi_linear", {"positions": "rotary"}, "attention_options"),
+        ("relative", {"flash_attention": True}, "attention_options"),
     )
     def test_errors_name_the_field(self, name, options, field):
         with self.assertRaises(UsageError) as caught:

@@ -94,13 +94,12 @@ class RelationalAttentionTest(LayerTestCase):
         output = layer(X, X, value_mask=IS_REAL, use_causal_mask=is_causal)
         self.assert_all_close(output, np.array(expected), 1e-6, 1e-6)
 
-    @parameterized.parameters("rotary", "alibi")
-    def test_positions_change_weights_and_not_relations(self, positions):
-        layer, plain = make_layer(positions=positions), make_layer()
+    def test_positions_change_weights_and_not_relations(self):
+        layer, plain = make_layer(positions="rotary"), make_layer()
         plain.set_weights(layer.get_weights())
         _, weights = layer(X, X, return_attention_scores=True)
         keys = layer.key_dense(X)
-        other = DotProductAttention(positions=positions)
+        other = DotProductAttention(positions="rotary")
         other.build(*3 * [(None, None, 4, 4)])
         _, expected = other(layer.query_dense(X), keys, keys)
         self.assert_all_close(weights, expected)

@@ -26,10 +26,8 @@ class DotProductAttention(AttentionMechanism):
 
     Args:
         positions: `"rotary"` rotates queries and keys by their positions (Su
-            et al., 2021), and the cache holds rotated keys. `"alibi"` subtracts
-            from each logit the distance times a slope of the head (Press et
-            al., 2022), in the encoder in both directions. A `DecoderCell`
-            uses neither in its cross-attention, a layer of your own wherever it
+            et al., 2021), and the cache holds rotated keys. A `DecoderCell`
+            does not in its cross-attention, a layer of your own wherever it
             attends. Defaults to none.
         flash_attention: Whether to use fused attention, Keras's
             `ops.dot_product_attention`, in calls that return no weights. `True`
@@ -70,11 +68,12 @@ class DotProductAttention(AttentionMechanism):
                 )
             self.needs_positions = True
         self.positions = positions
-        if flash_attention and (self.dropout or not self._has_plain_logits()):
+        # A subclass may have other logits.
+        self._has_plain_logits = type(self) is DotProductAttention
+        if flash_attention and (self.dropout or not self._has_plain_logits):
             raise ValueError(
                 "`flash_attention` needs plain dot products and no dropout. "
-                f"Received: {type(self).__name__}, positions={positions!r}, "
-                f"dropout={self.dropout}"
+                f"Received: {type(self).__name__}, dropout={self.dropout}"
             )
         self.flash_attention = flash_attention
 
@@ -86,11 +85,6 @@ class DotProductAttention(AttentionMechanism):
                 f"{self.key_dim}",
                 field="key_dim",
             )
-
-    def _has_plain_logits(self):
-        # A subclass may have other logits.
-        is_plain = type(self) is DotProductAttention
-        return is_plain and self.positions != "alibi"
 
     def _rotate(self, heads, start_index=0):
         if self.positions != "rotary":
@@ -205,8 +199,6 @@ class DotProductAttention(AttentionMechanism):
         logits = ops.cast(
             self.logits(query_heads, keys, start_index), "float32"
         )
-        if self.positions == "alibi":
-            logits = logits + alibi_biases(*ops.shape(logits)[1:], start_index)
         if mask is not None:
             # An addition, unlike a selection, needs no backward pass. It is
             # the operator because `ops.add` of Keras on TensorFlow takes an
@@ -222,7 +214,7 @@ class DotProductAttention(AttentionMechanism):
         return (
             keras.backend.backend() == "torch"
             and keras.config.is_flash_attention_enabled() is not False
-            and self._has_plain_logits()
+            and self._has_plain_logits
             and not (training and self.dropout)
             # On a CPU, its gradient takes six times as long in half precision.
             and (self.compute_dtype == "float32" or _is_on_gpu(query_heads))
@@ -315,25 +307,3 @@ def rotate(heads, positions):
     pairs = ops.reshape(heads, (*shape[:-1], dim // 2, 2))
     swapped = ops.reshape(ops.flip(pairs, axis=-1), shape)
     return heads * cosines + swapped * sines
-
-
-def alibi_slopes(num_heads: int) -> list[float]:
-    """Slopes of the heads' biases in ALiBi (Press et al., 2022).
-
-    For a power of two, `2 ** (-8 k / num_heads)` of the heads `k = 1, 2, ...`.
-    Other numbers take the slopes of the next smaller power, then every second
-    one of the next larger power, as in the released code.
-    """
-    power = 2 ** (num_heads.bit_length() - 1)
-    slopes = [2.0 ** (-8 * k / power) for k in range(1, power + 1)]
-    between = [2.0 ** (-4 * k / power) for k in range(1, 2 * power, 2)]
-    return slopes + between[: num_heads - power]
-
-
-def alibi_biases(num_heads, target_length, source_length, start_index):
-    """Biases `-slope * |distance|` of logits, the same in both directions."""
-    rows = start_index + ops.arange(target_length, dtype="int32")
-    columns = ops.arange(source_length, dtype="int32")
-    distances = ops.abs(ops.expand_dims(rows, 1) - columns)
-    slopes = ops.convert_to_tensor(alibi_slopes(num_heads), "float32")
-    return -ops.reshape(slopes, (-1, 1, 1)) * ops.cast(distances, "float32")
