@@ -7,7 +7,7 @@ import pytest
 from tpt_keras.errors import UsageError
 from tpt_keras.training.config import OPTIMIZERS
 from tpt_keras.training.config import DataConfig
-from tpt_keras.training.config import Lion
+from tpt_keras.training.config import Muon
 from tpt_keras.training.config import RunConfig
 from tpt_keras.training.config import TrainingConfig
 
@@ -25,10 +25,10 @@ def assert_refused(field, **fields):
 
 
 def test_flat_names_make_the_nested_configuration():
-    config = make(batch_size=7, optimizer="lion", beta_2=0.99, seed=3)
+    config = make(batch_size=7, optimizer="muon", beta_2=0.99, seed=3)
     assert config == TrainingConfig(
         DataConfig(["m"], batch_size=7),
-        Lion(beta_2=0.99),
+        Muon(beta_2=0.99),
         RunConfig(train_steps=10, seed=3),
     )
     assert TrainingConfig.from_flat(**config.flat()) == config
@@ -69,10 +69,12 @@ def test_damaged_stored_configuration_is_refused(stored):
 
 def test_another_optimizer_keeps_the_values_that_were_set():
     config = make(learning_rate=0.5, beta_1=0.8, adam_epsilon=1e-5)
-    lion = config.replace(optimizer="lion").optimizer
-    assert lion == Lion(learning_rate=0.5, beta_1=0.8)
-    adamw = config.replace(optimizer="adamw").optimizer
-    assert adamw.weight_decay == OPTIMIZERS["adamw"]().weight_decay > 0
+    muon = config.replace(optimizer="muon", momentum=0.5)
+    assert muon.optimizer == Muon(
+        learning_rate=0.5, beta_1=0.8, adam_epsilon=1e-5, momentum=0.5
+    )
+    assert muon.optimizer.weight_decay > 0
+    assert muon.replace(optimizer="adam") == config
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_wrong_value_is_refused_with_its_field(field, value):
 
 
 def test_fields_that_do_not_fit_are_refused():
-    assert_refused("adam_epsilon", optimizer="lion", adam_epsilon=1e-7)
+    assert_refused("momentum", optimizer="adam", momentum=0.9)
     assert_refused(
         "steps_per_evaluation", steps_per_checkpoint=2, steps_per_evaluation=3
     )

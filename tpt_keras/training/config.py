@@ -97,8 +97,8 @@ class OptimizerConfig:
     A new optimizer is a subclass with its row in `OPTIMIZERS`.
 
     Args:
-        optimizer: `"adam"`, `"adamw"` (with weight decay), `"muon"` (matrices
-            by Muon, other weights by AdamW) or `"lion"`.
+        optimizer: `"adam"`, or `"muon"` (matrices by Muon, other weights by
+            Adam).
         learning_rate: Peak learning rate.
         schedule: `"constant"`, or `"cosine"` or `"linear"`: decays to zero at
             the last step, or when the `train_minutes` are over.
@@ -150,16 +150,8 @@ class Adam(OptimizerConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AdamW(Adam):
-    """Adam with weight decay."""
-
-    optimizer: str = setting("adamw", init=False)
-    weight_decay: float = setting(0.01, above=0, below=1)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Muon(Adam):
-    """Muon for matrices, AdamW for all other weights.
+    """Muon for matrices, Adam for all other weights.
 
     Args:
         momentum: Momentum of the matrices.
@@ -190,31 +182,7 @@ class Muon(Adam):
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Lion(OptimizerConfig):
-    """Lion (Chen et al. 2023): the sign of an averaged gradient.
-
-    Args:
-        beta_1: Share of the average in a step.
-        beta_2: Decay rate of the average.
-    """
-
-    optimizer: str = setting("lion", init=False)
-    beta_1: float = setting(0.9, minimum=0, below=1)
-    beta_2: float = setting(0.995, minimum=0, below=1)
-
-    def build(self, learning_rate: Any) -> Any:
-        import keras
-
-        return keras.optimizers.Lion(
-            learning_rate,
-            beta_1=self.beta_1,
-            beta_2=self.beta_2,
-            weight_decay=self.weight_decay or None,
-        )
-
-
-OPTIMIZERS: dict = {"adam": Adam, "adamw": AdamW, "muon": Muon, "lion": Lion}
+OPTIMIZERS: dict = {"adam": Adam, "muon": Muon}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,7 +268,7 @@ class TrainingConfig:
     ...     train_steps=1000,
     ... )
     True
-    >>> config.replace(seed=1, optimizer="lion").optimizer.warmup_steps
+    >>> config.replace(seed=1, optimizer="muon").optimizer.warmup_steps
     100
     """
 

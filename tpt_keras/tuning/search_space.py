@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tpt_keras.models.configs import ModelConfig
     from tpt_keras.models.configs import SequenceToSequenceConfig
 
-# Lion's learning rates, as a share of Adam's (Chen et al. 2023).
-LION_FACTOR = 0.1
 # Fields of a training that a proposal decides.
 SEARCHED = ("optimizer", "learning_rate", "schedule", "warmup_steps")
 # Fields of a model that a proposal decides.
@@ -51,9 +49,9 @@ class SearchSpace:
         filter_ratios: Filters' sizes, as shares of the hidden size. Empty:
             each variant's own.
         dropouts: Dropout rates.
-        optimizers: adam, adamw, muon, lion.
+        optimizers: adam, muon.
         learning_rates: Lowest and highest peak learning rate. Between them,
-            each rate is twice the one before. Lion's are a tenth.
+            each rate is twice the one before.
         schedules: constant, cosine, linear.
         warmup_shares: Shares of the steps over which the learning rate rises,
             unless it is constant.
@@ -145,7 +143,7 @@ class SearchSpace:
                 share = _choice(hp, "warmup_share", self.warmup_shares)
         return model.replace(dropout=dropout), training.replace(
             optimizer=optimizer,
-            learning_rate=rate * (LION_FACTOR if optimizer == "lion" else 1),
+            learning_rate=rate,
             schedule=schedule,
             warmup_steps=int((share or 0) * training.run.train_steps),
         )
