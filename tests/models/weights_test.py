@@ -25,6 +25,8 @@ TINY = {
 QUERY = "encoder_cell_0/self_attention/query/kernel"
 OUTPUT = "encoder_cell_0/self_attention/attention_output/kernel"
 NORM = "encoder_cell_0/output_norm/gamma"
+# Presets whose weights have every form.
+QUICK = ("lstm_attention", "tp_transformer_numbers", "tp_transformer_tensor")
 
 
 def tiny_model():
@@ -92,7 +94,11 @@ def file(compressed, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "preset", sorted(PRESETS.keys() - set(TRAINED_PRESETS))
+    "preset",
+    [
+        pytest.param(preset, marks=() if preset in QUICK else pytest.mark.slow)
+        for preset in sorted(PRESETS.keys() - set(TRAINED_PRESETS))
+    ],
 )
 def test_weights_are_kept_to_half_a_step(tmp_path, preset):
     sizes = {"hidden_dim": 4} if "lstm" in preset else {**TINY, "num_layers": 2}

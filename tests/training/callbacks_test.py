@@ -84,6 +84,7 @@ def test_a_training_begins_and_ends_once(recorded):
     assert getattr(model, "optimizer", None) is None
 
 
+@pytest.mark.slow
 def test_best_weights_are_restored_at_the_end(
     tmp_path, simple_config, training, recorded, logged
 ):
@@ -101,6 +102,7 @@ def test_best_weights_are_restored_at_the_end(
     assert logged().count("Training from step") == 1
 
 
+@pytest.mark.slow
 def test_model_checkpoints_can_be_loaded(
     tmp_path, simple_config, training, recorded
 ):
@@ -117,6 +119,7 @@ def test_model_checkpoints_can_be_loaded(
     assert_same_weights(model.get_weights(), expected)
 
 
+@pytest.mark.slow
 def test_callbacks_of_keras(tmp_path, simple_config, training, capsys):
     callbacks = [
         keras.callbacks.CSVLogger(tmp_path / "log.csv"),

@@ -97,6 +97,7 @@ def test_learning_rates_double(proposed):
     assert seen == set(EVERYTHING.optimizers)
 
 
+@pytest.mark.slow
 def test_lstm_has_no_layers_and_heads():
     space = SearchSpace(
         variants=("tp_transformer", "lstm", "lstm_attention"),
@@ -137,6 +138,7 @@ def test_invalid_space_is_refused(arguments, field):
     assert caught.value.field == field
 
 
+@pytest.mark.slow
 def test_hparams_change_every_variant():
     space = SearchSpace(
         variants=("transformer", "lstm"),
@@ -156,6 +158,7 @@ def test_flags_are_strings():
     assert SearchSpace(variants=("lstm",), **strings) == space
 
 
+@pytest.mark.slow
 def test_a_vocabulary_counts_among_the_weights():
     space = SearchSpace(
         variants=("transformer", "lstm"), num_layers=(1,), num_heads=(4,)
