@@ -35,25 +35,25 @@ def main():
 
 
 def _commands():
-    """Returns a dict of every command to the first line of its docstring."""
+    """Returns a dict of every command's name to its file."""
     paths = [
-        path.relative_to(_FOLDER)
-        for path in _FOLDER.rglob("*.py")
-        if not path.name.startswith("_")
+        path for path in _FOLDER.rglob("*.py") if not path.name.startswith("_")
     ]
-    # Read, not imported: they define the same flags.
+    paths.sort(key=lambda path: (len(path.parts), path))
     return {
-        ".".join(path.with_suffix("").parts): ast.get_docstring(
-            ast.parse((_FOLDER / path).read_text())
-        ).partition("\n")[0]
-        for path in sorted(paths, key=lambda path: (len(path.parts), path))
+        ".".join(path.relative_to(_FOLDER).with_suffix("").parts): path
+        for path in paths
     }
 
 
 def _list():
     commands = _commands()
     width = max(map(len, commands))
-    lines = [f"  {name:{width}}  {does}" for name, does in commands.items()]
+    lines = []
+    for name, path in commands.items():
+        # Read, not imported: they define the same flags.
+        does = ast.get_docstring(ast.parse(path.read_text())).splitlines()[0]
+        lines.append(f"  {name:{width}}  {does}")
     flagfiles = textwrap.indent(
         textwrap.fill(" ".join(_cli.flagfiles()), 78), "  "
     )

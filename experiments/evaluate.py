@@ -44,9 +44,9 @@ def main():
     folder = resolve(FLAGS.model_dir)
     training = read_training(folder)
     if training.get("text_file"):
-        rows = evaluate_text(training)
+        rows = evaluate_text(folder, training)
     else:
-        rows = evaluate_modules()
+        rows = evaluate_modules(folder)
     if folder.is_file() or folder != pathlib.Path(FLAGS.model_dir):
         return  # a file, or not the user's own folder
     from tpt_keras.training.state.logs import append_rows
@@ -57,7 +57,7 @@ def main():
     append_rows(folder / "evaluations.jsonl", rows)
 
 
-def evaluate_text(training):
+def evaluate_text(folder, training):
     """Evaluates a language model on unseen parts of its text."""
     from tpt_keras.language_model import load_language_model
     from tpt_keras.language_model.training import evaluate_text
@@ -66,9 +66,9 @@ def evaluate_text(training):
     from tpt_keras.training.state.model_folder import warn_of_changed_data
 
     text = read_text(FLAGS.text_file or training["text_file"])
-    warn_of_changed_data(FLAGS.model_dir, {"the text": text_fingerprint(text)})
+    warn_of_changed_data(folder, {"the text": text_fingerprint(text)})
     rows = evaluate_text(
-        load_language_model(FLAGS.model_dir, FLAGS.best),
+        load_language_model(folder, FLAGS.best),
         text,
         FLAGS.splits or ["validation", "test"],
         FLAGS.batch_size or training["batch_size"],
@@ -82,7 +82,7 @@ def evaluate_text(training):
     return rows
 
 
-def evaluate_modules():
+def evaluate_modules(folder):
     """Answers the problems of modules."""
     from tpt_keras.analysis.accuracies import module_accuracy
     from tpt_keras.analysis.accuracies import split_accuracies
@@ -90,8 +90,8 @@ def evaluate_modules():
     from tpt_keras.training.questions import evaluate
     from tpt_keras.training.trainer import Trainer
 
-    model = load_model(FLAGS.model_dir, FLAGS.best)
-    problems = Problems.of(FLAGS.model_dir)
+    model = load_model(folder, FLAGS.best)
+    problems = Problems.of(folder)
     task = problems.task
     splits = FLAGS.splits or task.splits
     trainer = Trainer(model)
