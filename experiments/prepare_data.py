@@ -145,15 +145,21 @@ def format_functions():
 def write_problems():
     """Writes the evaluation problems of generated modules to a file."""
     from tpt_keras.data_generators.mathematics import archive
-    from tpt_keras.data_generators.mathematics import generator
+    from tpt_keras.data_generators.mathematics.generator import problem_source
     from tpt_keras.data_generators.mathematics.task import MathematicsTask
+    from tpt_keras.data_generators.text_pairs import Pair
     from tpt_keras.data_generators.text_pairs import write_pairs
 
     modules = MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
     root = make_texts(modules, train_examples=0) / archive.FOLDER
-    problems = list(generator.evaluation_problems(root, modules))
-    source = generator.problem_source(FLAGS.seed)
-    write_pairs(FLAGS.problems, problems, source=source)
+    problems = [
+        Pair(question, answer, module, split)
+        for split in archive.EVALUATION_SPLITS
+        for module in modules
+        if (path := archive.text_path(root, split, module))
+        for question, answer in archive.read_problems(path)
+    ]
+    write_pairs(FLAGS.problems, problems, source=problem_source(FLAGS.seed))
     print(f"{FLAGS.problems}: {len(problems)} problems")
 
 

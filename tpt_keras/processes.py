@@ -36,18 +36,36 @@ def available_cores():
     return os.cpu_count() or 1
 
 
+@contextlib.contextmanager
 def spawned_pool(num_processes, *initial):
-    """Makes a pool of processes that end with this one.
+    """Opens a pool of processes that end with this one.
 
     They are spawned, because TensorFlow does not survive a fork. `initial` is
-    a function that each calls first, and its arguments, if any.
+    a function that each calls first, and its arguments, if any. When the scope
+    ends, work that has not begun is cancelled; after an exception, such as a
+    `KeyboardInterrupt`, no work is finished.
     """
-    return concurrent.futures.ProcessPoolExecutor(
+    pool = concurrent.futures.ProcessPoolExecutor(
         num_processes,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_start,
         initargs=initial,
     )
+    try:
+        # A terminal sends SIGINT to all processes, and each would print a
+        # traceback. They start now, and inherit that it is blocked.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            pool.submit(os.getpid)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield pool
+    except BaseException:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _start(function=None, *args):
@@ -59,16 +77,3 @@ def _start(function=None, *args):
 def _end_with_parent():
     multiprocessing.parent_process().join()
     os._exit(1)
-
-
-@contextlib.contextmanager
-def sigint_blocked():
-    """Lets processes that start inherit a blocked SIGINT.
-
-    A terminal sends it to all of them, and each would print a traceback.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,8 +1,8 @@
-import contextlib
 import csv
 import io
 import json
 import pathlib
+import re
 import tempfile
 
 import pytest
@@ -42,14 +42,14 @@ LABELLED_LINE = (
 OTHER_LINE = b'{"question": "1", "answer": "2"}\n'
 
 
-def as_table(pairs, **options):
+def as_table(pairs, header=HEADER, **options):
     file = io.StringIO(newline="")
-    csv.writer(file, **options).writerows(pairs)
+    csv.writer(file, **options).writerows([header, *pairs])
     return file.getvalue()
 
 
 WRITERS = {
-    ".tsv": lambda pairs: "".join(f"{q}\t{a}\n" for q, a in pairs),
+    ".tsv": lambda pairs: as_table(pairs, delimiter="\t"),
     ".csv": as_table,
     ".jsonl": lambda pairs: "".join(
         json.dumps({"question": q, "answer": a}) + "\n" for q, a in pairs
@@ -69,11 +69,6 @@ def read_text(text, suffix):
         return [pair[:2] for pair in read_pairs(path)]
 
 
-def assert_read_or_refused(text, suffix, pairs):
-    with contextlib.suppress(UnreadableFileError):
-        assert read_text(text, suffix) == pairs
-
-
 @settings(max_examples=30)
 @given(MANY_PAIRS)
 def test_json_lines_are_read_as_written(pairs):
@@ -84,36 +79,21 @@ def test_json_lines_are_read_as_written(pairs):
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 @settings(max_examples=30)
 @given(MANY_PAIRS | TRICKY_PAIRS)
-def test_tables_are_read_as_written_or_refused(suffix, quoting, pairs):
-    """With a header only texts that look like a table of their own are not."""
+def test_tables_are_read_as_written(suffix, quoting, pairs):
     delimiter = "," if suffix == ".csv" else "\t"
-    options = {"quoting": quoting, "delimiter": delimiter}
-    assert_read_or_refused(as_table(pairs, **options), suffix, pairs)
-    named = as_table([HEADER, *pairs], **options)
-    is_certain = suffix == ".csv" and not any(
-        pair in (HEADER, HEADER[::-1]) or "\\" in "".join(pair)
-        for pair in pairs
-    )
-    if is_certain:
-        assert read_text(named, suffix) == pairs
+    text = as_table(pairs, delimiter=delimiter, quoting=quoting)
+    cells = [cell for pair in pairs for cell in pair]
+    if '\\"' in text or any(re.match(' +"', cell) for cell in cells):
+        with pytest.raises(UnreadableFileError):
+            read_text(text, suffix)
     else:
-        assert_read_or_refused(named, suffix, pairs)
-
-
-@settings(max_examples=100)
-@given(TRICKY_PAIRS)
-def test_tsv_without_quoting_is_read_as_written_or_refused(pairs):
-    if any(set("\t\n") & set(text) for pair in pairs for text in pair):
-        return
-    # Every text may be one that a writer has quoted because it needs quotes.
-    texts = [text for pair in pairs for text in pair if '"' in text]
-    quoted = [text[0] == text[-1] == '"' and len(text) > 1 for text in texts]
-    if not texts or not all(quoted):
-        assert_read_or_refused(WRITERS[".tsv"](pairs), ".tsv", pairs)
+        assert read_text(text, suffix) == pairs
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
-@pytest.mark.parametrize("header", ["\ufeffQuestion,Answer", "ANSWER,question"])
+@pytest.mark.parametrize(
+    "header", ["\ufeffQuestion,Answer", "ANSWER, question"]
+)
 def test_header_names_the_columns_in_any_order(suffix, header):
     lines = [header, "1+1,2", "", "2+2,4", ""]
     if suffix == ".tsv":
@@ -124,64 +104,46 @@ def test_header_names_the_columns_in_any_order(suffix, header):
     assert pairs == [("1+1", "2"), ("2+2", "4")]
 
 
-@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_quoted_tsv_is_read_as_the_same_csv(quoting, end):
-    """As pandas and `csv.writer` write it."""
-    pairs = [('He said "2 + 2"', "4"), ("two\nlines", 'a "b"'), ("a\tb", "c")]
-    options = {"quoting": quoting, "lineterminator": end}
-    text = as_table([HEADER, *pairs], delimiter="\t", **options)
+def test_quotes_belong_to_a_text_unless_it_starts_with_one():
+    text = 'question\tanswer\nsay "hi"\t6"\n"Hello"\t"a ""b"""\n'
+    pairs = [('say "hi"', '6"'), ("Hello", 'a "b"')]
     assert read_text(text, ".tsv") == pairs
-    assert read_text(as_table([HEADER, *pairs], **options), ".csv") == pairs
-
-
-def test_quotes_inside_a_text_of_tsv_are_kept():
-    assert read_text('say "hi"\t6"\n', ".tsv") == [('say "hi"', '6"')]
+    assert read_text(text.replace("\t", ","), ".csv") == pairs
 
 
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.tsv", b"", "no pairs"),
+        ("a.csv", b"", "'question,answer'"),
         ("a.tsv", b"question\tanswer\n", "no pairs"),
-        ("a.tsv", b"1+1\t2\n2+2\n", "line 2"),
-        ("a.tsv", b"1+1\t2\t3\n", "line 1"),
-        ("a.tsv", b"1+1\t\n", "line 1"),
-        ("a.tsv", b"1+1\t\xff\n", "UTF-8"),
-        ("a.csv", b'2+2,"4\n', ""),
+        ("a.tsv", b"question\tanswer\n1+1\t2\n\n2+2\n", "line 4"),
+        ("a.tsv", b"question\tanswer\n1+1\t2\t3\n", "line 2"),
+        ("a.tsv", b"question\tanswer\n1+1\t\n", "line 2"),
+        ("a.tsv", b"question\tanswer\n1+1\t\xff\n", "UTF-8"),
+        ("a.csv", b'question,answer\n2+2,"4\n', "unexpected end"),
         ("a.jsonl", b'{"prompt": "1+1", "answer": "2"}\n', "prompt"),
         ("a.jsonl", b'{"question": "1+1", "answer": 2}\n', "line 1"),
         ("a.jsonl", b"[1, 2]\n", "line 1"),
         ("a.jsonl", b"{\n", "line 1"),
         # Labels are in all lines of a file, or in none.
-        (
-            "a.jsonl",
-            LABELLED_LINE + OTHER_LINE,
-            "line 2",
-        ),
+        ("a.jsonl", LABELLED_LINE + OTHER_LINE, "line 2"),
         ("a.jsonl", LABELLED_LINE.replace(b'"b"', b'["b"]'), "line 1"),
         ("a.jsonl", LABELLED_LINE.replace(b'"b"', b'""'), "line 1"),
         ("a.jsonl", b'\n{"question": "\\ud83d", "answer": "2"}', "line 2"),
-        # Forms that are recognised.
-        ("a.csv", "1+1,2\n".encode("utf-16"), "UTF-16"),
+        ("a.csv", "question,answer\n1+1,2\n".encode("utf-16"), "UTF-16"),
         ("a.jsonl", b"\xfe\xff\0{", "UTF-16"),
-        ("a.csv", b"question;answer\n1,5;2\n", "semicolons"),
-        ("a.csv", b"1,5 + 1?;3\n2,5 + 1?;4\n", "semicolons"),
-        ("a.csv", b"question\tanswer\n1+1\t2\n", "tabs"),
-        ("a.csv", b",question,answer\n0,1+1,2\n1,2+2,4\n", "line 1"),
-        # Headers with other names.
-        ("a.csv", b"prompt,completion\nhi,hello\n", "header"),
-        ("a.csv", b"question,label\n1+1,2\n", "header"),
-        ("a.csv", b"0,1\n1+1,2\n", "header"),
-        ("a.tsv", b"Frage\tAntwort\nWas ist 2 + 2?\tvier\n", "header"),
-        ("a.csv", b"1+1,2\nquestion,answer\n2+2,4\n", "line 2"),
+        # Without a header, or with another one.
+        ("a.csv", b"1+1,2\n2+2,4\n", "'question,answer'"),
+        ("a.tsv", b"1+1\t2\n2+2\t4\n", r"'question\tanswer'"),
+        ("a.csv", b"prompt,answer\nhi,hello\n", "'prompt,answer', 'hi,hello'"),
+        ("a.csv", b"question;answer\n1,5;2\n", "'question;answer'"),
+        ("a.csv", b",question,answer\n0,1+1,2\n", "',question,answer'"),
         # Quotes of which it is not certain that they are part of a text.
-        ("a.csv", b'1+1, "2"\n', "quote"),
+        ("a.csv", b'question,answer\n1+1, "2"\n', "quote"),
         ("a.tsv", b'question\tanswer\n1+1\t "2"\n', "quote"),
-        ("a.tsv", b'"Hello"\tHallo\nWorld\tWelt\n', "quotes"),
-        ("a.tsv", b'"one\t1\ntwo"\t2\n', "quotes"),
-        ("a.csv", b'"say \\"hi\\"",2\n', "',' expected"),
-        ("a.tsv", b'say \\"hi\\"\t2\n', "backslash"),
+        ("a.csv", b'question,answer\n"say \\"hi\\"",2\n', "backslash"),
+        ("a.tsv", b'question\tanswer\nsay \\"hi\\"\t2\n', "backslash"),
+        ("a.tsv", b'question\tanswer\n"one" 1\t2\n', "expected"),
     ],
 )
 def test_uncertain_file_is_refused(tmp_path, name, content, reason):
@@ -194,24 +156,12 @@ def test_uncertain_file_is_refused(tmp_path, name, content, reason):
     assert "\n" not in str(error.value)
 
 
-def test_refusal_shows_the_first_two_rows(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("prompt,completion\n1+1,2\n2+2,4\n")
-    with pytest.raises(UnreadableFileError) as error:
-        read_pairs(path)
-    for part in ("prompt", "completion", "1+1"):
-        assert part in str(error.value)
-    assert "2+2" not in str(error.value)
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
-def test_one_line_says_what_was_read(tmp_path, caplog, suffix):
+def test_one_line_says_what_was_read(tmp_path, caplog):
     with caplog.at_level("INFO", "tpt_keras"):
-        read_pairs(write(tmp_path / f"a{suffix}"))
+        TextPairsTask(write(tmp_path / "a.csv"))
     [line] = caplog.messages
-    for part in (f"a{suffix}", "100", "question, answer", "0 + 0"):
+    for part in ("a: ", "100", "0 + 0"):
         assert part in line
-    assert "\n" not in line
 
 
 def texts(task, split):
@@ -228,11 +178,6 @@ def test_missing_files_are_refused(tmp_path):
         with pytest.raises(UsageError) as error:
             TextPairsTask(place)
         assert error.value.field == "data_dir"
-    write(tmp_path / "b.tsv")
-    write(tmp_path / "b.csv")
-    with pytest.raises(UsageError) as error:
-        TextPairsTask(tmp_path)
-    assert error.value.field == "data_dir"
 
 
 def questions(task, split):
@@ -290,15 +235,6 @@ def test_fingerprint_is_of_every_pair_and_its_split(tmp_path):
     ]
     assert len(set(different)) == len(different)
     assert "100 training and 0 test" in different[-1]
-
-
-def test_files_that_are_not_read_are_named(tmp_path, caplog):
-    write(tmp_path / "a.tsv")
-    write(tmp_path / "other.tsv")
-    with caplog.at_level("INFO", "tpt_keras"):
-        TextPairsTask(tmp_path, ["a"])
-    *_, line = caplog.messages
-    assert "other" in line
 
 
 def test_groups_are_the_files(tmp_path):

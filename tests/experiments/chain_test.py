@@ -96,7 +96,7 @@ def test_text_pairs_of_a_user(run, tmp_path, without_graphs):
     """Words outside the vocabulary of mathematics."""
     pairs = tmp_path / "cafés.tsv"
     lines = [f"Où est № {n}?\t{n}e étage\n" for n in range(60)]
-    pairs.write_text("".join(lines), encoding="utf-8")
+    pairs.write_text("".join(["question\tanswer\n", *lines]), encoding="utf-8")
     data = (
         "--dataset=text_pairs",
         f"--data_dir={pairs}",
@@ -108,7 +108,7 @@ def test_text_pairs_of_a_user(run, tmp_path, without_graphs):
     rows = (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()
     assert f"test/{pairs.stem}" in json.loads(rows[-1])
     read, line = lines_of(run("evaluate", model))
-    assert f"{pairs}: 60 pairs" in read
+    assert f"{pairs.stem}: 60 pairs" in read
     assert line.startswith(pairs.stem)
 
     page = tmp_path / "report.md"

@@ -77,9 +77,8 @@ def test_roles_are_clustered_and_drawn(look, output):
 
 def test_problems_and_title_are_those_of_the_training(run, tmp_path, output):
     make_model(tmp_path, **TINY)
-    (tmp_path / "sums.tsv").write_text(
-        "".join(f"{n}+1\t{n + 1}\n" for n in range(60))
-    )
+    pairs = [f"{n}+1\t{n + 1}\n" for n in range(60)]
+    (tmp_path / "sums.tsv").write_text("".join(["question\tanswer\n", *pairs]))
     fields = {"dataset": "text_pairs", "data_dir": str(tmp_path)}
     write_config(tmp_path, modules=["sums"], **fields)
     flags = (f"--model_dir={tmp_path}", f"--output_dir={output}")

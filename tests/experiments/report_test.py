@@ -97,7 +97,7 @@ def test_options_of_another_dataset_are_not_taken(run, tmp_path):
         dataset_options=["validation_problems=9"],
     )
     pairs = [f"{n} + {n}\t{2 * n}\n" for n in range(60)]
-    (tmp_path / "one.tsv").write_text("".join(pairs))
+    (tmp_path / "one.tsv").write_text("".join(["question\tanswer\n", *pairs]))
     result = run(
         "report",
         f"--model_dirs={tmp_path}",

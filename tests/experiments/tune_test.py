@@ -28,8 +28,8 @@ def tune(run_tiny, tmp_path):
 def test_text_pairs_have_models_of_the_size(tune, tmp_path):
     symbols = [chr(0x4E00 + number) for number in range(120)]
     long = "?" * 160
-    rows = (f"{a}{b}{long}\t{a}\n" for a in symbols for b in symbols[:5])
-    (tmp_path / "pairs.tsv").write_text("".join(rows))
+    rows = [f"{a}{b}{long}\t{a}\n" for a in symbols for b in symbols[:5]]
+    (tmp_path / "pairs.tsv").write_text("".join(["question\tanswer\n", *rows]))
     result = tune(
         "--dataset=text_pairs",
         f"--data_dir={tmp_path / 'pairs.tsv'}",

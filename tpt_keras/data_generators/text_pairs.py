@@ -1,7 +1,4 @@
-"""A user's own pairs of questions and answers: their files, and the task.
-
-A file that may be read in several ways is refused.
-"""
+"""A user's own pairs of questions and answers: their files, and the task."""
 
 import csv
 import hashlib
@@ -20,7 +17,6 @@ from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
-from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.files import parse_json
@@ -39,16 +35,8 @@ LABELS = ["module", "split"]
 DELIMITERS = {".tsv": "\t", ".csv": ",", ".jsonl": ""}
 
 _ADVICE = (
-    "A file of pairs is UTF-8, and every line has a question and its answer. A "
-    "header, question and answer in either order, makes a table certain."
+    "A file of pairs is UTF-8, and every line has a question and its answer."
 )
-_SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons"}
-# Other names of columns. Pandas calls columns without names 0 and 1.
-_OTHER_NAMES = re.compile(
-    "[01aqxy]|answers|completion|inputs?|labels?|outputs?|problem|prompt|query|"
-    "questions|response|solution|source|src|target|text|tgt"
-)
-_NAME = re.compile(r"[^\W\d_][\w -]*")
 
 _log = logging.getLogger(__name__)
 
@@ -71,171 +59,83 @@ def write_pairs(path: StrPath, pairs: Iterable[Pair], **fields: Any) -> None:
     write_text(path, "".join(lines))
 
 
-def read_pairs(path: pathlib.Path, level: int = logging.INFO) -> list[Pair]:
-    """Reads the pairs of one file, and logs what they are on a level.
+def read_pairs(path: pathlib.Path) -> list[Pair]:
+    """Reads the pairs of one file.
 
     Raises:
-        UnreadableFileError: If the file holds no pairs, or may be read in
-            several ways.
+        UnreadableFileError: If the file holds no pairs, or anything else.
     """
-    delimiter = _delimiter(path)
+    delimiter = DELIMITERS[path.suffix.lower()]
     with reading(path, _ADVICE):
         content = path.read_bytes()
         if b"\0" in content:
             raise ValueError("it is UTF-16 or no text")
         text = content.decode("utf-8-sig")
         rows = list(_table(text, delimiter) if delimiter else _objects(text))
-        fault = _fault(rows, text, delimiter)
-    if fault:
-        shown = ", ".join(reprlib.repr(row) for _, row in rows[:2])
-        raise UnreadableFileError(
-            f"The file {str(path)!r} cannot be read with certainty: {fault}. "
-            f"Its first rows: {shown or 'none'}. {_ADVICE}",
-            path=path,
-        )
-    has_header = not delimiter or _is_header(rows[0][1])
-    columns = _names(rows.pop(0)[1]) if has_header else COLUMNS
-    pairs = [Pair(**dict(zip(columns, row))) for _, row in rows]
-    _log.log(
-        level,
-        "%s: %d pairs of the columns %s (%s). The first: %s",
-        path,
-        len(pairs),
-        ", ".join(columns),
-        "named" if has_header else "no header",
-        " -> ".join(map(reprlib.repr, pairs[0][:2])),
-    )
+        if not rows:
+            raise ValueError("it holds no pairs")
+        keys = set().union(*(row for _, row in rows))
+        columns = COLUMNS + [label for label in LABELS if label in keys]
+        pairs = []
+        for number, row in rows:
+            texts = [row.get(column) for column in columns]
+            if not all(isinstance(text, str) and text for text in texts):
+                raise ValueError(
+                    f"line {number} lacks a text of {', '.join(columns)}: "
+                    f"{reprlib.repr(row)}"
+                )
+            pairs.append(Pair(**dict(zip(columns, texts))))
     return pairs
 
 
-def _delimiter(path):
-    return DELIMITERS[path.suffix.lower()]
-
-
-def _table(text, delimiter, strict=True, **options):
-    """Generates the line numbers and the rows of a table."""
+def _table(text, delimiter):
+    """Generates the line numbers and the rows of a table, as dicts."""
+    if '\\"' in text:
+        raise ValueError("a backslash stands before a quote")
     file = io.StringIO(text, newline="")
-    reader = csv.reader(file, delimiter=delimiter, strict=strict, **options)
+    reader = csv.DictReader(file, delimiter=delimiter, strict=True)
+    names = [name.strip().lower() for name in reader.fieldnames or ()]
+    if sorted(names) != sorted(COLUMNS):
+        raise ValueError(
+            f"put {delimiter.join(COLUMNS)!r} as its first line; its first "
+            f"lines: {reprlib.repr(text.splitlines()[:2])}"
+        )
+    reader.fieldnames = names
     for row in reader:
-        if "".join(row).strip() or len(row) > 1:
-            yield reader.line_num, row
+        number = reader.line_num
+        if None in row:
+            raise ValueError(f"line {number} has more than two columns")
+        # The quotes would be part of the text, which nobody means.
+        if any(re.match(' +"', cell or "") for cell in row.values()):
+            raise ValueError(f"line {number} has a space before a quote")
+        yield number, row
 
 
 def _objects(text):
-    """Returns the line numbers and the rows of JSON lines, after a header."""
-    pairs = []
+    """Generates the line numbers and the objects of JSON lines."""
     for number, line in enumerate(io.StringIO(text), 1):
         if line.strip():
             try:
-                pairs.append((number, parse_json(line)))
+                row = parse_json(line)
+                if not isinstance(row, dict):
+                    raise ValueError("it is no object")
             except ValueError as error:
                 raise ValueError(f"line {number}: {error}") from error
-    keys = [pair.keys() for _, pair in pairs if isinstance(pair, dict)]
-    columns = COLUMNS + [name for name in LABELS if name in set().union(*keys)]
-    for number, pair in pairs:
-        if not isinstance(pair, dict) or not pair.keys() >= set(columns):
-            shown = reprlib.repr(pair)
-            raise ValueError(
-                f"line {number} lacks a key of {', '.join(columns)}: {shown}"
-            )
-    rows = [(number, [pair[c] for c in columns]) for number, pair in pairs]
-    return [(0, columns), *rows]
-
-
-def _fault(rows, text, delimiter):
-    """Returns the reason why rows are not certain to be pairs, or `None`."""
-    width = 2 if delimiter else len(rows[0][1])
-    for number, row in rows:
-        if len(row) != width or not all(
-            isinstance(cell, str) and cell for cell in row
-        ):
-            form = delimiter and _other_form(rows, text, delimiter)
-            shown = reprlib.repr(row)
-            fault = f"line {number} is not a pair of texts: {shown}"
-            return f"{fault} ({form})" if form else fault
-    if not delimiter:
-        return None if rows[1:] else "it holds no pairs"
-    if not rows or (len(rows) == 1 and _is_header(rows[0][1])):
-        return "it holds no pairs"
-    for number, row in rows[1:]:
-        if _is_header(row):
-            return f"line {number} is a header"
-    if not _is_header(rows[0][1]):
-        if _may_be_header(rows[0][1], [row for _, row in rows[1:]]):
-            return "its first row may be a header"
-        if delimiter == "," and (form := _other_form(rows, text, delimiter)):
-            return form
-    return _fault_of_quotes([row for _, row in rows], text, delimiter)
-
-
-def _names(row):
-    return [cell.strip().lower() for cell in row]
-
-
-def _is_header(row):
-    return sorted(_names(row)) == sorted(COLUMNS)
-
-
-def _may_be_header(first, others):
-    """Returns `True` for names of columns, or words above a column of none."""
-    names = _names(first)
-    if set(names) & set(COLUMNS) or all(map(_OTHER_NAMES.fullmatch, names)):
-        return True
-    return all(map(_NAME.fullmatch, first)) and any(
-        not any(map(_NAME.fullmatch, column)) for column in zip(*others)
-    )
-
-
-def _other_form(rows, text, delimiter):
-    for other, name in _SEPARATORS.items():
-        by_other = _table(text, other, strict=False)
-        if other != delimiter and all(len(row) > 1 for _, row in by_other):
-            return f"its columns may be separated by {name}"
-    return None
-
-
-def _fault_of_quotes(rows, text, delimiter):
-    if '\\"' in text:
-        return "a backslash stands before a quote"
-    without_spaces = _table(text, delimiter, skipinitialspace=True)
-    if _stripped(row for _, row in without_spaces) != _stripped(rows):
-        return "a space stands before a quote"
-    if delimiter == "\t" and not _is_as_written(rows, text):
-        return "its quotes may belong to the texts or not"
-    return None
-
-
-def _stripped(rows):
-    return [[cell.lstrip(" ") for cell in row] for row in rows]
-
-
-def _is_as_written(rows, text):
-    """Returns `True` if a writer makes this TSV of the rows."""
-    lines = _lines(text)
-    if len(lines) != len(rows) and all(line.count("\t") == 1 for line in lines):
-        return False
-    written = ["\n".join(map("\t".join, rows))]
-    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
-        file = io.StringIO(newline="")
-        csv.writer(file, "excel-tab", quoting=quoting).writerows(rows)
-        written.append(file.getvalue())
-    return lines in map(_lines, written)
-
-
-def _lines(text):
-    return [line for line in text.splitlines() if line.strip()]
+            yield number, row
 
 
 class TextPairsTask(Task):
     """Pairs of a question and its answer from TSV, CSV or JSON-lines files.
 
-    A TSV or CSV file has two columns. A header, `question` and `answer`, names
-    them, in either order. Without one, the question is first. A JSON-lines file
-    (.jsonl) has an object with these two keys in every line. All files are
-    UTF-8. The pairs are held in memory, one byte a character for vocabularies
-    of up to 256 symbols.
+    The first line of a TSV or CSV file has the names of its two columns,
+    `question` and `answer`, in either order. A text that starts with a quote or
+    has a delimiter or a line break is quoted, and its quotes are doubled, as
+    pandas and `csv.writer` do it (the dialects `excel-tab` and `excel`). A
+    JSON-lines file (.jsonl) has an object with these two keys in every line.
+    All files are UTF-8. The pairs are held in memory, one byte a character for
+    vocabularies of up to 256 symbols.
 
-    Each file is a group, named after the file without its suffix. About
+    A file's group has the name of the file without its suffix. About
     `test_share` of the questions are the split `test`. The hash of a question
     and the seed decide, so that a question keeps its split when pairs or files
     are added.
@@ -257,8 +157,8 @@ class TextPairsTask(Task):
             pairs.
 
     Raises:
-        UsageError: If a file is missing, unreadable or uncertain, there are
-            no pairs, or a character is not in the vocabulary.
+        UsageError: If a file is missing or unreadable, or a character is not
+            in the vocabulary.
 
     Example:
 
@@ -297,6 +197,8 @@ class TextPairsTask(Task):
         # Of all pairs, because a single one may have been edited.
         self.fingerprints = {}
         for group, group_pairs in pairs.items():
+            first = reprlib.repr(group_pairs[0][:2])
+            _log.info("%s: %d pairs, first %s", group, len(group_pairs), first)
             parts = {split: [] for split in self._examples}
             for question, answer, _, split in group_pairs:
                 is_test = _is_held_out(question, test_share, split_seed)
@@ -315,7 +217,7 @@ class TextPairsTask(Task):
 
     @staticmethod
     def select_groups(data_dir, patterns):
-        return tuple(_read_groups(data_dir, patterns, names_only=True))
+        return tuple(_read_groups(data_dir, patterns))
 
     def examples(self, split):
         check_choice("split", split, self._examples)
@@ -332,27 +234,14 @@ class TextPairsTask(Task):
         return model_config.replace(vocabulary=self.vocabulary)
 
 
-def _read_groups(data_dir, patterns, names_only=False):
+def _read_groups(data_dir, patterns):
     """Reads the pairs of the groups that fit the patterns, as a dict."""
-    paths = _files(data_dir)
-    # A table is one group. Only a file of JSON may name others.
-    level = logging.DEBUG if names_only else logging.INFO
-    pairs_of = {
-        path: read_pairs(path, level) for path in paths if not _delimiter(path)
-    }
-    names = dict.fromkeys(
-        pair.module or path.stem
-        for path in paths
-        for pair in pairs_of.get(path, [Pair("", "")])
-    )
-    groups = {name: [] for name in matching_groups(patterns or ["all"], names)}
-    for path in [] if names_only else paths:
-        if _delimiter(path) and path.stem not in groups:
-            _log.info("Not read, because not chosen: %s", path)
-            continue
-        for pair in pairs_of.get(path) or read_pairs(path):
-            groups.get(pair.module or path.stem, []).append(pair)
-    return groups
+    groups = {}
+    for path in _files(data_dir):
+        for pair in read_pairs(path):
+            groups.setdefault(pair.module or path.stem, []).append(pair)
+    names = matching_groups(patterns or ["all"], groups)
+    return {name: groups[name] for name in names}
 
 
 def _files(data_dir):
@@ -363,13 +252,6 @@ def _files(data_dir):
         raise UsageError(
             f"{str(data_dir)!r} is neither a file nor a folder of pairs of "
             f"texts ({', '.join(DELIMITERS)}). Name one as `data_dir`.",
-            field="data_dir",
-            path=data_dir,
-        )
-    if len({each.stem for each in paths}) < len(paths):
-        raise UsageError(
-            f"Two files of {str(data_dir)!r} have the same name but for their "
-            "suffixes. Rename one.",
             field="data_dir",
             path=data_dir,
         )

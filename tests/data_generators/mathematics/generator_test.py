@@ -1,11 +1,15 @@
+import collections
 import concurrent.futures
+import contextlib
 import hashlib
 import json
-import pathlib
+import os
 import random
-import tempfile
+import threading
+import time
 import tracemalloc
 import types
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 from hypothesis import given
@@ -17,7 +21,9 @@ from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
+from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
+from tpt_keras.processes import spawned_pool
 
 SMALL = "numbers__is_prime"
 # SHA-256 of each module's texts of `text_dir`.
@@ -38,7 +44,7 @@ DIGESTS = {
 def here(monkeypatch):
     """Generates in a thread, for what a test replaces; it starts at once."""
     monkeypatch.setattr(
-        shards, "spawned_pool", concurrent.futures.ThreadPoolExecutor
+        generator, "spawned_pool", concurrent.futures.ThreadPoolExecutor
     )
 
 
@@ -94,13 +100,21 @@ def test_seed_gives_the_same_problems_forever(text_dir, module):
 
 
 def test_progress_is_logged(here, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(shards, "_SECONDS_PER_LINE", 0)
+    monkeypatch.setattr(generator, "_SECONDS_PER_LINE", 0.01)
+    generate_shard = shards.generate_shard
+
+    def wait_for_a_line(name, split, *which):
+        for _ in range(1000):
+            if split != "train_hard" or "300 of 400 problems." in caplog.text:
+                break
+            time.sleep(0.01)
+        return generate_shard(name, split, *which)
+
+    monkeypatch.setattr(shards, "generate_shard", wait_for_a_line)
     with caplog.at_level("INFO", "tpt_keras"):
         generator.generate_modules([SMALL], tmp_path, 300, 100)
-    *lines, last = caplog.messages
-    assert last.startswith(f"{SMALL}: 100 train_easy")
-    counts = [int(line.split()[1]) for line in lines]
-    assert counts[:4] == [100, 200, 300, 400]
+    assert "300 of 400 problems." in caplog.messages
+    assert caplog.messages[-1].startswith(f"{SMALL}: 100 train_easy")
 
 
 def test_finished_module_is_left_alone(text_dir, tmp_path, monkeypatch):
@@ -109,7 +123,7 @@ def test_finished_module_is_left_alone(text_dir, tmp_path, monkeypatch):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(content)
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
-    monkeypatch.setattr(generator, "Assembly", None)
+    monkeypatch.setattr(generator, "_write_module", None)
     generator.generate_modules(MODULES, root, 600, 100, seed=3)
     assert before == {path: path.stat().st_mtime_ns for path in root.rglob("*")}
 
@@ -118,10 +132,11 @@ def test_resumes_from_whole_and_damaged_shards(
     here, text_dir, tmp_path, monkeypatch
 ):
     folder = generator.shard_dir(tmp_path, SMALL)
-    whole = generator.shard_path(folder, "interpolate", 0)
-    shards.write_shard(whole, SMALL, "interpolate", 0, 3)
+    folder.mkdir(parents=True)
+    whole = folder / "interpolate-000000.json"
+    shards.stored_shard(whole, SMALL, "interpolate", 0, 3)
     for number, content in enumerate(("", '{"problems": [["What is', "null")):
-        generator.shard_path(folder, "train_easy", number).write_text(content)
+        (folder / f"train_easy-00000{number}.json").write_text(content)
     left = tmp_path / "train-easy" / f"{PARTIAL}01234567-{SMALL}.txt"
     left.parent.mkdir()
     left.write_text("half")
@@ -159,7 +174,47 @@ def test_report_counts_errors(here, tmp_path, monkeypatch):
     assert sum(report["examples"].values()) == 400
 
 
+class Fatal:
+    """Ends the process that receives it."""
+
+    def __reduce__(self):
+        return os._exit, (1,)
+
+
+def test_death_of_a_process_names_the_flag(tmp_path, monkeypatch):
+    monkeypatch.setattr(generator, "stored_shard", Fatal())
+    with pytest.raises(UsageError) as error:
+        generator.generate_modules(MODULES, tmp_path, 9, 9, num_workers=2)
+    assert error.value.field == "num_workers"
+
+
+def test_interrupted_pool_finishes_no_work():
+    with contextlib.suppress(KeyboardInterrupt), spawned_pool(1) as pool:
+        future = pool.submit(time.sleep, 30)
+        while not future.running():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert isinstance(future.exception(), BrokenProcessPool)
+
+
+def test_error_of_a_module_ends_the_others(here, tmp_path, monkeypatch):
+    def stored_shard(path, module, *which):
+        if module == SMALL:
+            raise UsageError("No.", field="modules")
+        return shards.Shard([])  # of others for minutes
+
+    monkeypatch.setattr(generator, "stored_shard", stored_shard)
+    before = threading.active_count()
+    with pytest.raises(UsageError) as error:
+        generator.generate_modules(MODULES, tmp_path, 1, 10**7, num_workers=3)
+    assert error.value.field == "modules"
+    assert threading.active_count() == before
+    left = [path.name for path in tmp_path.rglob("*") if path.is_file()]
+    assert set(left) == {".lock"}
+
+
 SHARD_SIZE = 4
+AHEAD = 3
 COUNTS = st.fixed_dictionaries(
     {split: st.integers(0, 14) for split in archive.SPLITS}
 )
@@ -172,42 +227,53 @@ def small_shards():
         yield
 
 
-def write(folder, split, shard, questions):
-    problems = [(question, "1") for question in questions]
-    content = {"problems": problems, "raised": shard % 3}
-    generator.shard_path(folder, split, shard).write_text(json.dumps(content))
+def take(counts, questions_of):
+    """Takes the problems of a module from shards that a function makes.
 
+    Returns the problems of each split, the report, and the shards.
+    """
+    report = {
+        "examples": dict.fromkeys(counts, 0),
+        "wanted": counts,
+        "dropped": {"duplicates": 0, "also_in_evaluation": 0},
+        "raised": 0,
+    }
+    started, read = [], []
 
-def assemble(counts, folder, universe):
-    """Makes shards of few questions until a module is complete."""
-    folder = pathlib.Path(folder)
-    made = []
-    while (assembly := generator.Assembly(folder, counts)).missing:
-        assert not set(assembly.missing) & set(made)
-        for split, shard in assembly.missing:
-            rng = random.Random(f"{split}/{shard}")
-            questions = [rng.randrange(universe) for _ in range(SHARD_SIZE)]
-            write(folder, split, shard, map(str, questions))
-            made.append((split, shard))
-    return assembly, made
+    def start(split, shard):
+        assert len(started) - len(read) < AHEAD
+        started.append((split, shard))
 
+        def result():
+            read.append((split, shard))
+            problems = [(each, "1") for each in questions_of(split, shard)]
+            return shards.Shard(problems, raised=shard)
 
-def problems_of(assembly):
-    """The taken problems, read from the shards."""
-    return {split: list(assembly.problems(split)) for split in assembly.counts}
+        return types.SimpleNamespace(result=result)
+
+    seen = collections.defaultdict(set)
+    problems = {
+        split: list(generator.new_problems(split, report, seen, start, AHEAD))
+        for split in generator.SPLIT_ORDER
+        if split in counts
+    }
+    # None in vain.
+    assert started == read
+    return problems, report, read
 
 
 @pytest.mark.usefixtures("small_shards")
 @settings(max_examples=20)
 @given(COUNTS, st.integers(5, 80))
-def test_assembly_holds_unique_problems(counts, universe):
-    with tempfile.TemporaryDirectory() as folder:
-        assembly, made = assemble(counts, folder, universe)
-        questions = {
-            split: [question for question, _ in problems]
-            for split, problems in problems_of(assembly).items()
-        }
-    assert assembly.examples == {s: len(q) for s, q in questions.items()}
+def test_problems_are_unique(counts, universe):
+    def questions_of(split, shard):
+        rng = random.Random(f"{split}/{shard}")
+        return [str(rng.randrange(universe)) for _ in range(SHARD_SIZE)]
+
+    problems, report, read = take(counts, questions_of)
+    questions = {split: [q for q, _ in problems[split]] for split in counts}
+    assert report["examples"] == {s: len(q) for s, q in questions.items()}
+    assert report["raised"] == sum(shard for _, shard in read)
     training = [q for split in archive.TRAIN_SPLITS for q in questions[split]]
     assert len(training) == len(set(training))
     for split in archive.EVALUATION_SPLITS:
@@ -217,35 +283,38 @@ def test_assembly_holds_unique_problems(counts, universe):
         assert len(questions[split]) <= wanted
         if len(questions[split]) < wanted:
             # Left short, but not before so many problems.
-            made_of_split = sum(task[0] == split for task in made)
-            assert made_of_split == generator.MAX_TIMES * -(
+            shards_of_split = sum(each == split for each, _ in read)
+            assert shards_of_split == generator.MAX_TIMES * -(
                 -wanted // SHARD_SIZE
             )
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_what_was_dropped_is_counted(tmp_path):
-    write(tmp_path, "interpolate", 0, "aabc")
-    write(tmp_path, "train_easy", 0, "abde")
-    write(tmp_path, "train_easy", 1, "dfgh")
-    assembly = generator.Assembly(tmp_path, {"train_easy": 4, "interpolate": 3})
-    assert not assembly.missing
-    questions = {
-        split: "".join(question for question, _ in problems)
-        for split, problems in problems_of(assembly).items()
-    }
+def test_what_was_dropped_is_counted():
+    made = {"interpolate": ["aabc"], "train_easy": ["abde", "dfgh"]}
+    problems, report, _ = take(
+        {"train_easy": 4, "interpolate": 3},
+        lambda split, shard: made[split][shard],
+    )
+    questions = {s: "".join(q for q, _ in problems[s]) for s in problems}
     assert questions == {"interpolate": "abc", "train_easy": "defg"}
     # a twice, then d twice; a and b are evaluation questions.
-    assert assembly.dropped == {"duplicates": 2, "also_in_evaluation": 2}
+    assert report["dropped"] == {"duplicates": 2, "also_in_evaluation": 2}
 
 
-def test_memory_is_a_hash_of_each_problem(tmp_path):
-    for shard in range(100):
+def test_memory_is_a_hash_of_each_problem():
+    report = {"examples": {"train_easy": 0}, "wanted": {"train_easy": 10_000}}
+    report["raised"] = 0
+
+    def start(split, shard):
         questions = [f"{shard:03d}{number:0200d}" for number in range(100)]
-        write(tmp_path, "train_easy", shard, questions)
+        problems = [(question, "1") for question in questions]
+        return types.SimpleNamespace(result=lambda: shards.Shard(problems))
+
+    arguments = ("train_easy", report, collections.defaultdict(set), start, 1)
     tracemalloc.start()
-    assembly = generator.Assembly(tmp_path, {"train_easy": 10_000})
-    size, _ = tracemalloc.get_traced_memory()
+    count = sum(1 for _ in generator.new_problems(*arguments))
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert assembly.examples == {"train_easy": 10_000}
-    assert size < 150 * 10_000
+    assert count == 10_000
+    assert peak < 150 * 10_000

@@ -31,6 +31,8 @@ MODULES = (MODULE, "numbers__round_number", "numbers__gcd")
 class PoolOfThisProcess(concurrent.futures.Executor):
     """Works at once and here, because a process starts for seconds."""
 
+    _processes = None
+
     def __init__(self, processes, mp_context, initializer, initargs):
         _, stream._excluded = initargs or (None, ())
 

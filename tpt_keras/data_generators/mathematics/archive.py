@@ -90,25 +90,25 @@ MODULES = (
     "probability__swr_p_sequence",
 )
 
-# Every extrapolation module and the training module that it extends.
+# The training modules that have an extrapolation module, and its name.
 EXTRAPOLATION_MODULES = {
-    "algebra__polynomial_roots_big": "algebra__polynomial_roots",
-    "arithmetic__add_or_sub_big": "arithmetic__add_or_sub",
-    "arithmetic__add_sub_multiple_longer": "arithmetic__add_sub_multiple",
-    "arithmetic__div_big": "arithmetic__div",
-    "arithmetic__mixed_longer": "arithmetic__mixed",
-    "arithmetic__mul_big": "arithmetic__mul",
-    "arithmetic__mul_div_multiple_longer": "arithmetic__mul_div_multiple",
-    "comparison__closest_more": "comparison__closest",
-    "comparison__kth_biggest_more": "comparison__kth_biggest",
-    "comparison__sort_more": "comparison__sort",
+    "algebra__polynomial_roots": "algebra__polynomial_roots_big",
+    "arithmetic__add_or_sub": "arithmetic__add_or_sub_big",
+    "arithmetic__add_sub_multiple": "arithmetic__add_sub_multiple_longer",
+    "arithmetic__div": "arithmetic__div_big",
+    "arithmetic__mixed": "arithmetic__mixed_longer",
+    "arithmetic__mul": "arithmetic__mul_big",
+    "arithmetic__mul_div_multiple": "arithmetic__mul_div_multiple_longer",
+    "comparison__closest": "comparison__closest_more",
+    "comparison__kth_biggest": "comparison__kth_biggest_more",
+    "comparison__sort": "comparison__sort_more",
     "measurement__conversion": "measurement__conversion",
-    "numbers__place_value_big": "numbers__place_value",
-    "numbers__round_number_big": "numbers__round_number",
-    "probability__swr_p_level_set_more_samples": (
-        "probability__swr_p_level_set"
+    "numbers__place_value": "numbers__place_value_big",
+    "numbers__round_number": "numbers__round_number_big",
+    "probability__swr_p_level_set": (
+        "probability__swr_p_level_set_more_samples"
     ),
-    "probability__swr_p_sequence_more_samples": "probability__swr_p_sequence",
+    "probability__swr_p_sequence": "probability__swr_p_sequence_more_samples",
 }
 
 # The splits of each dataset that make up a split of the task. The stock one
@@ -131,9 +131,6 @@ URL = (
 )
 SHA256 = "def638343403cb9ed60437d6b684c859dd23b72779f5cc5661b0a31e67c58576"
 FOLDER = "mathematics_dataset-v1.0"
-_EXTRAPOLATION_OF = {
-    training: extra for extra, training in EXTRAPOLATION_MODULES.items()
-}
 _ADVICE = "Fetch or generate it again, or leave its module out."
 
 
@@ -149,7 +146,9 @@ def joined_splits(splits, dataset):
 
 def split_module(split, module):
     """Name of a training module in a split, or `None` if the split lacks it."""
-    return _EXTRAPOLATION_OF.get(module) if split == "extrapolate" else module
+    if split == "extrapolate":
+        return EXTRAPOLATION_MODULES.get(module)
+    return module
 
 
 def text_path(root, split, module):

@@ -7,16 +7,12 @@ generated before.
 """
 
 import collections
-import concurrent.futures
-import contextlib
 import functools
 import hashlib
 import importlib
 import json
-import logging
 import math
 import random
-import time
 import types
 import typing
 
@@ -25,9 +21,6 @@ import numpy as np
 from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.errors import UsageError
 from tpt_keras.files import whole_file
-from tpt_keras.processes import named_when_killed
-from tpt_keras.processes import sigint_blocked
-from tpt_keras.processes import spawned_pool
 from tpt_keras.tokenizers.character_tokenizer import MAX_ANSWER_LENGTH
 from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 
@@ -35,9 +28,6 @@ from tpt_keras.tokenizers.character_tokenizer import MAX_QUESTION_LENGTH
 PROBLEMS_PER_SHARD = 100
 # A module that fails so often without a problem between generates none at all.
 _MOST_IN_A_ROW = 10_000
-_SECONDS_PER_LINE = 10
-
-logger = logging.getLogger(__name__)
 
 
 class Shard(typing.NamedTuple):
@@ -119,49 +109,19 @@ def _seed_everything(text):
     sympy_random.seed(seed)
 
 
-def write_shard(path, *described):
-    """Generates a shard, with the arguments of `generate_shard`, as a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shard = generate_shard(*described)
-    # Thousands of them: waiting for the disk would take longer than all else.
-    with whole_file(path, sync=False) as partial:
-        partial.write_text(json.dumps(shard._asdict()))
+def stored_shard(path, *described):
+    """Reads a `Shard` from its file, or generates it and writes the file.
 
-
-def read_shard(path):
-    """Reads a `Shard`; returns `None` if its file is missing or damaged."""
+    Takes the arguments of `generate_shard` after the path.
+    """
     try:
         return Shard(**json.loads(path.read_bytes()))
     except (FileNotFoundError, TypeError, ValueError):
-        return None
-
-
-@contextlib.contextmanager
-def generator_processes(num_workers):
-    """Starts processes; yields a function that writes shards with them."""
-    pool = spawned_pool(num_workers)
-
-    def generate(shards):
-        logged = time.monotonic()
-        with sigint_blocked():
-            futures = [pool.submit(write_shard, *each) for each in shards]
-        finished = concurrent.futures.as_completed(futures)
-        for count, future in enumerate(finished, 1):
-            future.result()
-            if time.monotonic() >= logged + _SECONDS_PER_LINE:
-                logged = time.monotonic()
-                modules = sorted({path.parent.name for path, *_ in shards})
-                logger.info(
-                    "%s: %s of %s problems generated.",
-                    ", ".join(modules[:1] + ["..."] * (len(modules) > 1)),
-                    f"{count * PROBLEMS_PER_SHARD:,}",
-                    f"{len(shards) * PROBLEMS_PER_SHARD:,}",
-                )
-
-    with pool, contextlib.ExitStack() as stack:
-        stack.callback(pool.shutdown, cancel_futures=True)
-        with named_when_killed("num_workers"):
-            yield generate
+        shard = generate_shard(*described)  # it is missing or damaged
+    # Thousands of them: waiting for the disk would take longer than all else.
+    with whole_file(path, sync=False) as partial:
+        partial.write_text(json.dumps(shard._asdict()))
+    return shard
 
 
 @functools.cache

@@ -1,10 +1,10 @@
 """The Mathematics Dataset as tasks: prepared, or an endless stream."""
 
 import contextlib
-import functools
 import itertools
 import os
 import pathlib
+import textwrap
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -32,7 +32,6 @@ from tpt_keras.errors import check_positive_integer
 from tpt_keras.files import folder_lock
 from tpt_keras.processes import available_cores
 from tpt_keras.processes import named_when_killed
-from tpt_keras.processes import sigint_blocked
 from tpt_keras.processes import spawned_pool
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.typing import StrPath
@@ -75,10 +74,7 @@ class MathematicsTask(Task):
             if prepared_folder(group, data_dir, self.name) is None
         ]
         if missing:
-            # The names of nearly all modules would fill the screen.
-            names = ", ".join(missing[:3])
-            if len(missing) > 3:
-                names += f" and {len(missing) - 3} others"
+            names = textwrap.shorten(", ".join(missing), 90)
             raise UsageError(
                 f"The data folder {str(data_dir)!r} lacks the {self.name} of "
                 f"{names}. Prepare these `modules` first (prepare_data).",
@@ -118,18 +114,15 @@ def open_module(
     module: str, data_dir: StrPath, dataset: str
 ) -> tuple[dict[str, Examples], dict[str, Any]]:
     """Opens the token cache of a module's prepared dataset."""
-    return open_cache(
-        prepared_folder(module, data_dir, dataset),
-        MATHEMATICS_VOCABULARY,
-        functools.partial(_read_prepared, module, data_dir, dataset),
-    )
 
+    def read():
+        # TensorFlow Datasets is not needed where the cache is already there.
+        from tpt_keras.data_generators.mathematics.datasets import read_prepared
 
-def _read_prepared(*described):
-    # TensorFlow Datasets is not needed where the cache is already there.
-    from tpt_keras.data_generators.mathematics.datasets import read_prepared
+        return read_prepared(module, data_dir, dataset)
 
-    return read_prepared(*described)
+    folder = prepared_folder(module, data_dir, dataset)
+    return open_cache(folder, MATHEMATICS_VOCABULARY, read)
 
 
 def prepare_tokens(
@@ -243,7 +236,6 @@ def _held_out(folder, modules, train_examples, evaluation_examples, seed):
                 evaluation_examples,
                 seed,
                 available_cores(),
-                together=True,
             )
     examples = {}
     for module in modules:
@@ -305,13 +297,12 @@ class StreamBatches(batches.ProblemBatches):
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        self._pool = spawned_pool(self._num_processes, _start, self._excluded)
+        pool = spawned_pool(self._num_processes, _start, self._excluded)
         try:
-            with super().opened():
+            with pool as self._pool, super().opened():
                 yield
         finally:
-            pool, self._pool = self._pool, None
-            pool.shutdown(cancel_futures=True)
+            self._pool = None
             self._futures.clear()
 
     def window_shards(self, window):
@@ -350,13 +341,12 @@ class StreamBatches(batches.ProblemBatches):
         if pool is None:
             raise RuntimeError("A stream is read within `opened`.")
         wanted = range(window, window + 1 + _WINDOWS_AHEAD)
-        with sigint_blocked():
-            for number in wanted:
-                if number not in futures:
-                    futures[number] = [
-                        pool.submit(_generate, *described)
-                        for described in self.window_shards(number)
-                    ]
+        for number in wanted:
+            if number not in futures:
+                futures[number] = [
+                    pool.submit(_generate, *described)
+                    for described in self.window_shards(number)
+                ]
         problems = []
         for future in futures[window]:
             problems += future.result().problems
