@@ -56,9 +56,7 @@ flags.DEFINE_enum(
     "Datasets of TensorFlow Datasets with their token caches, or the token "
     "caches alone, which is all that a training reads.",
 )
-flags.DEFINE_string(
-    "archive", None, "The official archive or its folder, if already there."
-)
+flags.DEFINE_string("archive", None, "The official archive, if already there.")
 flags.DEFINE_string(
     "problems",
     None,

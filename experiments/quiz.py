@@ -33,7 +33,7 @@ def main():
         for question, found, target in zip(
             questions, model.answer(questions), targets
         ):
-            is_right = problems.task.is_right(found.text, target)
+            is_right = found.text == target
             mark = "right" if is_right else "WRONG"
             print(f"{question}")
             print(f"    answer: {found.text:20} target: {target:20} {mark}")

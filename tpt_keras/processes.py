@@ -53,10 +53,12 @@ def spawned_pool(num_processes, *initial):
     )
     try:
         # A terminal sends SIGINT to all processes, and each would print a
-        # traceback. They start now, and inherit that it is blocked.
+        # traceback. They start now, one for each task while none is idle, and
+        # inherit that it is blocked.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            pool.submit(os.getpid)
+            for _ in range(num_processes):
+                pool.submit(os.getpid)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         yield pool

@@ -65,10 +65,6 @@ class Task:
         """
         raise NotImplementedError
 
-    def is_right(self, answer: str, target: str) -> bool:
-        """Returns `True` if an answer counts as right."""
-        return answer == target
-
     def training_batches(
         self, batches: ProblemBatches, weights: Sequence[float], config: Any
     ) -> ProblemBatches:

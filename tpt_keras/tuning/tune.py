@@ -110,8 +110,6 @@ def tune(
     of_space = dataclasses.asdict(space)
     # The data decide it.
     del of_space["vocabulary"]
-    if not space.hparams:
-        del of_space["hparams"]  # searches of before have none
     search = {
         "tuner": tuner,
         "objective": objective,

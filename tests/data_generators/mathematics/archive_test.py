@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tests.data_generators.files import MODULES
 from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive as archive_module
 from tpt_keras.data_generators.mathematics.archive import FOLDER
@@ -100,11 +99,14 @@ def test_more_modules_are_unpacked_later(archive, texts, tmp_path):
 
 
 def test_unpacked_folder_is_taken(texts, tmp_path):
-    for folder in (texts, texts.parent):
-        assert (
-            fetch_official_text(tmp_path, MODULES, str(folder)) == texts.parent
-        )
-    assert list(tmp_path.iterdir()) == []
+    official = tmp_path / "official"
+    with pytest.raises(UsageError) as error:
+        fetch_official_text(tmp_path, [MODULE], texts.parent)
+    assert str(official / FOLDER) in str(error.value)
+    official.mkdir()
+    (official / FOLDER).symlink_to(texts)
+    # Nothing is downloaded.
+    assert fetch_official_text(tmp_path, [MODULE]) == official
 
 
 def test_what_is_no_archive_is_refused(archive, tmp_path):

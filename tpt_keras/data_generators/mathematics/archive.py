@@ -253,26 +253,26 @@ def _questions(paths, splits):
 def fetch_official_text(data_dir, modules, archive=None):
     """Downloads and unpacks the files of modules that are missing.
 
-    The archive may be there already, also unpacked to a folder. Returns the
-    folder that holds `mathematics_dataset-v1.0`.
+    The `archive` may be there already. Returns the folder that holds
+    `mathematics_dataset-v1.0`, which may also have been unpacked by hand.
     """
     text_dir = pathlib.Path(data_dir) / "official"
     archive = archive and pathlib.Path(archive)
-    if archive and archive.is_dir():
-        for folder in (archive, archive.parent):
-            if (folder / FOLDER / "interpolate").is_dir():
-                return folder
-        raise UsageError(
-            f"The folder {str(archive)!r} holds no {FOLDER}. Name the folder "
-            "that the archive was unpacked to.",
-            field="archive",
-        )
     if archive and not archive.is_file():
         raise UsageError(
-            f"There is no archive {str(archive)!r}.", field="archive"
+            f"There is no archive {str(archive)!r}. If it is unpacked already, "
+            f"link its folder to {str(text_dir / FOLDER)!r}.",
+            field="archive",
         )
     with folder_lock(text_dir, "unpacks the archive"):
-        _unpack(archive or _download(data_dir), text_dir, modules)
+        missing = {
+            path.relative_to(text_dir)
+            for module in modules
+            for path in text_paths(text_dir / FOLDER, module).values()
+            if not path.exists()
+        }
+        if missing:
+            _unpack(archive or _download(data_dir), text_dir, missing)
     return text_dir
 
 
@@ -299,15 +299,7 @@ def _download(data_dir):
     return pathlib.Path(path)
 
 
-def _unpack(archive, text_dir, modules):
-    paths = [
-        path.relative_to(text_dir)
-        for module in modules
-        for path in text_paths(text_dir / FOLDER, module).values()
-    ]
-    missing = {path for path in paths if not (text_dir / path).exists()}
-    if not missing:
-        return
+def _unpack(archive, text_dir, missing):
     partial = text_dir / "partial"
     shutil.rmtree(partial, ignore_errors=True)  # of a killed process
     try:

@@ -30,6 +30,9 @@ from tpt_keras.processes import spawned_pool
 # A split stays short after so many times the wanted number of problems: some
 # modules have only a few thousand different questions.
 MAX_TIMES = 10
+# Modules that are generated at a time, at most: each has a hash of every
+# question in memory, and a file of every shard.
+_MODULES_AT_A_TIME = 8
 # Shards of a module that are generated ahead, for each process.
 _AHEAD = 4
 _SECONDS_PER_LINE = 10
@@ -65,8 +68,8 @@ def generate_modules(
     """Generates modules into `root`, in the official layout.
 
     A finished module leaves `<module>.json` with its settings and the numbers
-    of dropped problems and of errors. As many modules as there are workers are
-    generated at a time. For `max_cost` see `split_counts`.
+    of dropped problems and of errors. A few modules are generated at a time.
+    For `max_cost` see `split_counts`.
     """
     reports = {}
     for module in modules:
@@ -85,10 +88,11 @@ def generate_modules(
     if not reports:
         return
     ahead = _AHEAD * num_workers
+    at_a_time = min(num_workers, _MODULES_AT_A_TIME)
     with (
         named_when_killed("num_workers"),
         # Its threads end when the pool refuses or cancels their shards.
-        concurrent.futures.ThreadPoolExecutor(num_workers) as threads,
+        concurrent.futures.ThreadPoolExecutor(at_a_time) as threads,
         spawned_pool(num_workers) as pool,
     ):
         futures = [
