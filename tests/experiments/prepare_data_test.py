@@ -38,9 +38,9 @@ def prepare(run, data_dir):
 
 
 @pytest.fixture
-def texts(place_value_data, tmp_path):
+def texts(place_value_data, data_dir):
     """A folder as the official archive unpacks to."""
-    folder = tmp_path / "texts" / FOLDER
+    folder = data_dir / "official" / FOLDER
     shutil.copytree(place_value_data / "generated" / FOLDER, folder)
     # A note that marks it as generated.
     (folder / f"{MODULE}.json").unlink()
@@ -49,7 +49,7 @@ def texts(place_value_data, tmp_path):
 
 @pytest.fixture
 def official(texts):
-    return ("--source=official", f"--archive={texts}")
+    return "--source=official"
 
 
 def is_prepared(data_dir, dataset="mathematics_dataset"):
@@ -100,7 +100,7 @@ def test_generated_problems_are_prepared_once(prepare, run, data_dir):
 
 @pytest.mark.parametrize("dataset", ["mathematics_dataset", "math_dataset"])
 def test_official_archive_is_prepared(prepare, data_dir, official, dataset):
-    arguments = (*official, f"--dataset={dataset}")
+    arguments = (official, f"--dataset={dataset}")
     result = prepare(*arguments)
     assert result.status == 0, result
     assert f"{data_dir / dataset / MODULE}/1.0.0: " in result.stdout
@@ -177,22 +177,22 @@ def test_damaged_text_or_report_is_refused(
 ):
     path = texts / name
     path.write_bytes(path.read_bytes()[:-1] if path.exists() else b'{"seed": ')
-    assert_ended_in_one_line(prepare(*official), path)
+    assert_ended_in_one_line(prepare(official), path)
     assert not list(data_dir.glob("*/*__*/[!.]*"))
 
 
 def test_damaged_description_is_refused(prepare, data_dir, official):
-    assert prepare(*official).status == 0
+    assert prepare(official).status == 0
     path = data_dir / "mathematics_dataset" / MODULE / "1.0.0"
     for name in ("metadata.json", "dataset_info.json"):
         whole = (path / name).read_bytes()
         (path / name).write_bytes(whole[: len(whole) // 2])
-        assert_refused(prepare(*official), path)
+        assert_refused(prepare(official), path)
         (path / name).write_bytes(whole)
     # Of another shape.
     text = (path / "dataset_info.json").read_text()
     (path / "dataset_info.json").write_text(text.replace('"splits"', '"spl"'))
-    assert_refused(prepare(*official), path)
+    assert_refused(prepare(official), path)
 
 
 def test_one_process_generates(prepare, data_dir):
@@ -211,10 +211,10 @@ def test_full_disk_while_the_dataset_is_written(
 
     with monkeypatch.context() as patch:
         patch.setattr(tf.io.TFRecordWriter, "write", full_disk)
-        result = prepare(*official)
+        result = prepare(official)
     assert_ended_in_one_line(result, "No space left", "Make room")
     assert not list(data_dir.glob("mathematics_dataset/*__*/[!.]*"))
-    assert prepare(*official).status == 0
+    assert prepare(official).status == 0
     assert is_prepared(data_dir)
 
 
