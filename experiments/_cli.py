@@ -10,6 +10,7 @@ import pathlib
 import re
 import signal
 import sys
+import threading
 
 from absl import app
 from absl import flags
@@ -140,7 +141,7 @@ def _interruptible(line):
 
     The first signal raises a `KeyboardInterrupt`; a second one kills.
     """
-    received = []
+    received, timers = [], []
 
     def interrupt(number, frame):
         received.append(number)
@@ -148,16 +149,18 @@ def _interruptible(line):
             signal.signal(each, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    def end(unraisable):
+    def raise_again(unraisable):
         # Python drops an exception of a destructor or of a callback of the
         # garbage collector (JAX has one).
-        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
-            dropped(unraisable)
+        if received and isinstance(unraisable.exc_value, KeyboardInterrupt):
+            signal.signal(received[0], interrupt)
+            again = os.getpid(), received[0]
+            timers.append(threading.Timer(0.1, os.kill, again))
+            timers[-1].start()
         else:
-            print(line, file=sys.stderr, flush=True)
-            os._exit(128 + received[0])
+            dropped(unraisable)
 
-    dropped, sys.unraisablehook = sys.unraisablehook, end
+    dropped, sys.unraisablehook = sys.unraisablehook, raise_again
     try:
         with _handling(interrupt):
             yield
@@ -167,6 +170,8 @@ def _interruptible(line):
             raise
     finally:
         sys.unraisablehook = dropped
+        for timer in timers:
+            timer.cancel()
     if received:
         print(line, file=sys.stderr)
         sys.exit(128 + received[0])

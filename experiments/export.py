@@ -49,6 +49,7 @@ def check():
         require("tensorflow_serving", "serving")
         # An export needs TensorFlow, and loads the models of any backend.
         check_choice("KERAS_BACKEND", backend, ["tensorflow"])
+        check_choice("precision", FLAGS.precision, ("float32", "bfloat16"))
         return
     require("onnxscript", "onnx")
     if backend != "torch":

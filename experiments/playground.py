@@ -31,9 +31,6 @@ if __package__:
     from . import _flags
 
     _flags.define_model_dir(default=_flags.SOLVER)
-    flags.DEFINE_integer(
-        "port", 8502, "Port of this machine.", lower_bound=1, upper_bound=65535
-    )
 else:  # Streamlit runs this file alone, again for every click
     import streamlit as st
 
@@ -49,8 +46,7 @@ def main():
     # Refuses a folder without a model before the page is served.
     load_model(FLAGS.model_dir)
     command = [sys.executable, "-m", "streamlit", "run", *OPTIONS]
-    page = [f"--server.port={FLAGS.port}", __file__, "--", FLAGS.model_dir]
-    os.execv(sys.executable, [*command, *page])
+    os.execv(sys.executable, [*command, __file__, "--", FLAGS.model_dir])
 
 
 def show_page(model_dir):

@@ -64,7 +64,7 @@ flags.DEFINE_string(
     "of the splits for evaluation.",
 )
 flags.DEFINE_integer(
-    "train_examples", 100_000, "Generated, per module.", lower_bound=1
+    "train_examples", 100_000, "Generated, per module.", lower_bound=3
 )
 flags.DEFINE_integer(
     "evaluation_examples", 10_000, "Generated, each split.", lower_bound=1

@@ -78,7 +78,7 @@ def test_readmes_own_model_learns_and_does_not_see_padding():
     assert history["loss"][-1] < history["loss"][0]
 
 
-def test_every_figure_is_shown_with_a_command():
+def test_every_figure_is_shown_beside_commands():
     shown = set()
     for page in DOCS.glob("*.md"):
         for section in page.read_text().split("\n## "):

@@ -1,7 +1,6 @@
 """Atomic writes, one error for unreadable files, and locks of folders."""
 
 import contextlib
-import json
 import logging
 import os
 import pathlib
@@ -53,18 +52,6 @@ def one_line(error):
     text = str(error).rpartition("Exception encountered: ")[2].strip()
     line = (text or type(error).__name__).splitlines()[0]
     return line[:200].rstrip(".")
-
-
-def parse_json(text):
-    """Parses JSON whose texts can be written again.
-
-    Raises:
-        ValueError: If it is no JSON, or has half of a surrogate pair, which
-            escapes can say and UTF-8 cannot.
-    """
-    value = json.loads(text)
-    json.dumps(value, ensure_ascii=False).encode()
-    return value
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection
 
 from tpt_keras.errors import UsageError
 
@@ -51,23 +52,41 @@ def spawned_pool(num_processes, *initial):
         initializer=_start,
         initargs=initial,
     )
+    # A terminal sends SIGINT to all processes, and each would print a
+    # traceback. They inherit that it is blocked.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        # A terminal sends SIGINT to all processes, and each would print a
-        # traceback. They start now, one for each task while none is idle, and
-        # inherit that it is blocked.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            for _ in range(num_processes):
-                pool.submit(os.getpid)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        pool._launch_processes()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    processes = list(pool._processes.values())
+    watcher = threading.Thread(
+        target=_end_together,
+        args=(processes, pool._result_queue._writer),
+        daemon=True,
+    )
+    watcher.start()
+    try:
         yield pool
     except BaseException:
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
+        processes[0].terminate()
         raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        # If it waited, it would close what the watcher closes.
+        pool.shutdown(wait=False, cancel_futures=True)
+        watcher.join()
+
+
+def _end_together(processes, writer):
+    """Ends all processes of a pool once one has ended.
+
+    It may have ended within a message. Python's pool would wait for the rest
+    as long as the pipe has a writer.
+    """
+    connection.wait([process.sentinel for process in processes])
+    for process in processes:
+        process.terminate()
+    writer.close()
 
 
 def _start(function=None, *args):

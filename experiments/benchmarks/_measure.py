@@ -7,7 +7,6 @@ import os
 import pathlib
 import random
 import re
-import signal
 import statistics
 import time
 
@@ -39,8 +38,6 @@ def in_processes(makers):
 
 
 def _start():
-    # The parent ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.environ["KERAS_BACKEND"] == "tensorflow":
         _cli.import_tensorflow()
 

@@ -40,9 +40,6 @@ flags.DEFINE_list(
     "precisions", ["float32", "bfloat16"], "Dtypes, or int8 for ONNX."
 )
 flags.DEFINE_integer("repeats", 3, "Timed passes of each way.")
-flags.DEFINE_integer(
-    "max_length", 31, "Most tokens of an answer; the released code's are 50."
-)
 
 
 def check():
@@ -64,7 +61,7 @@ def main():
 
 def ways_of(precision):
     """Returns what makes each way of answering, with its arguments."""
-    arguments = FLAGS.model_dir, precision, FLAGS.max_length
+    arguments = FLAGS.model_dir, precision
     makers = {
         "pytorch": (pytorch, *arguments),
         "ours": (ours, *arguments),
@@ -108,36 +105,36 @@ def load(model_dir, precision):
     return copy_model(load_model(model_dir), dtype)
 
 
-def pytorch(model_dir, precision, max_length):
+def pytorch(model_dir, precision):
     """Returns a function of questions and a batch size to answers."""
     import torch
 
     from . import _pytorch_twin
 
-    twin = _pytorch_twin.Twin(load(model_dir, "float32"))
+    model = load(model_dir, "float32")
+    twin = _pytorch_twin.Twin(model)
     if precision == "bfloat16":
         twin.bfloat16()
-    tokenizer = twin.tokenizer
+    tokenizer, longest = model.tokenizer, model.config.max_answer_length
 
     def answer(batch):
         source_ids = torch.as_tensor(
             tokenizer.encode_batch(batch, questions=True)
         )
-        found = twin.generate(source_ids, max_length)
+        found = twin.generate(source_ids, longest)
         return [Answer(tokenizer.decode(ids)) for ids in found.tolist()]
 
     return _in_batches(answer)
 
 
-def ours(model_dir, precision, max_length):
+def ours(model_dir, precision):
     """The same of the Keras model."""
     from tpt_keras.decoding import Generator
 
-    model = load(model_dir, precision)
-    return _in_batches(Generator(model, max_length=max_length).answer)
+    return _in_batches(Generator(load(model_dir, precision)).answer)
 
 
-def exported(model_dir, precision, max_length, threads=None):
+def exported(model_dir, precision, threads=None):
     """The same of its SavedModel, with as many threads for each op."""
     if threads:
         import tensorflow as tf
@@ -148,18 +145,17 @@ def exported(model_dir, precision, max_length, threads=None):
 
     model = load(model_dir, precision)
     with tempfile.TemporaryDirectory() as folder:
-        path = export(model, folder, max_length, precision=precision)
+        path = export(model, folder, precision=precision)
         return _in_batches(SavedModel(path).answer)
 
 
-def onnx(model_dir, precision, max_length):
+def onnx(model_dir, precision):
     """The same of its ONNX graphs."""
     from tpt_keras.serving import OnnxModel
 
     command = [
         *(sys.executable, "-m", __package__.rpartition(".")[0], "export"),
         *("--format=onnx", f"--model_dir={model_dir}"),
-        f"--max_answer_length={max_length}",
         f"--precision={precision}",
     ]
     with tempfile.TemporaryDirectory() as folder:

@@ -160,7 +160,7 @@ def test_one_line_says_what_was_read(tmp_path, caplog):
     with caplog.at_level("INFO", "tpt_keras"):
         TextPairsTask(write(tmp_path / "a.csv"))
     [line] = caplog.messages
-    for part in ("a: ", "100", "0 + 0"):
+    for part in ("a.csv: ", "100", "0 + 0"):
         assert part in line
 
 

@@ -44,34 +44,26 @@ def attention_activations(
     Raises:
         UsageError: If `attention` is unknown or the model is no `Transformer`.
     """
-    ids = encoder_token_ids, decoder_token_ids
-    return [
-        {name: _array(tensor) for name, tensor in each.items()}
-        for each in _activations(model, attention, *ids)
-    ]
-
-
-def _activations(model, attention, questions, answers=None):
     check_choice("attention", attention, ATTENTIONS)
     if not isinstance(model, Transformer):
         raise UsageError(
             f"A model of the class {type(model).__name__} cannot be analysed. "
             "Take a model of a Transformer preset."
         )
-    encoder_mask = model.padding_mask(questions)
+    encoder_mask = model.padding_mask(encoder_token_ids)
     encoder_output, activations = _run_cells(
         model.encoder_cells,
         "self_attention",
-        model.embed_questions(questions),
+        model.embed_questions(encoder_token_ids),
         padding_mask=encoder_mask,
     )
     if attention != "encoder":
         _, activations = _run_cells(
             model.decoder_cells,
             "cross_attention" if attention == "cross" else "self_attention",
-            model.embed_answers(answers),
+            model.embed_answers(decoder_token_ids),
             encoder_sequence=encoder_output,
-            decoder_padding_mask=model.padding_mask(answers),
+            decoder_padding_mask=model.padding_mask(decoder_token_ids),
             encoder_padding_mask=encoder_mask,
         )
     return activations
@@ -87,12 +79,13 @@ def _run_cells(cells, name, x, **inputs):
         values = getattr(cell, name).value_dense(states)
         x, intermediates = cell(x, **inputs, return_intermediates=True)
         found = {**intermediates[name], "states": states, "values": values}
-        activations.append(found)
+        activations.append(
+            {
+                name: ops.convert_to_numpy(ops.cast(tensor, "float32"))
+                for name, tensor in found.items()
+            }
+        )
     return x, activations
-
-
-def _array(tensor):
-    return ops.convert_to_numpy(ops.cast(tensor, "float32"))
 
 
 def _check(activations, names):
@@ -118,7 +111,7 @@ def attention_weights(
     """
     question_ids = encode_questions(model, [question])
     # Before the time that an answer takes.
-    _check(_activations(model, "encoder", question_ids), ["weights"])
+    _check(attention_activations(model, "encoder", question_ids), ["weights"])
     if answer is None:
         [answer] = model.solve([question])
     answer_ids = encode_answers(model, [answer])
@@ -166,11 +159,11 @@ def collect_vectors(
         if attention != "encoder":
             ids.append(encode_answers(model, answers[batch]))
         is_real = ids[of_answers] != model.tokenizer.pad_id
-        activations = _activations(model, attention, *ids)
+        activations = attention_activations(model, attention, *ids)
         _check(activations, names)
         for name in names:
             collected[name].append(
-                [_array(each[name])[is_real] for each in activations]
+                [each[name][is_real] for each in activations]
             )
     texts: list[str | list[str]]
     if of_answers:

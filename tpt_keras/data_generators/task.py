@@ -117,16 +117,18 @@ class Task:
 def matching_groups(
     patterns: Sequence[str], names: Collection[str]
 ) -> tuple[str, ...]:
-    """The names that fit any of the patterns, `"all"` among them."""
-    patterns = ["*" if pattern == "all" else pattern for pattern in patterns]
+    """The names that fit any of the patterns."""
     for pattern in patterns:
-        if not fnmatch.filter(names, pattern):
+        if not any(fits(name, [pattern]) for name in names):
             check_choice("module", pattern, names)
-    return tuple(
-        name
-        for name in names
-        if name in patterns
-        or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+    return tuple(name for name in names if fits(name, patterns))
+
+
+def fits(name: str, patterns: Sequence[str]) -> bool:
+    """Returns `True` if a name fits any of the patterns, or one is `"all"`."""
+    return name in patterns or any(
+        pattern == "all" or fnmatch.fnmatch(name, pattern)
+        for pattern in patterns
     )
 
 

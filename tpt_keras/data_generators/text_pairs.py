@@ -8,6 +8,7 @@ import logging
 import pathlib
 import re
 import reprlib
+import textwrap
 import typing
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -16,10 +17,10 @@ from typing import Any
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
+from tpt_keras.data_generators.task import fits
 from tpt_keras.data_generators.task import matching_groups
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.files import parse_json
 from tpt_keras.files import reading
 from tpt_keras.files import write_text
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
@@ -52,10 +53,10 @@ class Pair(typing.NamedTuple):
 
 def write_pairs(path: StrPath, pairs: Iterable[Pair], **fields: Any) -> None:
     """Writes a JSON-lines file of pairs; each line also has the `fields`."""
-    lines = (
-        json.dumps({**pair._asdict(), **fields}, ensure_ascii=False) + "\n"
-        for pair in pairs
-    )
+    lines = []
+    for pair in pairs:
+        known = {name: text for name, text in pair._asdict().items() if text}
+        lines.append(json.dumps({**known, **fields}, ensure_ascii=False) + "\n")
     write_text(path, "".join(lines))
 
 
@@ -101,14 +102,16 @@ def _table(text, delimiter):
             f"lines: {reprlib.repr(text.splitlines()[:2])}"
         )
     reader.fieldnames = names
-    for row in reader:
-        number = reader.line_num
-        if None in row:
-            raise ValueError(f"line {number} has more than two columns")
-        # The quotes would be part of the text, which nobody means.
-        if any(re.match(' +"', cell or "") for cell in row.values()):
-            raise ValueError(f"line {number} has a space before a quote")
-        yield number, row
+    try:
+        for row in reader:
+            if None in row:
+                raise ValueError("it has more than two columns")
+            # The quotes would be part of the text, which nobody means.
+            if any(re.match(' +"', cell or "") for cell in row.values()):
+                raise ValueError("it has a space before a quote")
+            yield reader.line_num, row
+    except (csv.Error, ValueError) as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from error
 
 
 def _objects(text):
@@ -116,7 +119,9 @@ def _objects(text):
     for number, line in enumerate(io.StringIO(text), 1):
         if line.strip():
             try:
-                row = parse_json(line)
+                row = json.loads(line)
+                # UTF-8 has no half of a surrogate pair, escapes have.
+                json.dumps(row, ensure_ascii=False).encode()
                 if not isinstance(row, dict):
                     raise ValueError("it is no object")
             except ValueError as error:
@@ -187,6 +192,13 @@ class TextPairsTask(Task):
             )
         pairs = _read_groups(data_dir, groups)
         self.groups = tuple(pairs)
+        _log.info(
+            "%s: %d pairs in the groups %s. The first: %s",
+            data_dir,
+            sum(map(len, pairs.values())),
+            textwrap.shorten(", ".join(pairs), 60),
+            " -> ".join(map(reprlib.repr, pairs[self.groups[0]][0][:2])),
+        )
         self.vocabulary = _vocabulary(vocabulary, pairs)
         splits = dict.fromkeys(
             pair.split or TEST for part in pairs.values() for pair in part
@@ -197,8 +209,6 @@ class TextPairsTask(Task):
         # Of all pairs, because a single one may have been edited.
         self.fingerprints = {}
         for group, group_pairs in pairs.items():
-            first = reprlib.repr(group_pairs[0][:2])
-            _log.info("%s: %d pairs, first %s", group, len(group_pairs), first)
             parts = {split: [] for split in self._examples}
             for question, answer, _, split in group_pairs:
                 is_test = _is_held_out(question, test_share, split_seed)
@@ -236,11 +246,17 @@ class TextPairsTask(Task):
 
 def _read_groups(data_dir, patterns):
     """Reads the pairs of the groups that fit the patterns, as a dict."""
-    groups = {}
+    patterns, groups = patterns or ["all"], {}
     for path in _files(data_dir):
+        is_table = DELIMITERS[path.suffix.lower()]
+        if is_table:
+            # It is one group, and may be no pairs if it is not chosen.
+            groups.setdefault(path.stem, [])
+            if not fits(path.stem, patterns):
+                continue
         for pair in read_pairs(path):
             groups.setdefault(pair.module or path.stem, []).append(pair)
-    names = matching_groups(patterns or ["all"], groups)
+    names = matching_groups(patterns, groups)
     return {name: groups[name] for name in names}
 
 

@@ -71,14 +71,14 @@ class Muon(keras.optimizers.Muon):
     """Muon for maps whose kernels have axes for heads, too.
 
     Keras's Muon (Jordan et al., 2024) makes the step of a matrix orthogonal,
-    and leaves every other variable to AdamW, also the kernels `(hidden_dim,
+    and leaves every other variable to Adam, also the kernels `(hidden_dim,
     num_heads, key_dim)` of an attention. Here a kernel is the matrix `(fan_in,
-    fan_out)` that its `Projection` multiplies by. AdamW updates embeddings,
+    fan_out)` that its `Projection` multiplies by. Adam updates embeddings,
     biases, norms and tables.
 
     The step of a matrix is scaled by `0.2 * sqrt(max(fan_in, fan_out))` times
     the learning rate, as in Moonlight (Liu et al., 2025), so that its elements
-    are as large as those of an AdamW step. Matrices of one shape, and their
+    are as large as those of an Adam step. Matrices of one shape, and their
     transposes, are made orthogonal together. Both parts have the same weight
     decay; `adam_weight_decay` is not used.
 

@@ -188,13 +188,19 @@ def test_death_of_a_process_names_the_flag(tmp_path, monkeypatch):
     assert error.value.field == "num_workers"
 
 
-def test_interrupted_pool_finishes_no_work():
-    with contextlib.suppress(KeyboardInterrupt), spawned_pool(1) as pool:
-        future = pool.submit(time.sleep, 30)
-        while not future.running():
-            time.sleep(0.01)
-        raise KeyboardInterrupt
-    assert isinstance(future.exception(), BrokenProcessPool)
+@pytest.mark.parametrize("killed", [False, True])
+def test_pool_ends_within_messages(killed):
+    """Its processes write more than the pipe between takes at once."""
+    with contextlib.suppress(KeyboardInterrupt), spawned_pool(2) as pool:
+        futures = [pool.submit(bytes, 10**6) for _ in range(400)]
+        futures[20].result()
+        if not killed:
+            raise KeyboardInterrupt
+        next(iter(pool._processes.values())).kill()
+        concurrent.futures.wait(futures)
+    concurrent.futures.wait(futures)
+    ends = {type(f.exception()) for f in futures if not f.cancelled()}
+    assert BrokenProcessPool in ends
 
 
 def test_error_of_a_module_ends_the_others(here, tmp_path, monkeypatch):

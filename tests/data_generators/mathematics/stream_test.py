@@ -15,6 +15,7 @@ from tests.data_generators.files import examples_of
 from tpt_keras.data_generators import batches as batches_module
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.batches import ProblemBatches
+from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import task as stream
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.task import StreamBatches
@@ -31,10 +32,8 @@ MODULES = (MODULE, "numbers__round_number", "numbers__gcd")
 class PoolOfThisProcess(concurrent.futures.Executor):
     """Works at once and here, because a process starts for seconds."""
 
-    _processes = None
-
-    def __init__(self, processes, mp_context, initializer, initargs):
-        _, stream._excluded = initargs or (None, ())
+    def __init__(self, processes, *initial):
+        _, stream._excluded = initial or (None, ())
 
     def submit(self, function, *args):
         future = concurrent.futures.Future()
@@ -52,9 +51,8 @@ def small_windows(monkeypatch):
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(
-        concurrent.futures, "ProcessPoolExecutor", PoolOfThisProcess
-    )
+    for module in (stream, generator):
+        monkeypatch.setattr(module, "spawned_pool", PoolOfThisProcess)
 
 
 def make_batches(

@@ -46,7 +46,6 @@ def test_decoding_is_compared_with_pytorch(measure, trained_model_dir):
         "--batch_sizes=1,3",
         "--questions=8",
         "--repeats=1",
-        "--max_length=5",
     )
     exported = ["ours, exported", "ours, exported, 1 thread"]
     # Two precisions, two sizes of a batch.

@@ -212,7 +212,8 @@ def split_counts(module, train_examples, evaluation_examples, max_cost=None):
     multiples of the median module's; at least 2. A slower module has fewer.
     """
     if max_cost and COSTS.get(module, 1) > max_cost:
-        train_examples = max(int(train_examples * max_cost / COSTS[module]), 1)
+        fewer = int(train_examples * max_cost / COSTS[module])
+        train_examples = min(train_examples, max(fewer, len(TRAIN_SPLITS)))
     easier, rest = divmod(train_examples, len(TRAIN_SPLITS))
     counts = {
         split: easier + (index < rest)

@@ -27,8 +27,8 @@ class DotProductAttention(AttentionMechanism):
     Args:
         positions: `"rotary"` rotates queries and keys by their positions (Su
             et al., 2021), and the cache holds rotated keys. A `DecoderCell`
-            does not in its cross-attention, a layer of your own wherever it
-            attends. Defaults to none.
+            does not rotate in its cross-attention. A layer of your own rotates
+            wherever it attends. Defaults to none.
         flash_attention: Whether to use fused attention, Keras's
             `ops.dot_product_attention`, in calls that return no weights. `True`
             is an error where there is none: Keras's needs a GPU. Defaults to
