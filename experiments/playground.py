@@ -20,7 +20,6 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 
 FLAGS = flags.FLAGS
-NUM_ANSWERS = 5
 OPTIONS = (
     "--server.address=localhost",
     "--server.headless=true",
@@ -71,7 +70,7 @@ def load(model_dir):
     from tpt_keras.decoding import Generator
     from tpt_keras.models.stored import load_model
 
-    return Generator(load_model(model_dir), BeamSampler(NUM_ANSWERS))
+    return Generator(load_model(model_dir), BeamSampler(5))
 
 
 def show_answers(generator, question):

@@ -16,8 +16,7 @@ from tpt_keras.errors import UsageError
 def named_when_killed(field):
     """Turns the death of a process of a pool into a `UsageError`.
 
-    Args:
-        field: Name of the flag for the number of processes.
+    The `field` is that of the number of processes.
     """
     try:
         yield

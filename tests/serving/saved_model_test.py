@@ -51,8 +51,10 @@ def test_a_missing_saved_model_is_refused(tmp_path, made):
     assert caught.value.path == str(tmp_path / "folder")
 
 
-def test_answers_are_the_models(version, model):
+def test_answers_are_the_models(version, model, caplog):
     saved_model = SavedModel(version.parent)
+    # TensorFlow would warn that gradients are not saved.
+    assert not caplog.messages
     assert saved_model.path == version
     assert saved_model.config["max_question_length"] == 160
     answers = saved_model.answer(QUESTIONS)

@@ -8,7 +8,6 @@ import logging
 import pathlib
 import re
 import reprlib
-import textwrap
 import typing
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -192,13 +191,9 @@ class TextPairsTask(Task):
             )
         pairs = _read_groups(data_dir, groups)
         self.groups = tuple(pairs)
-        _log.info(
-            "%s: %d pairs in the groups %s. The first: %s",
-            data_dir,
-            sum(map(len, pairs.values())),
-            textwrap.shorten(", ".join(pairs), 60),
-            " -> ".join(map(reprlib.repr, pairs[self.groups[0]][0][:2])),
-        )
+        count = sum(map(len, pairs.values()))
+        first = reprlib.repr(pairs[self.groups[0]][0][:2])
+        _log.info("%s: %d pairs, the first %s", data_dir, count, first)
         self.vocabulary = _vocabulary(vocabulary, pairs)
         splits = dict.fromkeys(
             pair.split or TEST for part in pairs.values() for pair in part
@@ -248,9 +243,8 @@ def _read_groups(data_dir, patterns):
     """Reads the pairs of the groups that fit the patterns, as a dict."""
     patterns, groups = patterns or ["all"], {}
     for path in _files(data_dir):
-        is_table = DELIMITERS[path.suffix.lower()]
-        if is_table:
-            # It is one group, and may be no pairs if it is not chosen.
+        if DELIMITERS[path.suffix.lower()]:
+            # A table is one group, and may be no pairs if it is not chosen.
             groups.setdefault(path.stem, [])
             if not fits(path.stem, patterns):
                 continue

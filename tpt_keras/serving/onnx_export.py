@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import logging
 import pathlib
 import warnings
 
@@ -23,6 +22,7 @@ from tpt_keras.serving.onnx_model import DECODE_FILE
 from tpt_keras.serving.onnx_model import ENCODE_FILE
 from tpt_keras.serving.onnx_model import NEW
 from tpt_keras.serving.versions import new_version
+from tpt_keras.serving.versions import quiet
 from tpt_keras.typing import StrPath
 
 PRECISIONS = ("float32", "int8")
@@ -111,7 +111,7 @@ def _quantize(folder):
             # Products of int8. With float32 (1) they take ten times as long.
             accuracy_level=4,
         )
-        with _quiet(matmul_nbits_quantizer.__name__):
+        with quiet(matmul_nbits_quantizer.__name__):
             quantizer.process()
         quantizer.model.save_model_to_file(str(path))
         (folder / f"{name}.data").unlink()
@@ -185,7 +185,7 @@ def _traced(model, function, inputs, others, **names):
     module.model = model
     module.forward = function
     axes = tree.map_structure(_different_axes, inputs, others)
-    with warnings.catch_warnings(), _quiet("torch.onnx"), _plain_attention():
+    with warnings.catch_warnings(), quiet("torch.onnx"), _plain_attention():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             module,
@@ -232,15 +232,3 @@ def _plain_attention():
     finally:
         if was_enabled:
             keras.config.enable_flash_attention()
-
-
-@contextlib.contextmanager
-def _quiet(name):
-    """Hides warnings of a logger."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

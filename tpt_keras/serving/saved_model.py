@@ -7,6 +7,7 @@ from tpt_keras.files import refuse_pattern
 from tpt_keras.serving.client import ServedModel
 from tpt_keras.serving.versions import ADVICE
 from tpt_keras.serving.versions import newest_version
+from tpt_keras.serving.versions import quiet
 from tpt_keras.typing import StrPath
 
 GRAPH_FILE = "saved_model.pb"
@@ -42,7 +43,8 @@ class SavedModel(ServedModel):
 
         self.path = newest_version(path, GRAPH_FILE, "SavedModel")
         refuse_pattern(self.path)
-        with self._reading():
+        # TensorFlow warns that gradients are not saved.
+        with self._reading(), quiet("absl"):
             self.config = json.loads((self.path / CONFIG_ASSET).read_bytes())
             # A signature alone does not keep the variables alive.
             self._loaded = tf.saved_model.load(str(self.path))

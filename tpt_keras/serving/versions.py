@@ -81,3 +81,15 @@ def new_version(
         _log.info("Writing %s, which may take minutes.", version)
         with whole_folder(version) as partial:
             yield version, partial
+
+
+@contextlib.contextmanager
+def quiet(name):
+    """Hides warnings of a logger."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
