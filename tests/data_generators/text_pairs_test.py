@@ -241,7 +241,12 @@ def test_groups_are_the_files(tmp_path):
     for name in ("b", "a"):
         write(tmp_path / f"{name}.csv", [(f"{name}{n}", "1") for n in range(9)])
     assert TextPairsTask(tmp_path).groups == ("a", "b")
+    # Another table is not read.
+    (tmp_path / "log.csv").write_text("epoch,loss\n1,0.5\n")
     assert TextPairsTask(tmp_path, ["b"]).groups == ("b",)
+    with pytest.raises(UnreadableFileError):
+        TextPairsTask(tmp_path)
+    (tmp_path / "log.csv").unlink()
     for patterns, groups in (
         ([], ("a", "b")),
         (["all"], ("a", "b")),
@@ -267,6 +272,9 @@ LABELLED = [
 
 def test_lines_may_have_modules_and_splits(tmp_path):
     path = tmp_path / "problems.jsonl"
+    plain = Pair("1 + 1", "2")
+    write_pairs(path, [plain])
+    assert read_pairs(path) == [plain]
     write_pairs(path, LABELLED, source="these tests")
     assert json.loads(path.read_text().splitlines()[0])["source"]
     task = open_task("text_pairs", path, options=["vocabulary=mathematics"])

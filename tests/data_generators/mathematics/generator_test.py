@@ -62,6 +62,11 @@ def test_slow_modules_have_fewer_training_problems():
         training = sum(counts[split] for split in archive.TRAIN_SPLITS)
         assert training * cost == pytest.approx(90_000 * 2, rel=1e-3)
         assert counts["interpolate"] == 70
+        for few in (0, 3):
+            # Each difficulty keeps a problem, if there are any.
+            counts = generator.split_counts(module, few, 70, max_cost=2)
+            training = [counts[split] for split in archive.TRAIN_SPLITS]
+            assert training == 3 * [few // 3]
     for module, max_cost in (("numbers__gcd", 2), (max(generator.COSTS), 100)):
         uniform = generator.split_counts(module, 1000, 70)
         assert generator.split_counts(module, 1000, 70, max_cost) == uniform
