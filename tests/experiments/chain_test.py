@@ -108,7 +108,7 @@ def test_text_pairs_of_a_user(run, tmp_path, without_graphs):
     rows = (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()
     assert f"test/{pairs.stem}" in json.loads(rows[-1])
     read, line = lines_of(run("evaluate", model))
-    assert f"{pairs.stem}: 60 pairs" in read
+    assert f"{pairs}: 60 pairs" in read
     assert line.startswith(pairs.stem)
 
     page = tmp_path / "report.md"

@@ -1,6 +1,5 @@
 """Trained models by their names: where they are, and their loading."""
 
-import functools
 import json
 import pathlib
 import zipfile
@@ -71,7 +70,6 @@ def resolve(name: StrPath) -> pathlib.Path:
     )
 
 
-@functools.cache
 def _download(address):
     # As `keras.saving.load_model`, which reads only what `model.save` uploads.
     require("huggingface_hub", "hub")

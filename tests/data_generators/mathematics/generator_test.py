@@ -219,7 +219,7 @@ def test_error_of_a_module_ends_the_others(here, tmp_path, monkeypatch):
     with pytest.raises(UsageError) as error:
         generator.generate_modules(MODULES, tmp_path, 1, 10**7, num_workers=3)
     assert error.value.field == "modules"
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     left = [path.name for path in tmp_path.rglob("*") if path.is_file()]
     assert set(left) == {".lock"}
 
