@@ -23,6 +23,7 @@ FLAGS = flags.FLAGS
 OPTIONS = (
     "--server.address=localhost",
     "--server.headless=true",
+    "--server.fileWatcherType=none",
     "--browser.gatherUsageStats=false",
 )
 

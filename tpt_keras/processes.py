@@ -56,6 +56,7 @@ def spawned_pool(num_processes, *initial):
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         pool._launch_processes()
+        pool.submit(os.getpid)  # starts the thread that ends them
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     processes = list(pool._processes.values())

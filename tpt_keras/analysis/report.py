@@ -227,11 +227,11 @@ def training_curves(
         metric: Name of the metric.
         names: Dict from folders to names, see `short_names`.
     """
-    rows = {str(folder): _series(folder, metric) for folder in model_dirs}
-    known = [folder for folder, found in rows.items() if found]
+    of_all = {str(folder): _series(folder, metric) for folder in model_dirs}
+    known = [folder for folder, rows in of_all.items() if rows]
     curves = {}
     for name, folders in by_seeds(known, names).items():
-        series = [rows[folder] for folder in folders]
+        series = [of_all[folder] for folder in folders]
         curves[name] = [
             _mean_row(rows) for rows in zip(*(each.values() for each in series))
         ]

@@ -193,6 +193,13 @@ def test_death_of_a_process_names_the_flag(tmp_path, monkeypatch):
     assert error.value.field == "num_workers"
 
 
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_unused_pool_ends(capfd, seconds):
+    with spawned_pool(2):
+        time.sleep(seconds)  # its processes may have started
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("killed", [False, True])
 def test_pool_ends_within_messages(killed):
     """Its processes write more than the pipe between takes at once."""
