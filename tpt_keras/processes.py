@@ -4,10 +4,11 @@ import concurrent.futures
 import contextlib
 import multiprocessing
 import os
+import queue
 import signal
 import threading
+import traceback
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import connection
 
 from tpt_keras.errors import UsageError
 
@@ -44,55 +45,83 @@ def spawned_pool(num_processes, *initial):
     a function that each calls first, and its arguments, if any. When the scope
     ends, work that has not begun is cancelled; after an exception, such as a
     `KeyboardInterrupt`, no work is finished.
+
+    Each process has a thread and a pipe here. Python's own pool has one pipe
+    for all processes, and may wait forever if one is killed within a message.
     """
-    pool = concurrent.futures.ProcessPoolExecutor(
-        num_processes,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_start,
-        initargs=initial,
-    )
-    # A terminal sends SIGINT to all processes, and each would print a
-    # traceback. They inherit that it is blocked.
+    spawn = multiprocessing.get_context("spawn")
+    processes, idle = [], queue.SimpleQueue()
+    threads = concurrent.futures.ThreadPoolExecutor(num_processes)
+    try:
+        with _sigint_blocked():
+            for _ in range(num_processes):
+                ours, theirs = spawn.Pipe()
+                process = spawn.Process(target=_work, args=(theirs, *initial))
+                process.start()
+                theirs.close()  # the pipe ends with the process
+                processes.append(process)
+                idle.put(ours)
+        yield _Pool(threads, idle)
+        threads.shutdown(cancel_futures=True)
+    finally:
+        for process in processes:
+            process.terminate()
+        threads.shutdown(cancel_futures=True)
+        for process in processes:
+            process.join()
+            idle.get().close()
+
+
+@contextlib.contextmanager
+def _sigint_blocked():
+    """Processes that start here inherit that SIGINT is blocked.
+
+    A terminal sends it to all processes, and each would print a traceback.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        pool._launch_processes()
-        pool.submit(os.getpid)  # starts the thread that ends them
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    processes = list(pool._processes.values())
-    watcher = threading.Thread(
-        target=_end_together,
-        args=(processes, pool._result_queue._writer),
-        daemon=True,
-    )
-    watcher.start()
-    try:
-        yield pool
-    except BaseException:
-        processes[0].terminate()
-        raise
-    finally:
-        # If it waited, it would close what the watcher closes.
-        pool.shutdown(wait=False, cancel_futures=True)
-        watcher.join()
 
 
-def _end_together(processes, writer):
-    """Ends all processes of a pool once one has ended.
+class _Pool:
+    def __init__(self, threads, idle):
+        self._threads = threads
+        self._idle = idle
 
-    It may have ended within a message. Python's pool would wait for the rest
-    as long as the pipe has a writer.
-    """
-    connection.wait([process.sentinel for process in processes])
-    for process in processes:
-        process.terminate()
-    writer.close()
+    def submit(self, function, *args):
+        """Returns the future of the function's result in a process."""
+        return self._threads.submit(self._call, function, args)
+
+    def _call(self, function, args):
+        connection = self._idle.get()
+        try:
+            connection.send((function, args))
+            result, error = connection.recv()
+        except (EOFError, OSError) as ended:
+            raise BrokenProcessPool("A process ended.") from ended
+        finally:
+            self._idle.put(connection)
+        if error:
+            raise error
+        return result
 
 
-def _start(function=None, *args):
+def _work(connection, function=None, *args):
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if function:
         function(*args)
+    # The pipe ends with the parent.
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            function, args = connection.recv()
+            try:
+                reply = function(*args), None
+            except Exception as error:
+                error.add_note(traceback.format_exc())
+                reply = None, error
+            connection.send(reply)
 
 
 def _end_with_parent():

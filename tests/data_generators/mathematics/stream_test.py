@@ -1,7 +1,7 @@
 import concurrent.futures
 import itertools
+import multiprocessing
 import os
-import signal
 from collections import Counter
 
 import numpy as np
@@ -181,8 +181,8 @@ def test_death_of_a_process_is_an_error(feed):
     def read_and_kill():
         with batches.opened():
             for _ in getattr(batches, feed)():
-                for process in list(batches._pool._processes or ()):
-                    os.kill(process, signal.SIGKILL)
+                for process in multiprocessing.active_children():
+                    process.kill()
 
     with pytest.raises(UsageError) as error:
         read_and_kill()
