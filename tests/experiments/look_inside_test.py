@@ -218,7 +218,7 @@ def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
         ]
         config = {"seed": seed, "modules": ["m"], "batch_size": 8}
         folders.append(write_training(tmp_path / str(seed), rows, **config))
-    curves = training_curves(folders, metric, short_names(folders))
+    curves = training_curves(short_names(folders), metric)
     [(name, rows)] = curves.items()
     assert name == "0, mean of 2 seeds"
     assert rows == [

@@ -20,6 +20,7 @@ from tpt_keras.models import TRAINED_PRESETS
 from tpt_keras.models.stored import HUB
 from tpt_keras.models.stored import load_model
 from tpt_keras.models.stored import model_file
+from tpt_keras.models.stored import resolve
 from tpt_keras.training.questions import evaluate
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import read_config
@@ -61,20 +62,24 @@ def write_report(
     Raises:
         UsageError: If there are no such problems, or a model cannot be loaded.
     """
-    for folder in model_dirs:
+    # Once, because it asks the Hugging Face Hub for its models.
+    names = {
+        str(resolve(given)): name
+        for given, name in short_names(model_dirs).items()
+    }
+    for folder in names:
         model_file(folder, best)
-    data = _with_defaults(data, list(map(read_training, model_dirs)))
+    data = _with_defaults(data, list(map(read_training, names)))
     source = data["dataset"], data["data_dir"]
     data["modules"] = list(select_groups(*source, data["modules"]))
     task = open_task(*source, data["modules"], data["dataset_options"])
     splits = list(dict.fromkeys(splits or task.splits))
     _check_splits(task, splits)
-    for folder in model_dirs:
+    for folder in names:
         if read_training(folder).get("dataset") == task.name:
             warn_of_changed_data(folder, task.fingerprints)
-    names = short_names(model_dirs)
     models = []
-    for folder in dict.fromkeys(map(str, model_dirs)):
+    for folder in names:
         model = load_model(folder, best)
         results = _evaluate(
             names[folder], model, task, splits, batch_size, examples
@@ -90,7 +95,7 @@ def write_report(
             }
         )
     metric = f"{task.splits[0]}_sequence_accuracy"
-    curves = training_curves(model_dirs, metric, names)
+    curves = training_curves(names, metric)
     report = {
         "problems": {**data, "splits": splits, "examples": examples},
         "means": _means(models, names),
@@ -214,7 +219,7 @@ def by_seeds(
 
 
 def training_curves(
-    model_dirs: Iterable[StrPath], metric: str, names: dict[str, str]
+    names: dict[str, str], metric: str
 ) -> dict[str, list[dict[str, Any]]]:
     """Returns a dict from names to rows with the metric.
 
@@ -223,11 +228,11 @@ def training_curves(
     are averaged.
 
     Args:
-        model_dirs: Folders; those without the metric are left out.
+        names: Dict from folders to names, see `short_names`. Those without the
+            metric are left out.
         metric: Name of the metric.
-        names: Dict from folders to names, see `short_names`.
     """
-    of_all = {str(folder): _series(folder, metric) for folder in model_dirs}
+    of_all = {folder: _series(folder, metric) for folder in names}
     known = [folder for folder, rows in of_all.items() if rows]
     curves = {}
     for name, folders in by_seeds(known, names).items():
