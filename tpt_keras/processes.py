@@ -4,11 +4,13 @@ import concurrent.futures
 import contextlib
 import multiprocessing
 import os
+import pickle
 import queue
 import signal
 import threading
 import traceback
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
 
 from tpt_keras.errors import UsageError
 
@@ -50,26 +52,33 @@ def spawned_pool(num_processes, *initial):
     for all processes, and may wait forever if one is killed within a message.
     """
     spawn = multiprocessing.get_context("spawn")
-    processes, idle = [], queue.SimpleQueue()
+    # A process, too, and its start unblocks SIGINT.
+    resource_tracker.ensure_running()
+    processes, connections = [], []
     threads = concurrent.futures.ThreadPoolExecutor(num_processes)
     try:
         with _sigint_blocked():
             for _ in range(num_processes):
                 ours, theirs = spawn.Pipe()
-                process = spawn.Process(target=_work, args=(theirs, *initial))
+                connections.append(ours)
+                process = spawn.Process(
+                    target=_work,
+                    args=(theirs,),
+                    daemon=True,  # Python's exit would wait for it
+                )
                 process.start()
-                theirs.close()  # the pipe ends with the process
                 processes.append(process)
-                idle.put(ours)
-        yield _Pool(threads, idle)
+                theirs.close()  # the pipe ends with the process
+        yield _Pool(threads, connections, initial)
         threads.shutdown(cancel_futures=True)
     finally:
         for process in processes:
-            process.terminate()
+            process.kill()  # it may have inherited that SIGTERM is ignored
         threads.shutdown(cancel_futures=True)
         for process in processes:
             process.join()
-            idle.get().close()
+        for connection in connections:
+            connection.close()
 
 
 @contextlib.contextmanager
@@ -86,44 +95,57 @@ def _sigint_blocked():
 
 
 class _Pool:
-    def __init__(self, threads, idle):
+    def __init__(self, threads, connections, initial):
         self._threads = threads
-        self._idle = idle
+        # With the messages that go first. As arguments of a process they would
+        # be written at its start, which waits forever if it has died.
+        self._idle = queue.SimpleQueue()
+        for connection in connections:
+            self._idle.put((connection, [initial]))
 
     def submit(self, function, *args):
         """Returns the future of the function's result in a process."""
         return self._threads.submit(self._call, function, args)
 
     def _call(self, function, args):
-        connection = self._idle.get()
+        connection, first = self._idle.get()
         try:
-            connection.send((function, args))
+            for message in (*first, (function, *args)):
+                connection.send(message)
             result, error = connection.recv()
         except (EOFError, OSError) as ended:
             raise BrokenProcessPool("A process ended.") from ended
         finally:
-            self._idle.put(connection)
-        if error:
+            self._idle.put((connection, []))
+        if error is not None:
             raise error
         return result
 
 
-def _work(connection, function=None, *args):
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    if function:
-        function(*args)
+def _work(connection):
+    threading.Thread(target=end_with_parent, daemon=True).start()
     # The pipe ends with the parent.
     with contextlib.suppress(EOFError, OSError):
+        if initial := connection.recv():
+            initial[0](*initial[1:])
         while True:
-            function, args = connection.recv()
-            try:
-                reply = function(*args), None
-            except Exception as error:
-                error.add_note(traceback.format_exc())
-                reply = None, error
-            connection.send(reply)
+            connection.send_bytes(_reply(*connection.recv()))
 
 
-def _end_with_parent():
+def _reply(function, *args):
+    """Returns the result or the error of a call, pickled."""
+    try:
+        return pickle.dumps((function(*args), None))
+    except Exception as error:
+        error.add_note(traceback.format_exc())
+        try:
+            return pickle.dumps((None, error))
+        except Exception:  # it holds what cannot be pickled
+            error = RuntimeError(traceback.format_exc())
+            return pickle.dumps((None, error))
+
+
+def end_with_parent():
+    """Ends this process as soon as the one that started it has ended."""
     multiprocessing.parent_process().join()
     os._exit(1)

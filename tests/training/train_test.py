@@ -23,7 +23,7 @@ from tpt_keras.models.stored import load_model
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import Intervals
 from tpt_keras.training.intervals import NonFiniteLossError
-from tpt_keras.training.optimizers import learning_rate_schedule
+from tpt_keras.training.optimizers import WarmupAndDecay
 from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import TrainingState
@@ -253,7 +253,7 @@ def test_steps_that_do_not_divide(tmp_path, tiny_config, tiny_training):
     assert [row["step"] for row in rows if "val_loss" in row] == [4, 7]
     assert newest_checkpoint(tmp_path)["step"] == 7
     assert len(checkpoints_of(tmp_path)) == 2
-    rate = learning_rate_schedule(training)
+    rate = WarmupAndDecay(1e-2, "cosine", 2, 7)
     for row in rows:
         assert row["learning_rate"] == pytest.approx(
             float(rate(row["step"])), abs=1e-9

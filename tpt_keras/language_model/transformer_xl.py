@@ -1,4 +1,3 @@
-import dataclasses
 import math
 from typing import Any
 from typing import AnyStr
@@ -17,7 +16,6 @@ from tpt_keras.layers import QueryBiases
 from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.layers import TransformerXLAttention
 from tpt_keras.layers import TransformerXLCell
-from tpt_keras.layers import dtype_config
 from tpt_keras.models.base_model import LogitsModel
 from tpt_keras.models.stored import load_model
 from tpt_keras.typing import StrPath
@@ -368,18 +366,7 @@ class TransformerXL(LogitsModel):
         return {"states": states, "length": length}
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "config": dataclasses.asdict(self.config),
-            "batch_size": self.batch_size,
-            "dtype": dtype_config(self),
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        config = dict(config)
-        config["config"] = TransformerXLConfig(**config["config"])
-        return cls(**config)
+        return {**super().get_config(), "batch_size": self.batch_size}
 
 
 class _Reader(keras.Model):

@@ -1,15 +1,18 @@
 """The base classes of models: their losses, and strings as their inputs."""
 
+import dataclasses
 import inspect
 import types
 from collections.abc import Sequence
 from typing import Any
+from typing import Self
 
 import keras
 import numpy as np
 
 from tpt_keras.answer import list_of_texts
 from tpt_keras.errors import UsageError
+from tpt_keras.layers import dtype_config
 
 # Keras's short names of cross-entropies.
 _SHORT_NAMES = ("bce", "ce")
@@ -22,6 +25,7 @@ class LogitsModel(keras.Model):
 
     # The class of the configurations. A class without one is abstract.
     config_class: Any = ()
+    config: Any
 
     @classmethod
     def takes(cls, config: Any) -> bool:
@@ -67,6 +71,19 @@ class LogitsModel(keras.Model):
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "config": dataclasses.asdict(self.config),
+            "dtype": dtype_config(self),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        config = dict(config)
+        config["config"] = cls.config_class(**config["config"])
+        return cls(**config)
+
 
 def _refuse_probabilities(loss, field):
     if isinstance(loss, str):
@@ -98,7 +115,6 @@ class StringsModel(LogitsModel):
     `max_answer_length`.
     """
 
-    config: Any
     tokenizer: Any
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,5 +1,4 @@
 import concurrent.futures
-import dataclasses
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +11,13 @@ from tpt_keras.answer import solve
 from tpt_keras.decoding import Generator
 from tpt_keras.decoding.generator import check_token_ids
 from tpt_keras.errors import UsageError
-from tpt_keras.layers import dtype_config
-from tpt_keras.models import stored
 from tpt_keras.models.base_model import StringsModel
 from tpt_keras.models.base_model import refuse_strings
 from tpt_keras.models.configs import SequenceToSequenceConfig
+from tpt_keras.models.presets import PRESETS
+from tpt_keras.models.presets import TRAINED_PRESETS
+from tpt_keras.models.stored import load_changed
+from tpt_keras.models.stored import load_model
 from tpt_keras.typing import StrPath
 
 
@@ -145,7 +146,13 @@ class SequenceToSequence(StringsModel):
         model.solve(["What is the tens digit of 31859?"])  # ['5']
         ```
         """
-        return stored.from_preset(cls, preset, dtype, load_weights, overrides)
+        if load_weights is None:
+            load_weights = preset in TRAINED_PRESETS or preset not in PRESETS
+        if load_weights:
+            return load_changed(cls, preset, dtype, overrides)
+        config = PRESETS.get(preset) or load_model(preset).config
+        config = config.replace(**overrides)
+        return cls.class_for(config)(config, dtype=dtype)
 
     def padding_mask(self, token_ids):
         """Boolean tensor like `token_ids`, true at real tokens."""
@@ -223,43 +230,19 @@ class SequenceToSequence(StringsModel):
         """
         return solve(self._generator, questions, batch_size)
 
-    def export(
-        self,
-        filepath: StrPath,
-        *args: Any,
-        input_signature: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def export(self, filepath: StrPath, *args: Any, **kwargs: Any) -> None:
         """Exports the forward pass; see `keras.Model.export`.
 
         It takes int32 token ids of any batch size and lengths, and gives
         logits. `tpt_keras.serving.export.export` exports with strings in and
         out.
         """
-        if input_signature is None:
-            names = ("encoder_token_ids", "decoder_token_ids")
-            input_signature = [
-                {
-                    x: keras.InputSpec("int32", (None, None), name=x)
-                    for x in names
-                }
-            ]
-        super().export(
-            filepath, *args, input_signature=input_signature, **kwargs
-        )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "config": dataclasses.asdict(self.config),
-            "dtype": dtype_config(self),
+        inputs = {
+            name: keras.InputSpec("int32", (None, None), name=name)
+            for name in ("encoder_token_ids", "decoder_token_ids")
         }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        config = dict(config)
-        config["config"] = cls.config_class(**config["config"])
-        return cls(**config)
+        kwargs.setdefault("input_signature", [inputs])
+        super().export(filepath, *args, **kwargs)
 
 
 def _is_map(layer):

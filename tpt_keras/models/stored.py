@@ -88,6 +88,26 @@ def _download(address):
     return pathlib.Path(folder)
 
 
+def model_file(model_dir: StrPath, best: bool = False) -> pathlib.Path:
+    """Returns the file of a model, or its folder if Keras wrote it whole."""
+    folder = resolve(model_dir)
+    if folder.is_file():
+        return folder
+    path = folder / (BEST_MODEL_FILE if best else MODEL_FILE)
+    if path.is_file():
+        return path
+    if not best and (folder / COMPRESSED_FILE).is_file():
+        return folder / COMPRESSED_FILE
+    if not best and all((folder / name).is_file() for name in _KERAS_FILES):
+        return folder
+    raise UsageError(
+        f"The folder {str(folder)!r} has no {path.name}. Finish its training, "
+        "or name another folder or a model's file. An exported model answers "
+        "with tpt_keras.serving.SavedModel.",
+        path=path,
+    )
+
+
 def load_model(
     model_dir: StrPath,
     best: bool = False,
@@ -117,33 +137,7 @@ def load_model(
     model.solve(["What is the tens digit of 31859?"])
     ```
     """
-    return load(model_file(model_dir, best), classes)
-
-
-def model_file(model_dir: StrPath, best: bool = False) -> pathlib.Path:
-    """Returns the file of a model, or its folder if Keras wrote it whole."""
-    folder = resolve(model_dir)
-    if folder.is_file():
-        return folder
-    path = folder / (BEST_MODEL_FILE if best else MODEL_FILE)
-    if path.is_file():
-        return path
-    if not best and (folder / COMPRESSED_FILE).is_file():
-        return folder / COMPRESSED_FILE
-    if not best and all((folder / name).is_file() for name in _KERAS_FILES):
-        return folder
-    raise UsageError(
-        f"The folder {str(folder)!r} has no {path.name}. Finish its training, "
-        "or name another folder or a model's file. An exported model answers "
-        "with tpt_keras.serving.SavedModel.",
-        path=path,
-    )
-
-
-def load(
-    path: pathlib.Path, classes: tuple[type, ...] = (StringsModel,)
-) -> Any:
-    """Loads a model from what `model_file` returns; see `load_model`."""
+    path = model_file(model_dir, best)
     known: dict[str, Any] = {}
     queue = list(classes)
     for each in queue:
@@ -169,23 +163,8 @@ def load(
         )
 
 
-def from_preset(
-    model_class: Any,
-    preset: StrPath,
-    dtype: str | keras.DTypePolicy | None,
-    load_weights: bool | None,
-    overrides: dict[str, Any],
-) -> Any:
-    if load_weights is None:
-        load_weights = preset in TRAINED_PRESETS or preset not in PRESETS
-    if load_weights:
-        return _load_changed(model_class, preset, dtype, overrides)
-    config = PRESETS.get(preset) or load_model(preset).config
-    config = config.replace(**overrides)
-    return model_class.class_for(config)(config, dtype=dtype)
-
-
-def _load_changed(model_class, source, dtype, overrides):
+def load_changed(model_class, source, dtype, overrides):
+    """Loads a model with another class, dtype or fields; see `from_preset`."""
     model = load_model(source)
     config = model.config.replace(**overrides)
     for field in sorted(overrides.keys() - set(FREE_FIELDS)):

@@ -91,10 +91,10 @@ class DataConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OptimizerConfig:
-    """Hyperparameters that every optimizer has.
+class Adam:
+    """Hyperparameters of Adam as PyTorch, and so the paper, computes it.
 
-    A new optimizer is a subclass with its row in `OPTIMIZERS`.
+    Another optimizer is a subclass with its row in `OPTIMIZERS`.
 
     Args:
         optimizer: `"adam"`, or `"muon"` (matrices by Muon, other weights by
@@ -106,6 +106,9 @@ class OptimizerConfig:
         weight_decay: Decoupled weight decay: the share of a weight, times the
             learning rate, that a step subtracts.
         global_clipnorm: Norm that the whole gradient is clipped at.
+        beta_1: Decay rate of the first moment.
+        beta_2: Decay rate of the second moment.
+        adam_epsilon: Adam's epsilon.
     """
 
     optimizer: str = setting("adam", init=False)
@@ -114,30 +117,15 @@ class OptimizerConfig:
     warmup_steps: int = setting(0, minimum=0)
     weight_decay: float = setting(0.0, minimum=0, below=1)
     global_clipnorm: float = setting(0.1, above=0)
+    beta_1: float = setting(0.9, minimum=0, below=1)
+    beta_2: float = setting(0.995, minimum=0, below=1)
+    adam_epsilon: float = setting(1e-8, minimum=0, below=1)
 
     def __post_init__(self):
         check_settings(self)
 
     def build(self, learning_rate: Any) -> Any:
         """Builds the Keras optimizer, which does not clip."""
-        raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Adam(OptimizerConfig):
-    """Adam as PyTorch, and so the paper, computes it.
-
-    Args:
-        beta_1: Decay rate of the first moment.
-        beta_2: Decay rate of the second moment.
-        adam_epsilon: Adam's epsilon.
-    """
-
-    beta_1: float = setting(0.9, minimum=0, below=1)
-    beta_2: float = setting(0.995, minimum=0, below=1)
-    adam_epsilon: float = setting(1e-8, minimum=0, below=1)
-
-    def build(self, learning_rate: Any) -> Any:
         from tpt_keras.training.optimizers import PyTorchAdam
 
         return PyTorchAdam(
@@ -273,11 +261,11 @@ class TrainingConfig:
     """
 
     data: DataConfig
-    optimizer: OptimizerConfig = dataclasses.field(default_factory=Adam)
+    optimizer: Adam = dataclasses.field(default_factory=Adam)
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
 
     # All classes with fields, for the commands' flags.
-    SECTIONS = (DataConfig, OptimizerConfig, *OPTIMIZERS.values(), RunConfig)
+    SECTIONS = (DataConfig, *OPTIMIZERS.values(), RunConfig)
 
     def __post_init__(self):
         if not self.optimizer.warmup_steps < self.run.train_steps:

@@ -257,27 +257,18 @@ def make_optimizer(config):
 
     The training step clips, because it has the gradient of the whole batch.
     """
-    optimizer = config.optimizer.build(learning_rate_schedule(config))
+    fields = config.optimizer
+    rate, schedule = fields.learning_rate, fields.schedule
+    is_constant = schedule == "constant" and not fields.warmup_steps
+    # With `train_minutes`, the rate follows `learning_rate_in_time`.
+    if not is_constant and not config.run.train_minutes:
+        steps = config.run.train_steps
+        rate = WarmupAndDecay(rate, schedule, fields.warmup_steps, steps)
+    optimizer = fields.build(rate)
     optimizer.exclude_from_weight_decay(
         var_names=["bias", "gamma", "beta", "scale", "embeddings"]
     )
     return optimizer
-
-
-def learning_rate_schedule(config):
-    """Returns a Keras schedule of steps, or a number.
-
-    It is a number if the rate is constant or follows the time; see
-    `learning_rate_in_time`.
-    """
-    optimizer = config.optimizer
-    rate, warmup_steps = optimizer.learning_rate, optimizer.warmup_steps
-    is_constant = optimizer.schedule == "constant" and not warmup_steps
-    if is_constant or config.run.train_minutes:
-        return rate
-    return WarmupAndDecay(
-        rate, optimizer.schedule, warmup_steps, config.run.train_steps
-    )
 
 
 def learning_rate_in_time(config, step, minutes):

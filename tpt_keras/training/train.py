@@ -5,7 +5,6 @@ each interval between two checkpoints, and `backends` have the step.
 """
 
 import contextlib
-import dataclasses
 import logging
 import pathlib
 import tempfile
@@ -184,10 +183,7 @@ def _initial_model(learner, config, model_dir):
     folder = resolve(config.run.init_from)
     best = (folder / BEST_MODEL_FILE).is_file()
     model = load_model(folder, best, learner.model_classes)
-    there, here = (
-        {"type": type(each).__name__, **dataclasses.asdict(each)}
-        for each in (model.config, learner.model_config)
-    )
+    there, here = map(to_stored, (model.config, learner.model_config))
     found = [
         difference
         for name, difference in model_folder.differences(there, here)
@@ -226,7 +222,7 @@ def _restored_step(callbacks, run):
 
 
 def _check_callbacks(callbacks, optimizer):
-    kinds: tuple = (keras.callbacks.BackupAndRestore,)
+    kinds = (keras.callbacks.BackupAndRestore,)
     if optimizer.schedule != "constant" or optimizer.warmup_steps:
         kinds += (
             keras.callbacks.LearningRateScheduler,

@@ -73,12 +73,10 @@ class Trainer(keras.Model):
         self.global_clipnorm = global_clipnorm
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self.backend = CurrentBackend()
+        means = (*self._means, "gradient_norm")
         self._trackers = {
-            **{
-                name: keras.metrics.Mean(name)
-                for name in (*metrics, "gradient_norm")
-            },
-            **{name: keras.metrics.Sum(name) for name in counts},
+            **{name: keras.metrics.Mean(name) for name in means},
+            **{name: keras.metrics.Sum(name) for name in self._counts},
         }
         self.built = True
 

@@ -1,9 +1,7 @@
 import collections
 import concurrent.futures
-import contextlib
 import hashlib
 import json
-import multiprocessing
 import os
 import random
 import threading
@@ -23,7 +21,6 @@ from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
-from tpt_keras.processes import spawned_pool
 
 SMALL = "numbers__is_prime"
 # SHA-256 of each module's texts of `text_dir`.
@@ -191,28 +188,6 @@ def test_death_of_a_process_names_the_flag(tmp_path, monkeypatch):
     with pytest.raises(UsageError) as error:
         generator.generate_modules(MODULES, tmp_path, 9, 9, num_workers=2)
     assert error.value.field == "num_workers"
-
-
-@pytest.mark.parametrize("seconds", [0, 1])
-def test_unused_pool_ends(capfd, seconds):
-    with spawned_pool(2):
-        time.sleep(seconds)  # its processes may have started
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize("killed", [False, True])
-def test_pool_ends_within_messages(killed):
-    """Its processes write more than the pipe between takes at once."""
-    with contextlib.suppress(KeyboardInterrupt), spawned_pool(2) as pool:
-        futures = [pool.submit(bytes, 10**6) for _ in range(400)]
-        futures[20].result()
-        if not killed:
-            raise KeyboardInterrupt
-        multiprocessing.active_children()[0].kill()
-        concurrent.futures.wait(futures)
-    # `wait` would wait forever for one that is cancelled.
-    assert all(future.done() for future in futures)
-    assert any(future.cancelled() or future.exception() for future in futures)
 
 
 def test_error_of_a_module_ends_the_others(here, tmp_path, monkeypatch):

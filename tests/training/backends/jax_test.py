@@ -21,7 +21,6 @@ from jax.experimental import multihost_utils
 
 from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.backends import make_strategy
-from tpt_keras.training.backends.jax import rows_of_process
 
 pytestmark = pytest.mark.jax
 
@@ -161,4 +160,3 @@ def test_the_only_process_is_the_chief():
         assert backend.num_workers == 1
         assert backend.is_chief
         assert backend.broadcast(7) == 7
-        assert rows_of_process(strategy, 18) == slice(0, 18)

@@ -61,6 +61,8 @@ def test_tf_config_makes_it_several_workers(monkeypatch):
 class OfCluster:
     """A strategy, as far as its place in a cluster goes."""
 
+    num_replicas_in_sync = 1
+
     def __init__(self, jobs, task_type, task_id):
         self.cluster_resolver = (
             tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -101,6 +103,7 @@ class StandInStrategy:
     """Two workers of two replicas each, as far as datasets go."""
 
     num_replicas_in_sync = 4
+    cluster_resolver = None
 
     def distribute_datasets_from_function(self, of_worker):
         return [

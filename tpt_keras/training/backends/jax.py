@@ -44,18 +44,14 @@ class JaxBackend(Backend):
         # The lengths that a training's batches are padded to.
         self._buckets = None
         self._last_logs = None
-
-    @property
-    def num_replicas(self):
-        return self.strategy.num_model_replicas if self.strategy else 1
-
-    @property
-    def num_workers(self):
-        return len(_processes(self.strategy))
-
-    @property
-    def is_chief(self):
-        return jax.process_index() == _processes(self.strategy)[0]
+        self._worker = 0  # index of this process among those that train
+        if self.strategy:
+            devices = self.strategy.device_mesh.backend_mesh.devices.flat
+            processes = sorted({device.process_index for device in devices})
+            self.num_replicas = self.strategy.num_model_replicas
+            self.num_workers = len(processes)
+            self._worker = processes.index(jax.process_index())
+            self.is_chief = self._worker == 0
 
     def scope(self):
         return self.strategy.scope() if self.strategy else super().scope()
@@ -75,7 +71,8 @@ class JaxBackend(Backend):
         # same number of rows.
         rows = batches.batch_size
         rows += -rows % self.num_replicas
-        part = rows_of_process(self.strategy, rows)
+        size = rows // self.num_workers
+        part = slice(self._worker * size, (self._worker + 1) * size)
         placed = batches.iterate(start_step, num_epochs)
         if hasattr(batches, "length_pairs"):
             if num_epochs is None:
@@ -348,21 +345,3 @@ def _all_devices(platform, count):
             field="num_gpus",
         )
     return [device for of_one in of_all for device in of_one]
-
-
-def _processes(strategy):
-    if strategy is None:
-        return [jax.process_index()]
-    devices = strategy.device_mesh.backend_mesh.devices.flat
-    return sorted({device.process_index for device in devices})
-
-
-def rows_of_process(strategy, rows):
-    """Returns the slice of a batch's rows that lie on this process's devices.
-
-    The number of rows is a multiple of the replicas.
-    """
-    processes = _processes(strategy)
-    size = rows // len(processes)
-    start = size * processes.index(jax.process_index())
-    return slice(start, start + size)

@@ -24,31 +24,14 @@ class TensorFlowBackend(Backend):
 
     def __init__(self, strategy=None):
         super().__init__(strategy or tf.distribute.get_strategy())
-
-    @property
-    def num_replicas(self):
-        return self.strategy.num_replicas_in_sync
-
-    @property
-    def num_workers(self):
-        cluster = self._cluster()
-        if cluster is None:
-            return 1
-        spec = cluster.cluster_spec()
-        return sum(map(spec.num_tasks, spec.jobs))
-
-    @property
-    def is_chief(self):
-        cluster = self._cluster()
-        if cluster is None:
-            return True
-        chief = "chief" if "chief" in cluster.cluster_spec().jobs else "worker"
-        return cluster.task_type == chief and cluster.task_id == 0
-
-    def _cluster(self):
-        # A strategy of one machine ignores TF_CONFIG.
+        self.num_replicas = self.strategy.num_replicas_in_sync
         cluster = self.strategy.cluster_resolver
-        return cluster if cluster and cluster.task_type else None
+        # A strategy of one machine ignores TF_CONFIG.
+        if cluster and cluster.task_type:
+            spec = cluster.cluster_spec()
+            self.num_workers = sum(map(spec.num_tasks, spec.jobs))
+            chief = "chief" if "chief" in spec.jobs else "worker"
+            self.is_chief = (cluster.task_type, cluster.task_id) == (chief, 0)
 
     def scope(self):
         return self.strategy.scope()

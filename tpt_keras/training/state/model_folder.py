@@ -142,14 +142,9 @@ def _comparable(config):
 
 def warn_of_changed_data(model_dir, fingerprints):
     """Logs how groups of data differ from those of a folder's training."""
-    trained = read_config(model_dir).get("data")
-    found = [
-        f"{name} ({trained[name]} then, {fingerprint} now)"
-        if name in trained
-        else f"{name} (new)"
-        for name, fingerprint in (fingerprints if trained else {}).items()
-        if trained.get(name) != fingerprint
-    ]
+    trained = read_config(model_dir).get("data") or fingerprints
+    trained = {name: trained.get(name) for name in fingerprints}
+    found = [text for _, text in differences(trained, fingerprints)]
     if found:
         # Of all modules they would fill the screen.
         others = f" and {len(found) - 3} others" if len(found) > 3 else ""
