@@ -1,4 +1,5 @@
 import itertools
+import signal
 import threading
 import types
 
@@ -510,6 +511,23 @@ def test_prefetch_raises_an_error_in_its_place():
     assert [next(ahead) for _ in range(4)] == [2, 3, 4, 5]
     with pytest.raises(OSError, match="gone"):
         next(ahead)
+
+
+def test_prefetch_does_not_wait_when_it_is_interrupted():
+    goes_on = threading.Event()
+    ahead = prefetch(iter(goes_on.wait, None), size=3)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(ahead)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        goes_on.set()
 
 
 def test_prefetch_is_bounded_and_its_thread_ends():

@@ -112,6 +112,8 @@ def http_server(respond, port=0):
             size = int(self.headers.get("Content-Length", 0))
             status, content = respond(self.path, self.rfile.read(size))
             self.send_response(status)
+            if status == 503:
+                self.send_header("Retry-After", "86400")
             self.end_headers()
             with contextlib.suppress(OSError):
                 self.wfile.write(content)

@@ -304,13 +304,17 @@ def prefetch(items: Iterator[Any], size: int) -> Iterator[Any]:
     Their order is kept, and an error is raised in its place. The thread ends
     when the generator is closed.
     """
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        waiting = collections.deque(
-            thread.submit(next, items, _END) for _ in range(size)
-        )
-        try:
-            while (item := waiting.popleft().result()) is not _END:
-                waiting.append(thread.submit(next, items, _END))
-                yield item
-        finally:
-            thread.shutdown(wait=False, cancel_futures=True)
+    thread = concurrent.futures.ThreadPoolExecutor(1)
+    wait = True
+    waiting = collections.deque(
+        thread.submit(next, items, _END) for _ in range(size)
+    )
+    try:
+        while (item := waiting.popleft().result()) is not _END:
+            waiting.append(thread.submit(next, items, _END))
+            yield item
+    except KeyboardInterrupt:
+        wait = False  # an item may take minutes
+        raise
+    finally:
+        thread.shutdown(wait, cancel_futures=True)

@@ -121,6 +121,7 @@ class RestClient(ServedModel):
             status_forcelist=(502, 503),
             allowed_methods=None,
             backoff_factor=0.1,
+            respect_retry_after_header=False,  # it may be hours
             raise_on_status=False,
         )
         self._session = requests.Session()

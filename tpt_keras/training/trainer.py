@@ -128,15 +128,18 @@ class Trainer(keras.Model):
             start_step: Number of the first batch.
             num_epochs: Number of epochs. Defaults to no end, for a training.
         """
-        with self.backend.scope(), batches.opened():
+        with (
+            contextlib.ExitStack() as last,
+            self.backend.scope(),
+            batches.opened(),
+        ):
             feed = self.backend.feed(self, batches, start_step, num_epochs)
-            try:
-                yield feed
-            finally:
-                # Keras keeps a generator in a cycle of references, and its
-                # prefetching thread would go on until it is collected.
-                if isinstance(feed, Generator):
-                    feed.close()
+            # Keras keeps a generator in a cycle of references, and its
+            # prefetching thread would go on until it is collected. Last,
+            # because the thread may wait for the batches.
+            if isinstance(feed, Generator):
+                last.callback(feed.close)
+            yield feed
 
     def evaluate_batches(self, batches: NumberedBatches) -> dict[str, float]:
         """Returns the `metrics` of an epoch of batches, as a dict."""

@@ -1,5 +1,6 @@
 """The step, the devices and the processes of a training on JAX."""
 
+import contextlib
 import threading
 import types
 
@@ -75,6 +76,29 @@ def test_run_eagerly_compiles_nothing(simple_config):
     trainer.compile(Optimizer(), run_eagerly=True)
     trainer.train_on_batch(*BATCH)
     assert len(updated) == len(trainer.trainable_variables)
+
+
+def test_feed_does_not_wait_for_its_batches(simple_config):
+    class Slow:
+        batch_size = 2
+        waits, ended = threading.Event(), threading.Event()
+
+        @contextlib.contextmanager
+        def opened(self):
+            yield
+            self.ended.set()
+
+        def iterate(self, start_step, num_epochs):
+            yield BATCH
+            self.waits.set()
+            found.append(self.ended.wait(60))
+
+    found = []
+    trainer = Trainer(build_model(simple_config, "float32"))
+    with trainer.feed(Slow()) as feed:
+        next(feed)
+        assert Slow.waits.wait(60)
+    assert found == [True]
 
 
 @pytest.fixture(autouse=True)
