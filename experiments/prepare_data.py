@@ -166,6 +166,7 @@ def make_texts(modules, train_examples):
     from tpt_keras.data_generators.mathematics import archive
     from tpt_keras.data_generators.mathematics.generator import generate_modules
     from tpt_keras.processes import available_cores
+    from tpt_keras.processes import named_when_killed
 
     if FLAGS.source == "official":
         _cli.import_backend()  # Keras downloads it
@@ -176,14 +177,15 @@ def make_texts(modules, train_examples):
         "generated-seed{}-train{}-evaluation{}".format(FLAGS.seed, *counts)
         + (f"-cost{FLAGS.max_cost:g}" if FLAGS.max_cost else "")
     )
-    generate_modules(
-        modules,
-        text_dir / archive.FOLDER,
-        *counts,
-        FLAGS.seed,
-        FLAGS.num_workers or available_cores(),
-        max_cost=FLAGS.max_cost,
-    )
+    with named_when_killed("num_workers"):
+        generate_modules(
+            modules,
+            text_dir / archive.FOLDER,
+            *counts,
+            FLAGS.seed,
+            FLAGS.num_workers or available_cores(),
+            max_cost=FLAGS.max_cost,
+        )
     return text_dir
 
 

@@ -123,6 +123,7 @@ def installed(tmp_path_factory):
             *("--disable-pip-version-check", "--target", target, source),
         ],
         check=True,
+        timeout=600,
     )
     return target
 
@@ -208,6 +209,7 @@ def test_readme_starts_where_only_the_package_is(installed, tmp_path):
         env={**environment, "PATH": f"{scripts}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
+        timeout=600,
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.splitlines()[-1] == "-2, 0, 3, 15"

@@ -1,6 +1,7 @@
 import concurrent.futures
 import contextlib
 import multiprocessing
+import os
 import subprocess
 import sys
 import threading
@@ -9,11 +10,15 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
+from tpt_keras.errors import UsageError
+from tpt_keras.processes import named_when_killed
 from tpt_keras.processes import spawned_pool
 
 # It leaves a pool open, which is the first of its process.
 SCRIPT = """
 import contextlib, signal, sys
+from tpt_keras.errors import UsageError
+from tpt_keras.processes import named_when_killed
 from tpt_keras.processes import spawned_pool
 
 if __name__ == "__main__":
@@ -81,3 +86,14 @@ def test_errors_come_from_the_process(function, error):
         assert type(found) is error
         assert "Traceback" in repr([found, vars(found)])
         assert pool.submit(abs, -1).result() == 1
+
+
+@pytest.mark.parametrize("field", ["num_workers", None])
+def test_death_of_a_process_names_the_flag(field):
+    with (
+        pytest.raises(UsageError) as error,
+        named_when_killed(field),
+        spawned_pool(1) as pool,
+    ):
+        pool.submit(os._exit, 1).result()
+    assert error.value.field == field

@@ -35,7 +35,8 @@ def test_pages_load_only_files_of_the_site(tmp_path):
     is_new = not report.exists()
     report.touch()
     try:
-        subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True)
+        command = [sys.executable, "-m", *command]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=600)
     finally:
         if is_new:
             report.unlink()

@@ -16,18 +16,19 @@ from tpt_keras.errors import UsageError
 
 
 @contextlib.contextmanager
-def named_when_killed(field):
+def named_when_killed(field=None):
     """Turns the death of a process of a pool into a `UsageError`.
 
-    The `field` is that of the number of processes.
+    The `field` is that of the number of processes, if there is one.
     """
     try:
         yield
     except BrokenProcessPool as error:
+        fewer = f"a smaller `{field}`" if field else "fewer cores (taskset)"
         raise UsageError(
             "A process ended before its work, perhaps killed for lack of "
-            f"memory. Start again with a smaller `{field}`. A script of your "
-            'own has to start them below `if __name__ == "__main__":`.',
+            f"memory. Start again with {fewer}. A script of your own has to "
+            'start them below `if __name__ == "__main__":`.',
             field=field,
         ) from error
 

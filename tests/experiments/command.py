@@ -69,6 +69,7 @@ def run_python(*arguments, stdin="", stdout=subprocess.PIPE, env=None):
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
+        timeout=600,
     )
     return Result(process.returncode, process.stdout or "", process.stderr)
 

@@ -50,6 +50,7 @@ def test_signal_ends_a_training_and_its_processes(
         batch_size=64,
         validation_examples=20,
         steps_per_checkpoint=2,
+        train_minutes=10,
     )
     errors = tmp_path / "stderr"
     with errors.open("wb") as file:
@@ -62,7 +63,10 @@ def test_signal_ends_a_training_and_its_processes(
         )
     try:
         wait_until(
-            lambda: training.poll() or read_metrics(tmp_path / "model"), 300
+            lambda: (
+                training.poll() is not None or read_metrics(tmp_path / "model")
+            ),
+            300,
         )
         children = children_of(training.pid)
         assert len(children) >= 2

@@ -8,14 +8,16 @@ import pathlib
 import runpy
 import socket
 import sys
+import threading
 import time
 
 from experiments import _cli
+from tpt_keras.processes import end_with_parent
 
 ROOT = pathlib.Path(_cli.__file__).parent.parent
 
 # A worker whose partner failed waits for it forever: a hang has to fail.
-TIMEOUT = 600
+TIMEOUT = 300
 
 # To import TensorFlow and Keras takes five seconds, which a process that is
 # forked when they are there does not need. Nothing has used TensorFlow by then.
@@ -81,6 +83,7 @@ class ForkedProcess:
 
 def _run(arguments, environment, output, prepare):
     """Runs a module as `python -m` does, in a forked process."""
+    threading.Thread(target=end_with_parent, daemon=True).start()
     with output.open("wb") as file:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(file.fileno(), stream.fileno())

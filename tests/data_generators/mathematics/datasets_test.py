@@ -184,7 +184,12 @@ def test_half_written_dataset_is_made_again(text_dir, tmp_path, dataset):
         texts(tmp_path, MODULE, "train", dataset)
     assert error.value.path == str(builder.data_path)
     (builder.data_path / "left.over").write_text("")
+    # As of a killed preparation.
+    killed = builder.data_path.parent / "incomplete.AB12_1.0.0"
+    killed.mkdir()
+    (killed / "dataset_info.json").write_text("")
     prepare_dataset(MODULE, tmp_path, text_dir, dataset)
     assert len(texts(tmp_path, MODULE, "train", dataset)) == 600
     assert not (builder.data_path / "left.over").exists()
+    assert not killed.exists()
     assert (builder.data_path / NAME).exists()

@@ -91,7 +91,7 @@ def dataset_builder(module, data_dir, dataset="mathematics_dataset"):
     check_choice("dataset", dataset, archive.DATASETS)
     refuse_pattern(data_dir, "data_dir")
     folder = pathlib.Path(data_dir) / dataset / module
-    info = next(folder.glob("*/dataset_info.json"), None)
+    info = next(folder.glob("[0-9]*/dataset_info.json"), None)
     if info is None:
         return _builder(module, data_dir, dataset)
     with _reading_dataset(info.parent):
@@ -160,6 +160,7 @@ def prepare_dataset(module, data_dir, text_dir, dataset="mathematics_dataset"):
 
 
 def _prepare(builder, text_dir):
+    folder = builder.data_path.parent
     is_stock = builder.name == "math_dataset"
     root = pathlib.Path(text_dir) / archive.FOLDER
     paths = archive.text_paths(root, builder.builder_config.name)
@@ -169,8 +170,9 @@ def _prepare(builder, text_dir):
     for path in paths.values():
         for _ in archive.read_problems(path):
             pass
-    # tfds takes any folder for a prepared one.
-    shutil.rmtree(builder.data_path, ignore_errors=True)
+    # tfds takes any folder for a prepared one, and leaves others when killed.
+    for left in (*folder.glob("incomplete.*"), builder.data_path):
+        shutil.rmtree(left, ignore_errors=True)
     logger.info("Writing the dataset %s.", builder.data_path)
     if is_stock:
         builder._make_download_manager = lambda **_: _LocalFiles(text_dir)

@@ -24,7 +24,6 @@ from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.files import folder_lock
 from tpt_keras.files import remove_partial
 from tpt_keras.files import write_text
-from tpt_keras.processes import named_when_killed
 from tpt_keras.processes import spawned_pool
 
 # A split stays short after so many times the wanted number of problems: some
@@ -90,7 +89,6 @@ def generate_modules(
     ahead = _AHEAD * num_workers
     at_a_time = min(num_workers, _MODULES_AT_A_TIME)
     with (
-        named_when_killed("num_workers"),
         # Its threads end when the pool refuses or cancels their shards.
         concurrent.futures.ThreadPoolExecutor(at_a_time) as threads,
         spawned_pool(num_workers) as pool,

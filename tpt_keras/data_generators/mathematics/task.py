@@ -152,8 +152,8 @@ def prepared_folder(
     """The folder of a prepared dataset, or `None` if there is none."""
     folder = pathlib.Path(data_dir) / dataset / module
     files = (
-        *folder.glob("*/dataset_info.json"),
-        *folder.glob(f"*/{NAME}/cache.json"),
+        *folder.glob("[0-9]*/dataset_info.json"),
+        *folder.glob(f"[0-9]*/{NAME}/cache.json"),
     )
     versions = {file.relative_to(folder).parts[0] for file in files}
     return folder / max(versions) if versions else None
@@ -228,7 +228,10 @@ def _held_out(folder, modules, train_examples, evaluation_examples, seed):
     )
     if not all(archive.report_path(root, m).exists() for m in modules):
         # Several processes of one training may start at the same time.
-        with folder_lock(root, "generates the held-out problems", wait=True):
+        with (
+            folder_lock(root, "generates the held-out problems", wait=True),
+            named_when_killed(),
+        ):
             generator.generate_modules(
                 modules,
                 root,
