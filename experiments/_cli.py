@@ -139,7 +139,8 @@ def _handling(handler):
 def _interruptible(line):
     """Ends the process with one line on Ctrl-C or SIGTERM.
 
-    The first signal raises a `KeyboardInterrupt`; a second one kills.
+    The first signal raises a `KeyboardInterrupt`, as soon as TensorFlow returns
+    to Python; one after that kills.
     """
     received, timers = [], []
 

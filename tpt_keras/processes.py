@@ -53,7 +53,7 @@ def spawned_pool(num_processes, *initial):
     for all processes, and may wait forever if one is killed within a message.
     """
     spawn = multiprocessing.get_context("spawn")
-    # A process, too, and its start unblocks SIGINT.
+    # The tracker is a process, too, and its start unblocks SIGINT.
     resource_tracker.ensure_running()
     processes, connections = [], []
     threads = concurrent.futures.ThreadPoolExecutor(num_processes)
