@@ -71,6 +71,8 @@ class TransformerXL(LogitsModel):
     (3, 5, 204)
     """
 
+    config_class = TransformerXLConfig
+
     def __init__(
         self,
         config: TransformerXLConfig,
