@@ -148,7 +148,24 @@ def _interruptible(line):
         received.append(number)
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_DFL)
+        # Keras drops what is raised while it waits for the logs of a step. So
+        # it is raised again where a function that runs now returns.
+        while frame:
+            frame.f_trace = raise_at_return
+            frame = frame.f_back
+        sys.settrace(lambda *event: None)
         raise KeyboardInterrupt
+
+    def raise_at_return(frame, event, value):
+        if event == "return":
+            raise KeyboardInterrupt
+        return raise_with_value if event == "exception" else raise_at_return
+
+    def raise_with_value(frame, event, value):
+        # Without a value, the exception has ended the function.
+        if event == "return" and value is not None:
+            raise KeyboardInterrupt
+        return raise_with_value
 
     def raise_again(unraisable):
         # Python drops an exception of a destructor or of a callback of the
@@ -166,6 +183,7 @@ def _interruptible(line):
         with _handling(interrupt):
             yield
     except BaseException:
+        sys.settrace(None)
         # TensorFlow may have turned it into an exception of its own.
         if not received:
             raise

@@ -1,5 +1,7 @@
 """Ctrl-C, SIGTERM and a kill end a command and its processes."""
 
+import contextlib
+import ctypes
 import os
 import pathlib
 import signal
@@ -9,6 +11,7 @@ import time
 
 import pytest
 
+from experiments import _cli
 from tests.experiments.command import ROOT
 from tests.training.trainings import SIMPLE_MODEL
 from tests.training.trainings import flags_of
@@ -79,6 +82,42 @@ def test_signal_ends_a_training_and_its_processes(
     if status > 0:
         assert errors.read_text().count("\n") == 1
     wait_until(lambda: not any(map(is_alive, children)), 30)
+
+
+class Number(int):
+    """A number of a signal, which is raised within a call of C."""
+
+    raised = property(signal.raise_signal)
+
+
+def dropped_in_c(number):
+    has_attribute = ctypes.pythonapi.PyObject_HasAttrString
+    has_attribute(ctypes.py_object(Number(number)), b"raised")
+
+
+def dropped_in_python(number):
+    with contextlib.suppress(BaseException):
+        signal.raise_signal(number)
+    return number
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("drop", [dropped_in_c, dropped_in_python])
+def test_interruption_that_is_dropped_is_raised_again(capfd, number, drop):
+    def command():
+        with _cli._interruptible("Ended."):
+            drop(number)
+            went_on.append(True)
+
+    went_on = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as end:
+            command()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (end.value.code, went_on) == (128 + number, [])
+    assert capfd.readouterr().err == "Ended.\n"
 
 
 def children_of(pid):
