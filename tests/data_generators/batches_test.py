@@ -514,6 +514,7 @@ def test_prefetch_raises_an_error_in_its_place():
 
 
 def test_prefetch_does_not_wait_when_it_is_interrupted():
+    others = threading.enumerate()
     goes_on = threading.Event()
     ahead = prefetch(iter(goes_on.wait, None), size=3)
 
@@ -528,6 +529,8 @@ def test_prefetch_does_not_wait_when_it_is_interrupted():
     finally:
         signal.signal(signal.SIGALRM, before)
         goes_on.set()
+        for thread in set(threading.enumerate()) - set(others):
+            thread.join(60)
 
 
 def test_prefetch_is_bounded_and_its_thread_ends():
