@@ -10,7 +10,6 @@ import pathlib
 import re
 import signal
 import sys
-import threading
 
 from absl import app
 from absl import flags
@@ -142,24 +141,25 @@ def _interruptible(line):
     The first signal raises a `KeyboardInterrupt`, as soon as TensorFlow returns
     to Python; one after that kills.
     """
-    received, timers = [], []
+    received = []
 
     def interrupt(number, frame):
         received.append(number)
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_DFL)
-        # Keras drops what is raised while it waits for the logs of a step. So
-        # it is raised again where a function that runs now returns.
+        # It may be dropped: by Keras, which waits for the logs of a step, or by
+        # Python in a destructor or a callback of the garbage collector. Then it
+        # is raised again in the first function that goes on.
         while frame:
-            frame.f_trace = raise_at_return
+            frame.f_trace = raise_again
             frame = frame.f_back
         sys.settrace(lambda *event: None)
         raise KeyboardInterrupt
 
-    def raise_at_return(frame, event, value):
-        if event == "return":
+    def raise_again(frame, event, value):
+        if event != "exception":
             raise KeyboardInterrupt
-        return raise_with_value if event == "exception" else raise_at_return
+        return raise_with_value
 
     def raise_with_value(frame, event, value):
         # Without a value, the exception has ended the function.
@@ -167,18 +167,13 @@ def _interruptible(line):
             raise KeyboardInterrupt
         return raise_with_value
 
-    def raise_again(unraisable):
-        # Python drops an exception of a destructor or of a callback of the
-        # garbage collector (JAX has one).
-        if received and isinstance(unraisable.exc_value, KeyboardInterrupt):
-            signal.signal(received[0], interrupt)
-            again = os.getpid(), received[0]
-            timers.append(threading.Timer(0.1, os.kill, again))
-            timers[-1].start()
-        else:
-            dropped(unraisable)
+    def hook(unraisable):
+        if not (
+            received and isinstance(unraisable.exc_value, KeyboardInterrupt)
+        ):
+            before(unraisable)
 
-    dropped, sys.unraisablehook = sys.unraisablehook, raise_again
+    before, sys.unraisablehook = sys.unraisablehook, hook
     try:
         with _handling(interrupt):
             yield
@@ -188,9 +183,7 @@ def _interruptible(line):
         if not received:
             raise
     finally:
-        sys.unraisablehook = dropped
-        for timer in timers:
-            timer.cancel()
+        sys.unraisablehook = before
     if received:
         print(line, file=sys.stderr)
         sys.exit(128 + received[0])

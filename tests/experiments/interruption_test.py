@@ -101,8 +101,14 @@ def dropped_in_python(number):
     return number
 
 
+def dropped_in_a_destructor(number):
+    type("Dying", (), {"__del__": lambda self: signal.raise_signal(number)})()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("drop", [dropped_in_c, dropped_in_python])
+@pytest.mark.parametrize(
+    "drop", [dropped_in_c, dropped_in_python, dropped_in_a_destructor]
+)
 def test_interruption_that_is_dropped_is_raised_again(capfd, number, drop):
     def command():
         with _cli._interruptible("Ended."):

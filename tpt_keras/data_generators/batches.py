@@ -306,10 +306,10 @@ def prefetch(items: Iterator[Any], size: int) -> Iterator[Any]:
     """
     thread = concurrent.futures.ThreadPoolExecutor(1)
     wait = True
-    waiting = collections.deque(
-        thread.submit(next, items, _END) for _ in range(size)
-    )
     try:
+        waiting = collections.deque(
+            thread.submit(next, items, _END) for _ in range(size)
+        )
         while (item := waiting.popleft().result()) is not _END:
             waiting.append(thread.submit(next, items, _END))
             yield item

@@ -237,11 +237,14 @@ class SequenceToSequence(StringsModel):
         logits. `tpt_keras.serving.export.export` exports with strings in and
         out.
         """
-        inputs = {
-            name: keras.InputSpec("int32", (None, None), name=name)
-            for name in ("encoder_token_ids", "decoder_token_ids")
-        }
-        kwargs.setdefault("input_signature", [inputs])
+        if kwargs.get("input_signature") is None:
+            names = ("encoder_token_ids", "decoder_token_ids")
+            kwargs["input_signature"] = [
+                {
+                    x: keras.InputSpec("int32", (None, None), name=x)
+                    for x in names
+                }
+            ]
         super().export(filepath, *args, **kwargs)
 
 

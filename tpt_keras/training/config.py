@@ -124,6 +124,10 @@ class Adam:
     def __post_init__(self):
         check_settings(self)
 
+    @property
+    def rate_is_constant(self) -> bool:
+        return self.schedule == "constant" and not self.warmup_steps
+
     def build(self, learning_rate: Any) -> Any:
         """Builds the Keras optimizer, which does not clip."""
         from tpt_keras.training.optimizers import PyTorchAdam

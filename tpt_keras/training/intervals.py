@@ -130,7 +130,7 @@ class TimeLimit(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         optimizer = self._config.optimizer
-        if optimizer.schedule == "constant" and not optimizer.warmup_steps:
+        if optimizer.rate_is_constant:
             return  # A callback may change the rate.
         rate = learning_rate_in_time(
             self._config,

@@ -257,14 +257,14 @@ def make_optimizer(config):
 
     The training step clips, because it has the gradient of the whole batch.
     """
-    fields = config.optimizer
-    rate, schedule = fields.learning_rate, fields.schedule
-    is_constant = schedule == "constant" and not fields.warmup_steps
+    chosen, run = config.optimizer, config.run
+    rate = chosen.learning_rate
     # With `train_minutes`, the rate follows `learning_rate_in_time`.
-    if not is_constant and not config.run.train_minutes:
-        steps = config.run.train_steps
-        rate = WarmupAndDecay(rate, schedule, fields.warmup_steps, steps)
-    optimizer = fields.build(rate)
+    if not chosen.rate_is_constant and not run.train_minutes:
+        rate = WarmupAndDecay(
+            rate, chosen.schedule, chosen.warmup_steps, run.train_steps
+        )
+    optimizer = chosen.build(rate)
     optimizer.exclude_from_weight_decay(
         var_names=["bias", "gamma", "beta", "scale", "embeddings"]
     )

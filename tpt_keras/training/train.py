@@ -223,7 +223,7 @@ def _restored_step(callbacks, run):
 
 def _check_callbacks(callbacks, optimizer):
     kinds = (keras.callbacks.BackupAndRestore,)
-    if optimizer.schedule != "constant" or optimizer.warmup_steps:
+    if not optimizer.rate_is_constant:
         kinds += (
             keras.callbacks.LearningRateScheduler,
             keras.callbacks.ReduceLROnPlateau,

@@ -20,6 +20,7 @@ from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
+from tpt_keras.data_generators.mathematics.task import MathematicsStreamTask
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 
@@ -188,6 +189,9 @@ def test_death_of_a_process_ends_the_generation(tmp_path, monkeypatch):
     monkeypatch.setattr(generator, "stored_shard", Fatal())
     with pytest.raises(BrokenProcessPool):
         generator.generate_modules(MODULES, tmp_path, 9, 9, num_workers=2)
+    with pytest.raises(UsageError) as error:
+        MathematicsStreamTask(tmp_path, MODULES)
+    assert error.value.field is None
 
 
 def test_error_of_a_module_ends_the_others(here, tmp_path, monkeypatch):

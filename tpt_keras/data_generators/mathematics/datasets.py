@@ -160,7 +160,6 @@ def prepare_dataset(module, data_dir, text_dir, dataset="mathematics_dataset"):
 
 
 def _prepare(builder, text_dir):
-    folder = builder.data_path.parent
     is_stock = builder.name == "math_dataset"
     root = pathlib.Path(text_dir) / archive.FOLDER
     paths = archive.text_paths(root, builder.builder_config.name)
@@ -171,7 +170,8 @@ def _prepare(builder, text_dir):
         for _ in archive.read_problems(path):
             pass
     # tfds takes any folder for a prepared one, and leaves others when killed.
-    for left in (*folder.glob("incomplete.*"), builder.data_path):
+    incomplete = builder.data_path.parent.glob("incomplete.*")
+    for left in (*incomplete, builder.data_path):
         shutil.rmtree(left, ignore_errors=True)
     logger.info("Writing the dataset %s.", builder.data_path)
     if is_stock:
