@@ -10,14 +10,20 @@ from tpt_keras.models import Transformer
 
 # There, compiling takes longer than a few steps.
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
-QUESTIONS = ["1+1", "2+25", "3*7", "0"]
-ANSWERS = ["2", "27", "21", "1234567"]
+QUESTIONS = ["1+1", "2+25", "3*7", "0", "12+12", "5"]
+ANSWERS = ["2", "27", "21", "1234567", "24", "5"]
+WEIGHTS = [0.0, 0.0, 1.0, 3.0, 0.5, 2.0]
 PAIRS = QUESTIONS, ANSWERS
-FIRST = QUESTIONS[:2], ANSWERS[:2]
-LAST = QUESTIONS[2:], ANSWERS[2:]
+FIRST = QUESTIONS[:3], ANSWERS[:3]
+LAST = QUESTIONS[3:], ANSWERS[3:]
+# The default divides by the tokens' weights, Keras's own by their number.
+LOSSES = {
+    "auto": "auto",
+    "keras": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+}
 
 
-def new_model(rate):
+def new_model(rate, **kwargs):
     keras.utils.set_random_seed(3)
     model = Transformer.from_preset(
         "tp_transformer",
@@ -26,7 +32,9 @@ def new_model(rate):
         intermediate_dim=8,
         num_heads=2,
     )
-    model.compile(keras.optimizers.SGD(rate), run_eagerly=ON_TENSORFLOW)
+    model.compile(
+        keras.optimizers.SGD(rate), run_eagerly=ON_TENSORFLOW, **kwargs
+    )
     return model
 
 
@@ -36,62 +44,147 @@ def model():
     return new_model(rate=0.0)
 
 
-def token_losses(model, questions, answers):
-    """The losses of the tokens of each answer, without padding."""
-    inputs, targets, weights = model.preprocess(questions, answers)
-    losses = keras.losses.sparse_categorical_crossentropy(
-        targets, model(inputs), from_logits=True
-    )
-    losses = keras.ops.convert_to_numpy(losses)
-    return [row[weight > 0] for row, weight in zip(losses, weights)]
+@pytest.fixture(scope="module")
+def trained():
+    """Weights of a model that answers some of the questions."""
+    model = new_model(rate=0.5)
+    model.compile(keras.optimizers.Adam(0.05))
+    model.fit(*LAST, epochs=12, verbose=0)
+    return model.get_weights()
+
+
+@pytest.fixture(
+    scope="module", params=[("auto", None), ("keras", ["accuracy"])]
+)
+def metered(request, trained):
+    """The name of a loss, and a model that learns nothing with it."""
+    name, metrics = request.param
+    model = new_model(rate=0.0, loss=LOSSES[name], metrics=metrics)
+    model.set_weights(trained)
+    return name, model
+
+
+def tokens_of(model, questions, answers):
+    """The losses of the tokens of each answer, and which are right."""
+    for question, answer in zip(questions, answers):
+        inputs, targets, _ = model.preprocess([question], [answer])
+        count = len(answer) + 1
+        logits = keras.ops.convert_to_numpy(model(inputs))[0, :count]
+        logits = logits.astype("float64")
+        targets = targets[0, :count]
+        chosen = np.take_along_axis(logits, targets[:, None], 1)[:, 0]
+        losses = np.log(np.exp(logits).sum(axis=1)) - chosen
+        yield losses, logits.argmax(axis=1) == targets
+
+
+def metrics_of(model, pairs, weights=None, loss="auto"):
+    """The loss and the accuracies of tokens and answers, in float64."""
+    losses, right = zip(*tokens_of(model, *pairs))
+    weights = np.ones(len(losses)) if weights is None else weights
+    of_tokens = np.repeat(weights, [*map(len, losses)])
+    total = of_tokens @ np.concatenate(losses)
+    divisor = of_tokens.sum() if loss == "auto" else len(of_tokens)
+    return {
+        "loss": total / divisor,
+        # Keras's `metrics` have no weights.
+        "accuracy": np.concatenate(right).mean(),
+        "token_accuracy": np.average(np.concatenate(right), weights=of_tokens),
+        "sequence_accuracy": np.average([*map(all, right)], weights=weights),
+    }
 
 
 def loss_of(model, pairs):
-    return np.mean(np.concatenate(token_losses(model, *pairs)))
+    return metrics_of(model, pairs)["loss"]
+
+
+def check(found, expected):
+    """Compares what Keras returned with the numbers of the same names."""
+    for name, value in found.items():
+        name = name.removeprefix("val_")
+        np.testing.assert_allclose(value, expected[name], 1e-5, err_msg=name)
 
 
 @pytest.mark.slow_on_jax
-def test_a_loss_is_the_mean_over_real_tokens(model):
-    first, last = loss_of(model, FIRST), loss_of(model, LAST)
-    fit = {"verbose": 0, "shuffle": False}
-    history = model.fit(*PAIRS, validation_split=0.5, **fit).history
-    np.testing.assert_allclose(history["loss"], first, rtol=1e-5)
-    np.testing.assert_allclose(history["val_loss"], last, rtol=1e-5)
-    history = model.fit(
-        np.array(QUESTIONS), ANSWERS, batch_size=2, steps_per_epoch=1, **fit
-    ).history
-    np.testing.assert_allclose(history["loss"], first, rtol=1e-5)
-    for pairs, expected in ((FIRST, first), (LAST, last)):
-        found = model.evaluate(*pairs, verbose=0)
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-@pytest.mark.slow_on_jax
-def test_a_question_has_its_weight(model):
-    weights = np.array([300.0, 50.0, 0.0, 100.0])
-    losses = token_losses(model, *PAIRS)
-    expected = np.average(
-        np.concatenate(losses), weights=np.repeat(weights, [*map(len, losses)])
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 6])
+def test_metrics_are_those_of_all_tokens(metered, batch_size, weights):
+    name, model = metered
+    expected = metrics_of(model, PAIRS, weights, name)
+    assert 0 < expected["sequence_accuracy"] < 1
+    options = {"batch_size": batch_size, "verbose": 0}
+    found = model.evaluate(
+        *PAIRS, sample_weight=weights, return_dict=True, **options
     )
-    found = model.evaluate(*PAIRS, sample_weight=weights, verbose=0)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    validation = [*PAIRS, weights[:, None]]
+    count = 2 if name == "keras" else 3  # without metrics, two accuracies
+    assert len(found) == count
+    check(found, expected)
     history = model.fit(
         *PAIRS,
-        sample_weight=np.zeros(4),
-        validation_data=validation,
-        verbose=0,
+        sample_weight=weights,
+        validation_data=(*PAIRS, weights),
+        **options,
     ).history
-    # Without a weight nothing is learned.
+    assert len(history) == 2 * count
+    check({name: value for name, (value,) in history.items()}, expected)
+
+
+def test_the_longest_question():
+    # A mechanism that takes no more tokens than the model's questions have.
+    model = Transformer.from_preset(
+        "tp_transformer_multi_linear",
+        num_layers=1,
+        hidden_dim=8,
+        intermediate_dim=8,
+        num_heads=2,
+        max_question_length=20,
+    )
+    model.compile(run_eagerly=ON_TENSORFLOW)
+    model.fit(["1" * 20], ["1"], verbose=0)
+
+
+@pytest.mark.slow_on_jax
+def test_parts_of_pairs(model):
+    fit = {"verbose": 0, "shuffle": False}
+    history = model.fit(*PAIRS, validation_split=0.5, **fit).history
+    np.testing.assert_allclose(
+        [history["loss"], history["val_loss"]],
+        [[loss_of(model, FIRST)], [loss_of(model, LAST)]],
+        rtol=1e-5,
+    )
+    history = model.fit(
+        np.array(QUESTIONS), ANSWERS, batch_size=3, steps_per_epoch=1, **fit
+    ).history
+    np.testing.assert_allclose(history["loss"], loss_of(model, FIRST), 1e-5)
+
+
+@pytest.mark.slow_on_jax
+def test_without_a_weight_nothing_is_learned(model):
+    history = model.fit(*PAIRS, sample_weight=np.zeros(6), verbose=0).history
     assert history["loss"] == [0.0]
-    np.testing.assert_allclose(history["val_loss"], expected, rtol=1e-5)
+
+
+def test_padding_changes_no_gradient():
+    # An explicit loss, and token ids that are padded further.
+    pair = QUESTIONS[:1], ANSWERS[:1]
+    losses = []
+    for pad in (0, 9):
+        model = new_model(rate=0.1, loss=LOSSES["keras"])
+        inputs, targets, _ = model.preprocess(*pair)
+        inputs = {
+            name: np.pad(ids[:, : ids.shape[1] - 9], ((0, 0), (0, pad)))
+            for name, ids in inputs.items()
+        }
+        targets = np.pad(targets[:, :-9], ((0, 0), (0, pad)))
+        model.train_on_batch(inputs, targets, np.ones(1))
+        losses.append(loss_of(model, pair))
+    np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
 @pytest.mark.slow_on_jax
 def test_arguments_may_have_no_names(model):
     # The batch size, the number of epochs and `verbose`.
     history = model.fit(*PAIRS, 4, 1, 0).history
-    expected = model.evaluate(*PAIRS, 4, 0, [1.0, 1.0, 1.0, 1.0])
+    expected, *_ = model.evaluate(*PAIRS, 4, 0, [1.0] * 6)
     np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
 
 
@@ -119,7 +212,7 @@ class Batches(keras.utils.PyDataset):
     ],
 )
 def test_batches_of_strings(model, data):
-    expected = (loss_of(model, FIRST) + loss_of(model, LAST)) / 2
+    expected = loss_of(model, PAIRS)
     history = model.fit(data(model), shuffle=False, verbose=0).history
     np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
     history = model.fit(*FIRST, validation_data=data(model), verbose=0).history
@@ -130,10 +223,11 @@ def test_batches_of_strings(model, data):
 def test_a_batch_of_strings():
     model = new_model(rate=0.1)
     before = loss_of(model, PAIRS)
-    found = model.train_on_batch(*PAIRS)
+    found, *_ = model.train_on_batch(*PAIRS)
     np.testing.assert_allclose(found, before, rtol=1e-5)
     after = loss_of(model, PAIRS)
-    np.testing.assert_allclose(model.test_on_batch(*PAIRS), after, rtol=1e-5)
+    found, *_ = model.test_on_batch(*PAIRS)
+    np.testing.assert_allclose(found, after, rtol=1e-5)
     assert after < before
 
 
@@ -147,9 +241,9 @@ TABLE = pd.DataFrame({"question": QUESTIONS, "answer": ANSWERS})
         (lambda model: model.predict(np.array(QUESTIONS)), None),
         (lambda model: model.predict({"encoder_token_ids": QUESTIONS}), None),
         (lambda model: model.generate(QUESTIONS), None),
-        (lambda model: model.fit(QUESTIONS, np.ones((4, 3))), "y"),
+        (lambda model: model.fit(QUESTIONS, np.ones((6, 3))), "y"),
         (lambda model: model.fit(QUESTIONS), None),
-        (lambda model: model.fit(QUESTIONS, [1, 2, 3, 4]), "y"),
+        (lambda model: model.fit(QUESTIONS, [1, 2, 3, 4, 5, 6]), "y"),
         (lambda model: model.fit(list(zip(*PAIRS))), None),
         (lambda model: model.fit(Batches(PAIRS)), None),
         (lambda model: model.fit(*PAIRS, validation_data=Batches(PAIRS)), None),
@@ -176,8 +270,12 @@ TABLE = pd.DataFrame({"question": QUESTIONS, "answer": ANSWERS})
             "sample_weight",
         ),
         (
-            lambda model: model.fit(*PAIRS, sample_weight=[np.nan] * 4),
+            lambda model: model.fit(*PAIRS, sample_weight=[np.nan] * 6),
             "sample_weight",
+        ),
+        (
+            lambda model: model.fit(*PAIRS, class_weight={0: 2.0}),
+            "class_weight",
         ),
     ],
 )

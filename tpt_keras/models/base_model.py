@@ -13,6 +13,12 @@ import numpy as np
 from tpt_keras.answer import list_of_texts
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import dtype_config
+from tpt_keras.models.metrics import Masked
+from tpt_keras.models.metrics import SequenceAccuracy
+from tpt_keras.models.metrics import TokenAccuracy
+from tpt_keras.models.metrics import TokenMean
+from tpt_keras.models.metrics import loss_divisor
+from tpt_keras.models.metrics import token_weights
 
 # Keras's short names of cross-entropies.
 _SHORT_NAMES = ("bce", "ce")
@@ -45,10 +51,12 @@ class LogitsModel(keras.Model):
             optimizer: The optimizer, or its name.
             loss: The loss, of logits. Defaults to `"auto"`: the cross-entropy,
                 divided by the sum of the tokens' weights, which is what Keras
-                calls `reduction="mean_with_sample_weight"`. With its other
-                means, padding, whose weight is 0, counts in the divisor.
+                calls `reduction="mean_with_sample_weight"`. With Keras's own
+                default it is divided by the number of tokens.
             *args: Keras's.
-            **kwargs: Keras's.
+            **kwargs: Keras's. Without `metrics` and `weighted_metrics`, a
+                model of questions and answers has `sequence_accuracy` and
+                `token_accuracy`.
 
         Raises:
             UsageError: If the loss or a metric takes probabilities.
@@ -60,10 +68,50 @@ class LogitsModel(keras.Model):
         bound = inspect.signature(super().compile).bind(
             optimizer, loss, *args, **kwargs
         )
+        arguments = bound.arguments
         for field in ("loss", "metrics", "weighted_metrics"):
-            for each in keras.tree.flatten(bound.arguments.get(field)):
+            for each in keras.tree.flatten(arguments.get(field)):
                 _refuse_probabilities(each, field)
+        if (
+            arguments.get("metrics")
+            is arguments.get("weighted_metrics")
+            is None
+        ):
+            arguments["weighted_metrics"] = self._default_metrics()
         super().compile(*bound.args, **bound.kwargs)
+        # In place of Keras's, which is no tracked attribute either.
+        object.__setattr__(self, "_loss_tracker", TokenMean("loss"))
+
+    def _default_metrics(self):
+        return None
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        y_pred, sample_weight = self._masked(x, y_pred, sample_weight)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        y_pred, sample_weight = self._masked(x, y_pred, sample_weight)
+        self._loss_tracker.add_batch(
+            loss_divisor(
+                self.loss, y_pred, self.compute_mask(x, None), sample_weight
+            )
+        )
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _masked(self, x, y_pred, sample_weight):
+        """Returns logits with their mask, and a weight for each token.
+
+        Keras's step on JAX calls `call` alone, and takes the gradient of it:
+        both lose the mask.
+        """
+        mask = self.compute_mask(x, None)
+        if mask is not None:
+            y_pred = Masked()((y_pred, mask))
+        if sample_weight is not None:
+            sample_weight = token_weights(y_pred[..., 0], None, sample_weight)
+        return y_pred, sample_weight
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras's own leaves a model with a `compile` of its own uncompiled.
@@ -121,6 +169,10 @@ class StringsModel(LogitsModel):
         refuse_strings(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
+    def _default_metrics(self):
+        pad_id = self.tokenizer.pad_id
+        return [SequenceAccuracy(pad_id), TokenAccuracy(pad_id)]
+
     def preprocess(
         self, x: Any, y: Any = None, sample_weight: Any = None
     ) -> tuple[Any, Any, Any]:
@@ -159,8 +211,9 @@ class StringsModel(LogitsModel):
         It also takes lists or arrays of questions (`x`) and of answers (`y`),
         which the tokenizer encodes, or a generator of batches of both. A
         `PyDataset` returns `model.preprocess(questions, answers)`. A
-        `sample_weight` has a number for each question. Padding has no weight in
-        the loss and in `weighted_metrics`; plain `metrics` count it.
+        `sample_weight` has a number for each question. Padding counts neither
+        in the loss nor in metrics. The loss of an epoch is the mean over its
+        tokens, whatever the batch size.
 
         Example:
 
@@ -206,6 +259,12 @@ def _call_encoded(model, method, *args, **kwargs):
     """Calls a method of Keras, such as `fit`, with strings encoded."""
     bound = inspect.signature(method).bind(*args, **kwargs)
     arguments = bound.arguments
+    if arguments.get("class_weight") is not None:
+        raise UsageError(
+            "The classes of `class_weight` would be tokens. Give a "
+            "`sample_weight`, which has a number for each question.",
+            field="class_weight",
+        )
     names = ("x", "y", "sample_weight")
     data = _encoded(model, *map(arguments.get, names))
     arguments.update(zip(names, data))
@@ -247,8 +306,10 @@ def _encoded(model, x, y=None, sample_weight=None, is_trimmed=True):
     lengths = config.max_question_length + 2, config.max_answer_length + 1
     if is_trimmed:
         lengths = [
-            length + -length % _LENGTH_STEP
-            for length in (questions.shape[1], answers.shape[1] - 1)
+            min(length + -length % _LENGTH_STEP, limit)
+            for length, limit in zip(
+                (questions.shape[1], answers.shape[1] - 1), lengths
+            )
         ]
     questions = _padded(questions, lengths[0], tokenizer.pad_id)
     answers = _padded(answers, lengths[1] + 1, tokenizer.pad_id)

@@ -71,6 +71,7 @@ class SequenceToSequence(StringsModel):
         # Token ids may be floats, as those of `keras.Input`. Half precision
         # would round them.
         self.autocast = False
+        self.supports_masking = True
         self.config = config
         self.tokenizer = config.make_tokenizer()
         self._generator = Generator(self)
@@ -157,6 +158,14 @@ class SequenceToSequence(StringsModel):
     def padding_mask(self, token_ids):
         """Boolean tensor like `token_ids`, true at real tokens."""
         return ops.not_equal(token_ids, self.tokenizer.pad_id)
+
+    def compute_mask(self, inputs, previous_mask):
+        # Nothing is to be predicted at padding and at the end symbol.
+        token_ids = inputs["decoder_token_ids"]
+        return ops.logical_and(
+            self.padding_mask(token_ids),
+            ops.not_equal(token_ids, self.tokenizer.end_id),
+        )
 
     def compute_output_shape(self, input_shape):
         shape = input_shape["decoder_token_ids"]

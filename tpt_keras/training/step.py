@@ -6,6 +6,10 @@ The step itself is in `backends`, whole in one file for each backend.
 import keras
 from keras import ops
 
+from tpt_keras.models.metrics import is_predicted
+from tpt_keras.models.metrics import right_answers
+from tpt_keras.models.metrics import token_weights
+
 # The metrics of `loss_and_metrics`: means, and counts of a training.
 METRICS = ("loss", "sequence_accuracy", "token_accuracy")
 COUNTS = ("examples", "tokens")
@@ -31,15 +35,7 @@ def loss_and_metrics(model, batch, training=False):
     inputs, targets, weights = batch
     logits = model(inputs, training=training)
     loss, metrics = token_metrics(logits, targets, weights)
-    counts = ops.not_equal(weights, 0.0)
-    is_right = ops.all(
-        ops.logical_or(_is_predicted(logits, targets), ops.logical_not(counts)),
-        axis=-1,
-    )
-    # An answer has the mean weight of its tokens. Padded rows have none.
-    answer_weights = ops.divide_no_nan(
-        ops.sum(weights, axis=-1), ops.sum(ops.cast(counts, "float32"), axis=-1)
-    )
+    is_right, answer_weights = right_answers(logits, targets, weights)
     pad_id = model.tokenizer.pad_id
     is_answer = ops.any(ops.not_equal(targets, pad_id), axis=-1)
     return loss, {
@@ -61,7 +57,7 @@ def token_metrics(logits, targets, weights):
     loss = ops.sum(losses * weights)
     return loss, {
         "loss": (loss, ops.sum(weights)),
-        "token_accuracy": _weighted(_is_predicted(logits, targets), weights),
+        "token_accuracy": _weighted(is_predicted(logits, targets), weights),
     }
 
 
@@ -78,15 +74,7 @@ def weighted_batch(data, pad_id):
         Inputs, targets and float weights `(batch, length)`.
     """
     inputs, targets, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    weights = ops.ones_like(targets, dtype="float32")
-    if pad_id is not None:
-        weights = ops.cast(ops.not_equal(targets, pad_id), "float32")
-    if sample_weight is not None:
-        sample_weight = ops.cast(sample_weight, "float32")
-        if len(sample_weight.shape) == 1:
-            sample_weight = ops.expand_dims(sample_weight, 1)
-        weights = weights * sample_weight
-    return inputs, targets, weights
+    return inputs, targets, token_weights(targets, pad_id, sample_weight)
 
 
 def map_batch(function, batch, pad_id):
@@ -152,11 +140,6 @@ def clip_by_global_norm(tensors, clip_norm, norm):
         return tensors
     scale = ops.minimum(1.0, clip_norm / norm)
     return [tensor * ops.cast(scale, tensor.dtype) for tensor in tensors]
-
-
-def _is_predicted(logits, targets):
-    predicted = ops.argmax(logits, axis=-1)
-    return ops.equal(ops.cast(targets, predicted.dtype), predicted)
 
 
 def _weighted(values, weights):
