@@ -7,9 +7,13 @@ from tests.data_generators.files import examples_of
 from tests.data_generators.files import numbered_examples
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
+from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics.archive import MODULES as ALL
+from tpt_keras.data_generators.mathematics.task import prepare_tokens
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import split_batches
+from tpt_keras.data_generators.text_pairs import Pair
+from tpt_keras.data_generators.text_pairs import write_pairs
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.training.config import TrainingConfig
@@ -65,6 +69,51 @@ def test_validation_is_apart_from_training():
     assert names.count("a") == names.count("b") == 5
 
 
+REPEATED = [
+    (f"{n} + {n}", str(n + time)) for time in range(4) for n in range(40)
+]
+
+
+def pairs_task(folder, names):
+    folder.mkdir()
+    for name in names:
+        write_pairs(folder / name, [Pair(*pair) for pair in REPEATED])
+    return open_task("text_pairs", folder)
+
+
+def mathematics_task(folder, modules):
+    root = folder / archive.FOLDER
+    for module in modules:
+        for split, path in archive.text_paths(root, module).items():
+            trains = split in archive.TRAIN_SPLITS
+            archive.write_problems(path, REPEATED if trains else [("1", "1")])
+        prepare_tokens(module, folder, folder)
+    return open_task("mathematics_dataset", folder, modules)
+
+
+@pytest.mark.parametrize(
+    ("make_task", "names"),
+    [
+        (pairs_task, ["a.jsonl"]),
+        (pairs_task, ["a.jsonl", "b.jsonl"]),
+        (mathematics_task, ["numbers__gcd", "numbers__lcm"]),
+    ],
+)
+def test_no_validation_question_is_trained_on(tmp_path, make_task, names):
+    task = make_task(tmp_path / "data", names)
+    sides = split_batches(task, CONFIG, settings())
+    trained, held = ([q for q, _ in texts(side)] for side in sides)
+    assert len(held) == 10
+    assert not set(trained) & set(held)
+    assert set(trained) | set(held) == {
+        question
+        for examples in task.examples("train").values()
+        for question, _ in all_texts(examples)
+    }
+    for examples in task.sample("train", 10).values():
+        assert not {q for q, _ in all_texts(examples)} & set(held)
+
+
 def test_batches_follow_the_weights():
     task = NumbersTask(
         {"a": numbered_examples(60), "b": numbered_examples(60, "b")}
@@ -101,11 +150,11 @@ def test_group_too_small_for_validation_is_refused(count):
 
 
 def test_long_training_example_is_refused_before_training():
-    pairs = [("1" * 161, "1"), *[("1", "1")] * 30]
+    pairs = [("1" * 161, "1"), *((f"{n}", "1") for n in range(30))]
     task = NumbersTask({"sums": examples_of(pairs)})
-    training, _ = split_batches(task, CONFIG, settings())
+    sides = split_batches(task, CONFIG, settings())
     with pytest.raises(UsageError) as error:
-        _ = training.length_pairs
+        _ = [batches.length_pairs for batches in sides]
     assert error.value.field == "max_question_length"
 
 

@@ -18,6 +18,8 @@ from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 # Sequences that are tokenized or gathered at once, which bounds the memory.
 _CHUNK = 8192
 _READ_AT_ONCE = 2**16
+# Fewer, which stay in the processor's cache.
+_HASHED_AT_ONCE = 2048
 # Examples of which one start is kept in memory.
 _BLOCK = 8
 _ROUNDS = 4
@@ -189,20 +191,78 @@ class ExampleView(Examples):
         return self._examples.lengths(self._to_others(np.asarray(indices)))
 
 
-def random_part(
-    examples: Examples, start: int = 0, stop: int | None = None, seed: int = 0
-) -> Examples:
-    """A part of the examples in a random order that depends on the seed.
-
-    Parts of one seed whose ranges do not overlap have no example in common.
-    """
-    part = range(len(examples))[start:stop]
+def random_part(examples: Examples, count: int | None = None) -> Examples:
+    """The first examples of a fixed random order, by default all of them."""
 
     def to_all(indices):
         # The second seed keeps this order apart from those of the epochs.
-        return permute(indices + part.start, len(examples), (seed, -1))
+        return permute(indices, len(examples), (0, -1))
 
-    return ExampleView(examples, len(part), to_all)
+    return ExampleView(examples, len(range(len(examples))[:count]), to_all)
+
+
+def question_keys(examples: Examples, seed: int) -> np.ndarray:
+    """Hashes the questions of all examples to uint64, in their order.
+
+    A hash depends on the question's text and the seed alone: on no vocabulary
+    and no machine. The seed is less than `2**32`.
+    """
+    # Special symbols are longer, and never stored.
+    codes = np.array(
+        [ord(s) if len(s) == 1 else 0 for s in examples.vocabulary], "uint64"
+    )
+    keys = [np.zeros(0, "uint64")]
+    for start in range(0, len(examples), _HASHED_AT_ONCE):
+        stop = min(start + _HASHED_AT_ONCE, len(examples))
+        questions, _ = examples.read(np.arange(start, stop))
+        lengths, starts = questions.lengths, questions.starts
+        longest = np.arange(lengths.max(), dtype="uint64")
+        weights = _hash(longest + np.uint64((seed << 32) + 1))
+        places = np.arange(len(questions.tokens)) - np.repeat(starts, lengths)
+        # Sums of the questions before, modulo 2**64.
+        sums = np.zeros(len(places) + 1, "uint64")
+        np.cumsum(codes[questions.tokens] * weights[places], out=sums[1:])
+        keys.append(_hash(sums[starts + lengths] - sums[starts]))
+    return np.concatenate(keys)
+
+
+def set_apart(
+    parts: Sequence[Examples], count: int, seed: int
+) -> tuple[list[Examples], list[Examples]]:
+    """Sets as many questions of each collection of examples apart.
+
+    The smallest `question_keys` decide. Every example is kept whose question
+    no collection sets apart, so both sides have no question in common.
+
+    Returns:
+        The kept examples of each collection, and those set apart: `count`
+        questions, or all if there are fewer, one example each.
+    """
+    keys = [question_keys(part, seed) for part in parts]
+    chosen = [np.unique(each, return_index=True)[1][:count] for each in keys]
+    found = np.concatenate([k[rows] for k, rows in zip(keys, chosen)])
+    return (
+        [
+            _without(part, np.flatnonzero(np.isin(part_keys, found)))
+            for part, part_keys in zip(parts, keys)
+        ],
+        [*map(chosen_examples, parts, chosen)],
+    )
+
+
+def chosen_examples(examples: Examples, rows: np.ndarray) -> Examples:
+    """The examples of some indices, in their order."""
+    return ExampleView(examples, len(rows), rows.__getitem__)
+
+
+def _without(examples, left_out):
+    """All examples but some, whose indices ascend."""
+    kept_before = left_out - np.arange(len(left_out))
+
+    def to_all(indices):
+        return indices + np.searchsorted(kept_before, indices, "right")
+
+    return ExampleView(examples, len(examples) - len(left_out), to_all)
 
 
 def readable_examples(examples: Examples, model_config: Any) -> Examples:
@@ -220,7 +280,7 @@ def readable_examples(examples: Examples, model_config: Any) -> Examples:
     if fits.all():
         return examples
     chosen = np.flatnonzero(fits)
-    return ExampleView(examples, len(chosen), chosen.__getitem__)
+    return chosen_examples(examples, chosen)
 
 
 class ExampleMixture(Examples):

@@ -12,7 +12,10 @@ import numpy as np
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import ExampleMixture
 from tpt_keras.data_generators.examples import Examples
+from tpt_keras.data_generators.examples import chosen_examples
+from tpt_keras.data_generators.examples import question_keys
 from tpt_keras.data_generators.examples import random_part
+from tpt_keras.data_generators.examples import set_apart
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.typing import StrPath
@@ -102,15 +105,19 @@ class Task:
         """Reads a fixed sample of every group of a split.
 
         A sample holds the first examples of a random order, so a larger one
-        contains a smaller one. Of the training examples it holds the last,
-        because a training of seed 0 sets the first apart for validation. A
-        group has at most `count` examples in it, by default all of them.
+        contains a smaller one. A group has at most `count` examples in it, by
+        default all of them. Of the training examples it holds every question
+        once, and the last questions, because a training of seed 0 sets the
+        first apart for validation.
         """
-        sample = {}
+        sample: dict[str, Examples] = {}
         for group, examples in self.examples(split).items():
-            size = len(examples) if count is None else count
-            start = max(len(examples) - size, 0) if split == TRAIN else 0
-            sample[group] = random_part(examples, start, start + size)
+            sample[group] = random_part(examples, count)
+            if split == TRAIN:
+                keys = question_keys(examples, seed=0)
+                _, rows = np.unique(keys, return_index=True)
+                last = rows[::-1][:count]
+                sample[group] = chosen_examples(examples, last)
         return sample
 
 
@@ -135,7 +142,8 @@ def fits(name: str, patterns: Sequence[str]) -> bool:
 def split_batches(task, model_config, config):
     """Cuts the training examples into training and validation batches.
 
-    The seed of the `TrainingConfig` decides which examples are set apart.
+    A hash of the question and the seed of the `TrainingConfig` decides which
+    questions are set apart: no training example has one of them.
     """
     patterns = set(config.data.modules) - set(task.groups)
     if config.data.module_weights and patterns:
@@ -147,29 +155,28 @@ def split_batches(task, model_config, config):
         )
     groups = task.examples(TRAIN)
     apart = -(-config.data.validation_examples // len(task.groups))
-    for group in task.groups:
-        count = len(groups.get(group, ()))
-        if count <= apart:
+    training, validation = set_apart(
+        [groups.get(group, ExampleMixture([])) for group in task.groups],
+        apart,
+        config.run.seed,
+    )
+    for group, part in zip(task.groups, training):
+        if not len(part):
             raise UsageError(
-                f"{group} has {count} training problems, and {apart} are "
-                "set apart for validation. Prepare more problems, or lower "
-                "`validation_examples`.",
+                f"{group} has no training problems left: {apart} questions of "
+                "each module are set apart for validation. Prepare more "
+                "problems, or lower `validation_examples`.",
                 field="validation_examples",
             )
-    seed = config.run.seed
     shares = dict(zip(config.data.modules, config.data.module_weights))
     weights = [shares.get(group, 1.0) for group in task.groups]
 
-    def batches(weights, **part):
-        parts = [
-            random_part(groups[group], seed=seed, **part)
-            for group in task.groups
-        ]
+    def batches(parts, weights=None):
         return ProblemBatches(
             ExampleMixture(parts, weights),
             model_config.make_tokenizer(),
             config.data.batch_size,
-            seed,
+            config.run.seed,
             limits={
                 name: getattr(model_config, name)
                 for name in ("max_question_length", "max_answer_length")
@@ -177,6 +184,6 @@ def split_batches(task, model_config, config):
         )
 
     return (
-        task.training_batches(batches(weights, start=apart), weights, config),
-        batches(None, stop=apart),
+        task.training_batches(batches(training, weights), weights, config),
+        batches(validation),
     )

@@ -34,6 +34,9 @@ class QuestionLearner:
         training: The training's `ProblemBatches`.
         validation: The validation's.
         fingerprints: See `Task.fingerprints`.
+        validated_by: What is set apart for validation. Version 0.13.0 set
+            examples apart, and trained on some of their questions: such a
+            training does not resume.
 
     Raises:
         UsageError: If the problems are missing or too few, or some of a sample
@@ -42,6 +45,7 @@ class QuestionLearner:
 
     model_classes = (SequenceToSequence,)
     learns_on_replicas = True
+    validated_by = "questions"
 
     def __init__(
         self, model_config: SequenceToSequenceConfig, config: TrainingConfig
