@@ -202,6 +202,8 @@ def test_samples_are_fixed_and_apart_from_validation():
         ({"groups": ["numbers__gcd"]}, "data_dir"),
         ({"name": "math_dataset"}, "data_dir"),
         ({"data_dir": "nowhere"}, "data_dir"),
+        ({"data_dir": "my.csv"}, "dataset"),
+        ({"data_dir": "my.csv", "groups": ()}, "dataset"),
     ],
 )
 def test_missing_data_is_refused(data_dir, changes, field):
