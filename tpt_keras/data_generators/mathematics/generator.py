@@ -93,18 +93,23 @@ def generate_modules(
         concurrent.futures.ThreadPoolExecutor(at_a_time) as threads,
         spawned_pool(num_workers) as pool,
     ):
-        futures = [
-            threads.submit(_write_module, root, *each, pool, ahead)
+        futures = {
+            threads.submit(_write_module, root, *each, pool, ahead): each[0]
             for each in reports.items()
-        ]
+        }
         _wait(futures, reports.values())
 
 
-def _wait(unfinished, reports):
-    """Waits for futures of modules, logs the progress, and raises errors."""
+def _wait(modules, reports):
+    """Waits for futures of modules, logs the progress, and raises errors.
+
+    A slow module takes a minute for a shard. Then the lines name it, and come
+    ever more rarely.
+    """
+    unfinished, line, seconds = set(modules), "", _SECONDS_PER_LINE
     while unfinished:
         finished, unfinished = concurrent.futures.wait(
-            unfinished, _SECONDS_PER_LINE, concurrent.futures.FIRST_EXCEPTION
+            unfinished, seconds, concurrent.futures.FIRST_EXCEPTION
         )
         for future in finished:
             future.result()
@@ -113,7 +118,14 @@ def _wait(unfinished, reports):
                 sum(sum(report[numbers].values()) for report in reports)
                 for numbers in ("examples", "wanted")
             )
-            logger.info("%s of %s problems.", f"{taken:,}", f"{wanted:,}")
+            line, before = f"{taken:,} of {wanted:,} problems.", line
+            if line == before:
+                names = (modules[each] for each in unfinished if each.running())
+                logger.info("Still %s At work: %s.", line, ", ".join(names))
+                seconds *= 2
+            else:
+                logger.info("%s", line)
+                seconds = _SECONDS_PER_LINE
 
 
 def _write_module(root, module, report, pool, ahead):
