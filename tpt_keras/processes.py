@@ -52,23 +52,22 @@ def spawned_pool(num_processes, *initial):
 
     Each process has a thread and a pipe here. Python's own pool has one pipe
     for all processes, and may wait forever if one is killed within a message.
-
-    Raises:
-        UsageError: If this process is daemonic.
     """
     if multiprocessing.current_process().daemon:
         raise UsageError(
             "A daemonic process, such as one of multiprocessing.Pool, cannot "
-            "start those that generate problems. Generate them in another, "
-            "such as one of concurrent.futures.ProcessPoolExecutor."
+            "start others. Take one of concurrent.futures.ProcessPoolExecutor."
         )
+    main = sys.modules["__main__"]
+    if getattr(main, "__file__", None) == "<stdin>":
+        main.__file__ = None  # the processes would look for this file
     spawn = multiprocessing.get_context("spawn")
     # The tracker is a process, too, and its start unblocks SIGINT.
     resource_tracker.ensure_running()
     processes, connections = [], []
     threads = concurrent.futures.ThreadPoolExecutor(num_processes)
     try:
-        with _sigint_blocked(), _stdin_hidden():
+        with _sigint_blocked():
             for _ in range(num_processes):
                 ours, theirs = spawn.Pipe()
                 connections.append(ours)
@@ -103,20 +102,6 @@ def _sigint_blocked():
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _stdin_hidden():
-    """Processes that start here do not look for a file `<stdin>` to run."""
-    main = vars(sys.modules["__main__"])
-    hidden = main.get("__file__") == "<stdin>"
-    if hidden:
-        main["__file__"] = None
-    try:
-        yield
-    finally:
-        if hidden:
-            main["__file__"] = "<stdin>"
 
 
 class _Pool:

@@ -104,15 +104,8 @@ def test_header_names_the_columns_in_any_order(suffix, header):
     assert pairs == [("1+1", "2"), ("2+2", "4")]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'question, answer\n1 + 1, 2\n2+2 , "4"\n',
-        "question ,answer\n1 + 1 ,2\n2+2 ,4\n",
-        "id,question,answer\n7,1 + 1,2\n8,2+2,4\n",
-    ],
-)
-def test_header_tells_of_spaces_and_further_columns(text):
+def test_header_tells_of_spaces():
+    text = 'question, answer\n1 + 1, 2\n2+2 , "4"\n'
     assert read_text(text, ".csv") == [("1 + 1", "2"), ("2+2", "4")]
 
 
@@ -150,9 +143,8 @@ def test_quotes_belong_to_a_text_unless_it_starts_with_one():
         ("a.csv", b"prompt,answer\nhi,hello\n", "'prompt,answer', 'hi,hello'"),
         ("a.csv", b"question;answer\n1,5;2\n", "'question;answer'"),
         ("a.csv", b",question,answer\n0,1+1,2\n", "',question,answer'"),
-        ("a.csv", b"question;answer\n1,5;2\n", "separated by ','"),
-        ("a.csv", b"question,answer,answer\n1+1,2,3\n", "name"),
-        ("a.csv", b"question,answer,split\n1+1,2,train\n", "split"),
+        ("a.csv", b"question;answer\n1,5;2\n", "by ','"),
+        ("a.csv", b"question,answer,id\n1+1,2,3\n", "other columns"),
         ("a.csv", b"question,answer\n\r1,2\n", "new-line"),
         # Quotes of which it is not certain that they are part of a text.
         ("a.csv", b'question,answer\n1+1, "2"\n', "quote"),
@@ -327,7 +319,6 @@ def test_lines_may_say_what_trains(tmp_path):
         (["train", "train "], "'train '"),
         (["test", "Train"], "'Train'"),
         (["tain", "test"], "'tain'"),
-        (["test", "train", "Test"], "'Test'"),
         # One question in both.
         (["train", "dev", "test"], "'1 + 1'"),
         (["dev", ""], "'1 + 1'"),

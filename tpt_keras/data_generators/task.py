@@ -12,9 +12,9 @@ import numpy as np
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import ExampleMixture
 from tpt_keras.data_generators.examples import Examples
-from tpt_keras.data_generators.examples import chosen_examples
+from tpt_keras.data_generators.examples import ExampleView
+from tpt_keras.data_generators.examples import permute
 from tpt_keras.data_generators.examples import question_keys
-from tpt_keras.data_generators.examples import random_part
 from tpt_keras.data_generators.examples import set_apart
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
@@ -112,12 +112,13 @@ class Task:
         """
         sample: dict[str, Examples] = {}
         for group, examples in self.examples(split).items():
-            sample[group] = random_part(examples, count)
+            # The second seed keeps this order apart from those of the epochs.
+            rows = np.arange(len(examples))[:count]
+            rows = permute(rows, len(examples), (0, -1))
             if split == TRAIN:
                 keys = question_keys(examples, seed=0)
-                _, rows = np.unique(keys, return_index=True)
-                last = rows[::-1][:count]
-                sample[group] = chosen_examples(examples, last)
+                rows = np.unique(keys, return_index=True)[1][::-1][:count]
+            sample[group] = ExampleView(examples, rows)
         return sample
 
 
@@ -155,17 +156,15 @@ def split_batches(task, model_config, config):
         )
     groups = task.examples(TRAIN)
     apart = -(-config.data.validation_examples // len(task.groups))
-    training, validation = set_apart(
-        [groups.get(group, ExampleMixture([])) for group in task.groups],
-        apart,
-        config.run.seed,
-    )
+    seed = config.run.seed
+    parts = [groups.get(group, ExampleMixture([])) for group in task.groups]
+    training, validation = set_apart(parts, apart, seed)
     for group, part in zip(task.groups, training):
         if not len(part):
             raise UsageError(
-                f"{group} has no training problems left: {apart} questions of "
-                "each module are set apart for validation. Prepare more "
-                "problems, or lower `validation_examples`.",
+                f"{group} has no training problems beside the {apart} "
+                "questions of each module that are set apart for validation. "
+                "Prepare more problems, or lower `validation_examples`.",
                 field="validation_examples",
             )
     shares = dict(zip(config.data.modules, config.data.module_weights))
@@ -176,7 +175,7 @@ def split_batches(task, model_config, config):
             ExampleMixture(parts, weights),
             model_config.make_tokenizer(),
             config.data.batch_size,
-            config.run.seed,
+            seed,
             limits={
                 name: getattr(model_config, name)
                 for name in ("max_question_length", "max_answer_length")

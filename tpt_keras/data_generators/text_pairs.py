@@ -95,19 +95,27 @@ def _table(text, delimiter):
         raise ValueError("a backslash stands before a quote")
     # Only where nothing else ends a line, a carriage return does.
     file = io.StringIO(text, newline="\n" if "\n" in text else "")
-    lines = text.splitlines()[:2] or [""]
-    # As people type it: "question, answer".
-    spaced = bool(re.search(f" {delimiter}|{delimiter} ", lines[0]))
+    first = text.partition("\n")[0].lower()
+    # As in "question, answer".
+    spaced = bool(re.search(f" {delimiter}|{delimiter} ", first))
     reader = csv.DictReader(
         file, delimiter=delimiter, strict=True, skipinitialspace=spaced
     )
     names = [name.strip().lower() for name in reader.fieldnames or ()]
-    _check_header(names, lines, delimiter)
+    if sorted(names) != sorted(COLUMNS):
+        advice = f"put {delimiter.join(COLUMNS)!r} as its first line"
+        if {*COLUMNS} <= {*names}:
+            advice = "leave out its other columns"
+        elif {*COLUMNS} <= {*re.split(r"\W+", first)}:
+            advice = f"separate its columns by {delimiter!r}"
+        raise ValueError(
+            f"{advice}; its first lines: {reprlib.repr(text.splitlines()[:2])}"
+        )
     reader.fieldnames = names
     try:
         for row in reader:
             if None in row:
-                raise ValueError(f"it has more than {len(names)} columns")
+                raise ValueError("it has more than two columns")
             # The quotes would be part of the text, which nobody means.
             if any(re.match(' +"', cell or "") for cell in row.values()):
                 raise ValueError("it has a space before a quote")
@@ -116,23 +124,6 @@ def _table(text, delimiter):
             yield reader.line_num, row
     except (csv.Error, ValueError) as error:
         raise ValueError(f"line {reader.line_num}: {error}") from error
-
-
-def _check_header(names, lines, delimiter):
-    wanted = delimiter.join(COLUMNS)
-    if not names:
-        fault = f"it is empty: {wanted!r} comes first, then the pairs"
-    elif not {*COLUMNS} <= {*names}:
-        fault = f"its first line has to name the columns, as {wanted!r} does"
-        if {*COLUMNS} <= {*re.split(r"\W+", lines[0].lower())}:
-            fault = f"its columns have to be separated by {delimiter!r}"
-    elif {*LABELS} & {*names}:
-        fault = f"only JSON lines have the columns {' and '.join(LABELS)}"
-    elif len({*names, ""}) <= len(names):
-        fault = "each column needs a name of its own"
-    else:
-        return
-    raise ValueError(f"{fault}; it begins with {reprlib.repr(lines)}")
 
 
 def _objects(text):
@@ -153,14 +144,14 @@ def _objects(text):
 class TextPairsTask(Task):
     """Pairs of a question and its answer from TSV, CSV or JSON-lines files.
 
-    The first line of a TSV or CSV file has the names of its columns, among them
-    `question` and `answer`. If it has spaces around them, those around the
-    texts are left out, too. A text that starts with a quote or has a delimiter
-    or a line break is quoted, and its quotes are doubled, as pandas and
-    `csv.writer` do it (the dialects `excel-tab` and `excel`). A JSON-lines file
-    (.jsonl) has an object with these two keys in every line. Further columns
-    and keys are ignored. All files are UTF-8. The pairs are held in memory, one
-    byte a character for vocabularies of up to 256 symbols.
+    The first line of a TSV or CSV file has the names of its two columns,
+    `question` and `answer`, in either order; if a space is between them, spaces
+    around the texts are left out. A text that starts with a quote or has a
+    delimiter or a line break is quoted, and its quotes are doubled, as pandas
+    and `csv.writer` do it (the dialects `excel-tab` and `excel`). A JSON-lines
+    file (.jsonl) has an object with these two keys in every line. All files are
+    UTF-8. The pairs are held in memory, one byte a character for vocabularies
+    of up to 256 symbols.
 
     A file's group has the name of the file without its suffix. About
     `test_share` of the questions are the split `test`. The hash of a question
@@ -221,15 +212,22 @@ class TextPairsTask(Task):
         labels = dict.fromkeys(
             pair.split for part in pairs.values() for pair in part
         )
-        _check_splits(labels)
+        for label in labels:
+            plain = label.strip().casefold()
+            close = difflib.get_close_matches(plain, [TRAIN], cutoff=0.75)
+            if close and label != TRAIN:
+                raise UsageError(
+                    f"The split {label!r} looks like {TRAIN!r}. Write it so, "
+                    "or give it another name.",
+                    field="split",
+                )
         splits = dict.fromkeys(label or TEST for label in labels)
         splits.pop(TRAIN, None)
         self.splits = tuple(splits) or (TEST,)
         self._examples = {split: {} for split in (TRAIN, *self.splits)}
         # Of all pairs, because a single one may have been edited.
         self.fingerprints = {}
-        trained: set[str] = set()
-        evaluated: set[str] = set()
+        sides: list[set[str]] = [set(), set()]
         for group, group_pairs in pairs.items():
             parts = {split: [] for split in self._examples}
             for question, answer, _, split in group_pairs:
@@ -242,15 +240,13 @@ class TextPairsTask(Task):
                 f"{len(group_pairs) - len(parts[TRAIN])} test pairs, {digest}"
             )
             for split, part in parts.items():
-                side = trained if split == TRAIN else evaluated
-                if any(labels):  # the hash alone has no doubts
-                    side.update(question for question, _ in part)
+                if any(labels):  # a hash has one side for a question
+                    sides[split == TRAIN].update(pair[0] for pair in part)
                 if part:
                     self._examples[split][group] = ArrayExamples.from_texts(
                         part, self.vocabulary
                     )
-
-        if both := trained & evaluated:
+        if both := set.intersection(*sides):
             raise UsageError(
                 f"The question {min(both)!r} would be both trained on and "
                 "evaluated. Leave it out of one of the splits.",
@@ -275,21 +271,6 @@ class TextPairsTask(Task):
                 field="vocabulary",
             )
         return model_config.replace(vocabulary=self.vocabulary)
-
-
-def _check_splits(names):
-    """Refuses names that are meant to be another one, most of all `train`."""
-    known = {TRAIN: TRAIN}
-    for name in filter(None, names):
-        plain = name.strip().casefold()
-        close = difflib.get_close_matches(plain, [TRAIN], cutoff=0.75)
-        meant = known.setdefault(*close or [plain], name)
-        if meant != name:
-            raise UsageError(
-                f"The split {name!r} looks like {meant!r}. Write it so, or "
-                "give it another name.",
-                field="split",
-            )
 
 
 def _read_groups(data_dir, patterns):

@@ -34,9 +34,6 @@ class QuestionLearner:
         training: The training's `ProblemBatches`.
         validation: The validation's.
         fingerprints: See `Task.fingerprints`.
-        validated_by: What is set apart for validation. Version 0.13.0 set
-            examples apart, and trained on some of their questions: such a
-            training does not resume.
 
     Raises:
         UsageError: If the problems are missing or too few, or some of a sample
@@ -45,6 +42,7 @@ class QuestionLearner:
 
     model_classes = (SequenceToSequence,)
     learns_on_replicas = True
+    # Trainings of version 0.13.0, which lack this, trained on some of them.
     validated_by = "questions"
 
     def __init__(

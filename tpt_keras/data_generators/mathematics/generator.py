@@ -93,20 +93,20 @@ def generate_modules(
         concurrent.futures.ThreadPoolExecutor(at_a_time) as threads,
         spawned_pool(num_workers) as pool,
     ):
-        futures = {
-            threads.submit(_write_module, root, *each, pool, ahead): each[0]
+        futures = [
+            threads.submit(_write_module, root, *each, pool, ahead)
             for each in reports.items()
-        }
-        _wait(futures, reports.values())
+        ]
+        _wait(futures, reports)
 
 
-def _wait(modules, reports):
+def _wait(futures, reports):
     """Waits for futures of modules, logs the progress, and raises errors.
 
-    A slow module takes a minute for a shard. Then the lines name it, and come
-    ever more rarely.
+    A shard of a slow module takes a minute. Then a line names the module, and
+    the next one comes later.
     """
-    unfinished, line, seconds = set(modules), "", _SECONDS_PER_LINE
+    unfinished, line, seconds = futures, "", _SECONDS_PER_LINE
     while unfinished:
         finished, unfinished = concurrent.futures.wait(
             unfinished, seconds, concurrent.futures.FIRST_EXCEPTION
@@ -115,17 +115,16 @@ def _wait(modules, reports):
             future.result()
         if unfinished:
             taken, wanted = (
-                sum(sum(report[numbers].values()) for report in reports)
+                sum(
+                    sum(report[numbers].values()) for report in reports.values()
+                )
                 for numbers in ("examples", "wanted")
             )
             line, before = f"{taken:,} of {wanted:,} problems.", line
-            if line == before:
-                names = (modules[each] for each in unfinished if each.running())
-                logger.info("Still %s At work: %s.", line, ", ".join(names))
-                seconds *= 2
-            else:
-                logger.info("%s", line)
-                seconds = _SECONDS_PER_LINE
+            names = [m for m, each in zip(reports, futures) if each.running()]
+            moved, slow = line != before, ", ".join(names)
+            seconds = _SECONDS_PER_LINE if moved else 2 * seconds
+            logger.info(line if moved else f"Still {line} At work: {slow}.")
 
 
 def _write_module(root, module, report, pool, ahead):

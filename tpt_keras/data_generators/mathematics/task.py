@@ -91,10 +91,7 @@ class MathematicsTask(Task):
     def select_groups(data_dir, patterns):
         if pathlib.Path(data_dir).suffix.lower() in DELIMITERS:
             raise UsageError(
-                f"{str(data_dir)!r} is a file of pairs. Set `dataset` to "
-                "text_pairs.",
-                field="dataset",
-                path=data_dir,
+                "A file of pairs needs the `dataset` text_pairs.", "dataset"
             )
         if not patterns:
             raise UsageError(
