@@ -5,6 +5,7 @@ import functools
 import gc
 import importlib
 import logging
+import math
 import os
 import pathlib
 import re
@@ -264,6 +265,9 @@ def _parse_flags(command, argv):
         # As of a variable of the shell that is not set.
         if flag.default is None and flag.value in ("", []):
             raise UsageError(f"--{name} is empty.", field=name)
+        # It would pass every bound.
+        if isinstance(flag.value, float) and not math.isfinite(flag.value):
+            raise UsageError(f"--{name} must be finite.", field=name)
     return rest
 
 

@@ -55,11 +55,23 @@ def test_pool_ends_within_messages(killed):
     assert BrokenProcessPool in ends or any(f.cancelled() for f in futures)
 
 
-@pytest.mark.parametrize("signal", ["default", "ignored"])
-def test_pool_ends_with_its_process(tmp_path, signal):
-    path = tmp_path / "script.py"
-    path.write_text(SCRIPT)
-    subprocess.run([sys.executable, path, signal], check=True, timeout=60)
+@pytest.mark.parametrize(
+    ("name", "signal"),
+    [("script.py", "default"), ("script.py", "ignored"), ("-", "default")],
+)
+def test_pool_ends_with_its_process(tmp_path, name, signal):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, name, signal]
+    subprocess.run(
+        command, cwd=tmp_path, input=SCRIPT, text=True, check=True, timeout=60
+    )
+
+
+def test_daemonic_process_is_refused(monkeypatch):
+    process = multiprocessing.current_process()
+    monkeypatch.setitem(process._config, "daemon", True)
+    with pytest.raises(UsageError), spawned_pool(1):
+        pass
 
 
 def test_death_at_the_start_is_an_error(capfd):

@@ -7,6 +7,7 @@ import os
 import pickle
 import queue
 import signal
+import sys
 import threading
 import traceback
 from concurrent.futures.process import BrokenProcessPool
@@ -52,6 +53,14 @@ def spawned_pool(num_processes, *initial):
     Each process has a thread and a pipe here. Python's own pool has one pipe
     for all processes, and may wait forever if one is killed within a message.
     """
+    if multiprocessing.current_process().daemon:
+        raise UsageError(
+            "A daemonic process, such as one of multiprocessing.Pool, cannot "
+            "start others. Take one of concurrent.futures.ProcessPoolExecutor."
+        )
+    main = sys.modules["__main__"]
+    if getattr(main, "__file__", None) == "<stdin>":
+        main.__file__ = None  # the processes would look for this file
     spawn = multiprocessing.get_context("spawn")
     # The tracker is a process, too, and its start unblocks SIGINT.
     resource_tracker.ensure_running()

@@ -15,8 +15,9 @@ from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.examples import ExampleMixture
 from tpt_keras.data_generators.examples import ExampleView
 from tpt_keras.data_generators.examples import permute
-from tpt_keras.data_generators.examples import random_part
+from tpt_keras.data_generators.examples import question_keys
 from tpt_keras.data_generators.examples import readable_examples
+from tpt_keras.data_generators.examples import set_apart
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.tokenizers.character_tokenizer import CHARACTERS
@@ -52,9 +53,9 @@ def test_unknown_character_is_refused():
 
 def test_views_read_and_have_lengths():
     examples = numbered_examples(20)
-    halves = [random_part(examples, 0, 9), random_part(examples, 9)]
-    backwards = ExampleView(examples, 20, np.arange(20)[::-1].__getitem__)
-    for view in (ExampleMixture(halves, [9, 11]), backwards):
+    [rest], [part] = set_apart([examples], 9, seed=0)
+    backwards = ExampleView(examples, np.arange(20)[::-1])
+    for view in (ExampleMixture([part, rest], [9, 11]), backwards):
         assert sorted(all_texts(view)) == sorted(all_texts(examples))
         indices = [3, 19, 3]
         assert view.lengths(indices).tolist() == [
@@ -62,25 +63,44 @@ def test_views_read_and_have_lengths():
         ]
 
 
-@given(st.integers(1, 200), st.integers(0, 250), st.integers(0, 2**32))
-def test_parts_of_one_seed_are_disjoint_and_complete(count, cut, seed):
-    examples = numbered_examples(count)
-    before = all_texts(random_part(examples, stop=cut, seed=seed))
-    after = all_texts(random_part(examples, start=cut, seed=seed))
-    assert len(before) == min(cut, count)
-    assert sorted(before + after) == sorted(all_texts(examples))
+@given(
+    st.lists(st.lists(st.tuples(TEXT, TEXT)), min_size=1, max_size=3),
+    st.integers(1, 9),
+    st.integers(0, 2**32 - 1),
+)
+def test_questions_set_apart_are_on_no_other_side(parts, count, seed):
+    kept, apart = set_apart([*map(examples_of, parts)], count, seed)
+    apart = [dict(all_texts(part)) for part in apart]
+    for pairs, kept_part, apart_part in zip(parts, kept, apart):
+        assert len(apart_part) == min(count, len(dict(pairs)))
+        assert set(apart_part.items()) <= set(pairs)
+        # All others are kept, in their order.
+        others = [p for p in pairs if not any(p[0] in part for part in apart)]
+        assert all_texts(kept_part) == others
 
 
 def test_part_depends_on_its_seed_and_is_random():
     examples = numbered_examples(1000)
     first, again, other = (
-        set(all_texts(random_part(examples, stop=100, seed=seed)))
+        set(all_texts(set_apart([examples], 100, seed)[1][0]))
         for seed in (0, 0, 1)
     )
     assert first == again
     # About a tenth is common by chance.
     assert len(first & other) < 30
     assert len(first & set(examples.texts(np.arange(100)))) < 30
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_keys_of_questions_never_change(order):
+    """A training resumes with the validation that it began with."""
+    symbols = ["<pad>", "<start>", "<end>", *"1+2é日"][::order]
+    pairs = [("1+2", "1"), ("日é", "2"), ("1+2", "2")] * 4000
+    one, other = 5831055028719224600, 4151112734804306061
+    keys = question_keys(examples_of(pairs, symbols), 0)
+    assert keys.tolist() == [one, other, one] * 4000
+    last = question_keys(examples_of(pairs, symbols), 2**32 - 1)
+    assert last[1] == 5186580729140881032
 
 
 @given(

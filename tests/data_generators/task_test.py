@@ -7,9 +7,13 @@ from tests.data_generators.files import examples_of
 from tests.data_generators.files import numbered_examples
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
+from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics.archive import MODULES as ALL
+from tpt_keras.data_generators.mathematics.task import prepare_tokens
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import split_batches
+from tpt_keras.data_generators.text_pairs import Pair
+from tpt_keras.data_generators.text_pairs import write_pairs
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.training.config import TrainingConfig
@@ -65,6 +69,45 @@ def test_validation_is_apart_from_training():
     assert names.count("a") == names.count("b") == 5
 
 
+REPEATED = [(str(n), str(n + time)) for time in range(4) for n in range(40)]
+
+
+def pairs_task(folder, names):
+    for name in names:
+        write_pairs(folder / name, [Pair(*pair) for pair in REPEATED])
+    return open_task("text_pairs", folder)
+
+
+def mathematics_task(folder, modules):
+    for module in modules:
+        paths = archive.text_paths(folder / archive.FOLDER, module)
+        for split, path in paths.items():
+            trains = split in archive.TRAIN_SPLITS
+            archive.write_problems(path, REPEATED if trains else [("a", "1")])
+        prepare_tokens(module, folder, folder)
+    return open_task("mathematics_dataset", folder, modules)
+
+
+@pytest.mark.parametrize(
+    ("make_task", "names"),
+    [
+        (pairs_task, ["a.jsonl"]),
+        (pairs_task, ["a.jsonl", "b.jsonl"]),
+        (mathematics_task, ["numbers__gcd", "numbers__lcm"]),
+    ],
+)
+def test_no_validation_question_is_trained_on(tmp_path, make_task, names):
+    task = make_task(tmp_path, names)
+    sides = split_batches(task, CONFIG, settings())
+    trained, held = ([q for q, _ in texts(side)] for side in sides)
+    assert len(held) == 10
+    assert not set(trained) & set(held)
+    every = [*map(all_texts, task.examples("train").values())]
+    assert {*trained, *held} == {q for pairs in every for q, _ in pairs}
+    for examples in task.sample("train", 10).values():
+        assert not {q for q, _ in all_texts(examples)} & set(held)
+
+
 def test_batches_follow_the_weights():
     task = NumbersTask(
         {"a": numbered_examples(60), "b": numbered_examples(60, "b")}
@@ -101,11 +144,11 @@ def test_group_too_small_for_validation_is_refused(count):
 
 
 def test_long_training_example_is_refused_before_training():
-    pairs = [("1" * 161, "1"), *[("1", "1")] * 30]
+    pairs = [("1" * 161, "1"), *((f"{n}", "1") for n in range(30))]
     task = NumbersTask({"sums": examples_of(pairs)})
-    training, _ = split_batches(task, CONFIG, settings())
+    sides = split_batches(task, CONFIG, settings())
     with pytest.raises(UsageError) as error:
-        _ = training.length_pairs
+        _ = [batches.length_pairs for batches in sides]
     assert error.value.field == "max_question_length"
 
 
@@ -153,6 +196,8 @@ def test_samples_are_fixed_and_apart_from_validation():
         ({"groups": ["numbers__gcd"]}, "data_dir"),
         ({"name": "math_dataset"}, "data_dir"),
         ({"data_dir": "nowhere"}, "data_dir"),
+        ({"data_dir": "my.csv"}, "dataset"),
+        ({"data_dir": "my.csv", "groups": ()}, "dataset"),
     ],
 )
 def test_missing_data_is_refused(data_dir, changes, field):

@@ -104,6 +104,11 @@ def test_header_names_the_columns_in_any_order(suffix, header):
     assert pairs == [("1+1", "2"), ("2+2", "4")]
 
 
+def test_header_tells_of_spaces():
+    text = 'question, answer\n1 + 1, 2\n2+2 , "4"\n'
+    assert read_text(text, ".csv") == [("1 + 1", "2"), ("2+2", "4")]
+
+
 def test_quotes_belong_to_a_text_unless_it_starts_with_one():
     text = 'question\tanswer\nsay "hi"\t6"\n"Hello"\t"a ""b"""\n'
     pairs = [('say "hi"', '6"'), ("Hello", 'a "b"')]
@@ -138,6 +143,9 @@ def test_quotes_belong_to_a_text_unless_it_starts_with_one():
         ("a.csv", b"prompt,answer\nhi,hello\n", "'prompt,answer', 'hi,hello'"),
         ("a.csv", b"question;answer\n1,5;2\n", "'question;answer'"),
         ("a.csv", b",question,answer\n0,1+1,2\n", "',question,answer'"),
+        ("a.csv", b"question;answer\n1,5;2\n", "by ','"),
+        ("a.csv", b"question,answer,id\n1+1,2,3\n", "other columns"),
+        ("a.csv", b"question,answer\n\r1,2\n", "new-line"),
         # Quotes of which it is not certain that they are part of a text.
         ("a.csv", b'question,answer\n1+1, "2"\n', "quote"),
         ("a.tsv", b'question\tanswer\n1+1\t "2"\n', "quote"),
@@ -303,6 +311,29 @@ def test_lines_may_say_what_trains(tmp_path):
     train = {name: all_texts(e) for name, e in task.examples("train").items()}
     assert train == {"a": [("1", "1"), ("3", "3")], "c": [("4", "4")]}
     assert texts(task, "test") == [("2", "2")]
+
+
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [
+        (["train", "train "], "'train '"),
+        (["test", "Train"], "'Train'"),
+        (["tain", "test"], "'tain'"),
+        # One question in both.
+        (["train", "dev", "test"], "'1 + 1'"),
+        (["dev", ""], "'1 + 1'"),
+    ],
+)
+def test_contradictory_splits_are_refused(tmp_path, labels, named):
+    for number, label in enumerate(labels):
+        # The first and the last label are of one question.
+        question = f"{1 + number % (len(labels) - 1)} + 1"
+        pairs = [Pair(question, "2", split=label)]
+        write_pairs(tmp_path / f"{number}.jsonl", pairs)
+    with pytest.raises(UsageError) as error:
+        TextPairsTask(tmp_path)
+    assert error.value.field == "split"
+    assert named in str(error.value)
 
 
 def test_a_file_may_have_a_name_like_a_pattern(tmp_path):

@@ -222,6 +222,8 @@ def test_full_disk_while_the_dataset_is_written(
     ("arguments", "parts"),
     [
         (["--modules=numbers__x*"], ["'numbers__x*'", MODULE]),
+        (["--max_cost=nan"], ["--max_cost"]),
+        (["--max_cost=inf"], ["--max_cost"]),
         (["--format=tokens", "--dataset=math_dataset"], ["'math_dataset'"]),
         (["--format=tokens", "--problems=a"], ["--format"]),
         (["--source=official", "--archive=no.tar.gz"], ["'no.tar.gz'"]),

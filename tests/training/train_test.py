@@ -24,6 +24,7 @@ from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import Intervals
 from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.optimizers import WarmupAndDecay
+from tpt_keras.training.questions import QuestionLearner
 from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import TrainingState
@@ -149,11 +150,18 @@ def test_finished_training_has_nothing_to_do(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"learning_rate": 0.5}, {"train_steps": 8}]
+    ("changes", "validated_by"),
+    [
+        ({"learning_rate": 0.5}, "questions"),
+        ({"train_steps": 8}, "questions"),
+        # What a training of version 0.13.0 has.
+        ({}, None),
+    ],
 )
 def test_another_training_in_the_same_folder_is_refused(
-    uninterrupted, model_config, training, changes
+    uninterrupted, model_config, training, monkeypatch, changes, validated_by
 ):
+    monkeypatch.setattr(QuestionLearner, "validated_by", validated_by)
     with pytest.raises(UsageError) as caught:
         train(
             model_config,

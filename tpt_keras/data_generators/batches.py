@@ -220,8 +220,8 @@ class ProblemBatches(NumberedBatches):
                 raise UsageError(
                     f"The training example {question[:40]!r} has "
                     f"{lengths[longest, column]} characters, and the model's "
-                    f"`{field}` is {limit}. Raise it, or leave such examples "
-                    "out.",
+                    f"`{field}` is {limit}. Raise it by `hparams` "
+                    f"({field}=...), or leave such examples out.",
                     field=field,
                 )
 

@@ -4,7 +4,6 @@ import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
-# Sequences that are tokenized or gathered at once, which bounds the memory.
+# Sequences that are computed at once, which bounds the memory.
 _CHUNK = 8192
 _READ_AT_ONCE = 2**16
 # Examples of which one start is kept in memory.
@@ -166,43 +165,61 @@ class ArrayExamples(Examples):
 
 
 class ExampleView(Examples):
-    """Some examples of others; `to_others` maps indices to indices of those."""
+    """Some examples of others, whose indices are `rows`."""
 
-    def __init__(
-        self,
-        examples: Examples,
-        count: int,
-        to_others: Callable[[np.ndarray], np.ndarray],
-    ) -> None:
+    def __init__(self, examples: Examples, rows: np.ndarray) -> None:
         self._examples = examples
-        self._count = count
-        self._to_others = to_others
+        self._rows = rows
         self.vocabulary = examples.vocabulary
 
     def __len__(self):
-        return self._count
+        return len(self._rows)
 
     def read(self, indices: Indices) -> tuple[Sequences, Sequences]:
-        return self._examples.read(self._to_others(np.asarray(indices)))
+        return self._examples.read(self._rows[np.asarray(indices)])
 
     def lengths(self, indices: Indices) -> np.ndarray:
-        return self._examples.lengths(self._to_others(np.asarray(indices)))
+        return self._examples.lengths(self._rows[np.asarray(indices)])
 
 
-def random_part(
-    examples: Examples, start: int = 0, stop: int | None = None, seed: int = 0
-) -> Examples:
-    """A part of the examples in a random order that depends on the seed.
+def question_keys(examples: Examples, seed: int) -> np.ndarray:
+    """Hashes the questions of all examples to uint64, in their order.
 
-    Parts of one seed whose ranges do not overlap have no example in common.
+    A hash depends on the question's text and the seed (below `2**32`) alone.
     """
-    part = range(len(examples))[start:stop]
+    # Special symbols are longer, and never stored.
+    codes = np.array(
+        [ord(s) if len(s) == 1 else 0 for s in examples.vocabulary], "uint64"
+    )
+    keys = [np.zeros(0, "uint64")]
+    for first in range(0, len(examples), _CHUNK):
+        indices = np.arange(first, min(first + _CHUNK, len(examples)))
+        part, _ = examples.read(indices)
+        starts, lengths = part.starts, part.lengths
+        places = np.arange(len(part.tokens)) - np.repeat(starts, lengths)
+        weights = np.arange(lengths.max(), dtype="uint64")
+        weights = _hash(weights + np.uint64((seed << 32) + 1))
+        # Sums of the tokens before each, modulo 2**64.
+        sums = np.zeros(len(places) + 1, "uint64")
+        np.cumsum(codes[part.tokens] * weights[places], out=sums[1:])
+        keys.append(_hash(sums[starts + lengths] - sums[starts]))
+    return np.concatenate(keys)
 
-    def to_all(indices):
-        # The second seed keeps this order apart from those of the epochs.
-        return permute(indices + part.start, len(examples), (seed, -1))
 
-    return ExampleView(examples, len(part), to_all)
+def set_apart(
+    parts: Sequence[Examples], count: int, seed: int
+) -> tuple[list[ExampleView], list[ExampleView]]:
+    """Sets `count` questions of each collection of examples apart.
+
+    Their `question_keys` are the smallest. Returns, for each collection, all
+    examples whose question no collection sets apart, and an example of each
+    question set apart.
+    """
+    keys = [question_keys(part, seed) for part in parts]
+    chosen = [np.unique(each, return_index=True)[1][:count] for each in keys]
+    apart = np.concatenate([k[rows] for k, rows in zip(keys, chosen)])
+    kept = [np.flatnonzero(~np.isin(each, apart)) for each in keys]
+    return [*map(ExampleView, parts, kept)], [*map(ExampleView, parts, chosen)]
 
 
 def readable_examples(examples: Examples, model_config: Any) -> Examples:
@@ -219,8 +236,7 @@ def readable_examples(examples: Examples, model_config: Any) -> Examples:
                 fits[rows[~known[part.tokens]]] = False
     if fits.all():
         return examples
-    chosen = np.flatnonzero(fits)
-    return ExampleView(examples, len(chosen), chosen.__getitem__)
+    return ExampleView(examples, np.flatnonzero(fits))
 
 
 class ExampleMixture(Examples):

@@ -12,7 +12,10 @@ import numpy as np
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.examples import ExampleMixture
 from tpt_keras.data_generators.examples import Examples
-from tpt_keras.data_generators.examples import random_part
+from tpt_keras.data_generators.examples import ExampleView
+from tpt_keras.data_generators.examples import permute
+from tpt_keras.data_generators.examples import question_keys
+from tpt_keras.data_generators.examples import set_apart
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.typing import StrPath
@@ -102,15 +105,20 @@ class Task:
         """Reads a fixed sample of every group of a split.
 
         A sample holds the first examples of a random order, so a larger one
-        contains a smaller one. Of the training examples it holds the last,
-        because a training of seed 0 sets the first apart for validation. A
-        group has at most `count` examples in it, by default all of them.
+        contains a smaller one. A group has at most `count` examples in it, by
+        default all of them. Of the training examples it holds every question
+        once, and the last questions, because a training of seed 0 sets the
+        first apart for validation.
         """
-        sample = {}
+        sample: dict[str, Examples] = {}
         for group, examples in self.examples(split).items():
-            size = len(examples) if count is None else count
-            start = max(len(examples) - size, 0) if split == TRAIN else 0
-            sample[group] = random_part(examples, start, start + size)
+            # The second seed keeps this order apart from those of the epochs.
+            rows = np.arange(len(examples))[:count]
+            rows = permute(rows, len(examples), (0, -1))
+            if split == TRAIN:
+                keys = question_keys(examples, seed=0)
+                rows = np.unique(keys, return_index=True)[1][::-1][:count]
+            sample[group] = ExampleView(examples, rows)
         return sample
 
 
@@ -135,7 +143,8 @@ def fits(name: str, patterns: Sequence[str]) -> bool:
 def split_batches(task, model_config, config):
     """Cuts the training examples into training and validation batches.
 
-    The seed of the `TrainingConfig` decides which examples are set apart.
+    A hash of the question and the seed of the `TrainingConfig` decides which
+    questions are set apart: no training example has one of them.
     """
     patterns = set(config.data.modules) - set(task.groups)
     if config.data.module_weights and patterns:
@@ -147,24 +156,21 @@ def split_batches(task, model_config, config):
         )
     groups = task.examples(TRAIN)
     apart = -(-config.data.validation_examples // len(task.groups))
-    for group in task.groups:
-        count = len(groups.get(group, ()))
-        if count <= apart:
+    seed = config.run.seed
+    parts = [groups.get(group, ExampleMixture([])) for group in task.groups]
+    training, validation = set_apart(parts, apart, seed)
+    for group, part in zip(task.groups, training):
+        if not len(part):
             raise UsageError(
-                f"{group} has {count} training problems, and {apart} are "
-                "set apart for validation. Prepare more problems, or lower "
-                "`validation_examples`.",
+                f"{group} has no training problems beside the {apart} "
+                "questions of each module that are set apart for validation. "
+                "Prepare more problems, or lower `validation_examples`.",
                 field="validation_examples",
             )
-    seed = config.run.seed
     shares = dict(zip(config.data.modules, config.data.module_weights))
     weights = [shares.get(group, 1.0) for group in task.groups]
 
-    def batches(weights, **part):
-        parts = [
-            random_part(groups[group], seed=seed, **part)
-            for group in task.groups
-        ]
+    def batches(parts, weights=None):
         return ProblemBatches(
             ExampleMixture(parts, weights),
             model_config.make_tokenizer(),
@@ -177,6 +183,6 @@ def split_batches(task, model_config, config):
         )
 
     return (
-        task.training_batches(batches(weights, start=apart), weights, config),
-        batches(None, stop=apart),
+        task.training_batches(batches(training, weights), weights, config),
+        batches(validation),
     )

@@ -1,6 +1,7 @@
 """A user's own pairs of questions and answers: their files, and the task."""
 
 import csv
+import difflib
 import hashlib
 import io
 import json
@@ -92,13 +93,23 @@ def _table(text, delimiter):
     """Generates the line numbers and the rows of a table, as dicts."""
     if '\\"' in text:
         raise ValueError("a backslash stands before a quote")
-    file = io.StringIO(text, newline="")
-    reader = csv.DictReader(file, delimiter=delimiter, strict=True)
+    # Only where nothing else ends a line, a carriage return does.
+    file = io.StringIO(text, newline="\n" if "\n" in text else "")
+    first = text.partition("\n")[0].lower()
+    # As in "question, answer".
+    spaced = bool(re.search(f" {delimiter}|{delimiter} ", first))
+    reader = csv.DictReader(
+        file, delimiter=delimiter, strict=True, skipinitialspace=spaced
+    )
     names = [name.strip().lower() for name in reader.fieldnames or ()]
     if sorted(names) != sorted(COLUMNS):
+        advice = f"put {delimiter.join(COLUMNS)!r} as its first line"
+        if {*COLUMNS} <= {*names}:
+            advice = "leave out its other columns"
+        elif {*COLUMNS} <= {*re.split(r"\W+", first)}:
+            advice = f"separate its columns by {delimiter!r}"
         raise ValueError(
-            f"put {delimiter.join(COLUMNS)!r} as its first line; its first "
-            f"lines: {reprlib.repr(text.splitlines()[:2])}"
+            f"{advice}; its first lines: {reprlib.repr(text.splitlines()[:2])}"
         )
     reader.fieldnames = names
     try:
@@ -108,6 +119,8 @@ def _table(text, delimiter):
             # The quotes would be part of the text, which nobody means.
             if any(re.match(' +"', cell or "") for cell in row.values()):
                 raise ValueError("it has a space before a quote")
+            if spaced:
+                row = {name: (cell or "").strip() for name, cell in row.items()}
             yield reader.line_num, row
     except (csv.Error, ValueError) as error:
         raise ValueError(f"line {reader.line_num}: {error}") from error
@@ -132,12 +145,13 @@ class TextPairsTask(Task):
     """Pairs of a question and its answer from TSV, CSV or JSON-lines files.
 
     The first line of a TSV or CSV file has the names of its two columns,
-    `question` and `answer`, in either order. A text that starts with a quote or
-    has a delimiter or a line break is quoted, and its quotes are doubled, as
-    pandas and `csv.writer` do it (the dialects `excel-tab` and `excel`). A
-    JSON-lines file (.jsonl) has an object with these two keys in every line.
-    All files are UTF-8. The pairs are held in memory, one byte a character for
-    vocabularies of up to 256 symbols.
+    `question` and `answer`, in either order; if a space is between them, spaces
+    around the texts are left out. A text that starts with a quote or has a
+    delimiter or a line break is quoted, and its quotes are doubled, as pandas
+    and `csv.writer` do it (the dialects `excel-tab` and `excel`). A JSON-lines
+    file (.jsonl) has an object with these two keys in every line. All files are
+    UTF-8. The pairs are held in memory, one byte a character for vocabularies
+    of up to 256 symbols.
 
     A file's group has the name of the file without its suffix. About
     `test_share` of the questions are the split `test`. The hash of a question
@@ -146,7 +160,7 @@ class TextPairsTask(Task):
 
     The lines of a JSON-lines file may also have the keys `module`, which is
     then their group, and `split`: `train`, or the name of a split for
-    evaluation.
+    evaluation. No question may be in `train` and in another split.
 
     Args:
         data_dir: A file, or a folder of files.
@@ -161,8 +175,8 @@ class TextPairsTask(Task):
             pairs.
 
     Raises:
-        UsageError: If a file is missing or unreadable, or a character is not
-            in the vocabulary.
+        UsageError: If a file is missing or unreadable, a character is not in
+            the vocabulary, or the labels of a split are contradictory.
 
     Example:
 
@@ -195,14 +209,25 @@ class TextPairsTask(Task):
         first = reprlib.repr(pairs[self.groups[0]][0][:2])
         _log.info("%s: %d pairs, the first %s", data_dir, count, first)
         self.vocabulary = _vocabulary(vocabulary, pairs)
-        splits = dict.fromkeys(
-            pair.split or TEST for part in pairs.values() for pair in part
+        labels = dict.fromkeys(
+            pair.split for part in pairs.values() for pair in part
         )
+        for label in labels:
+            plain = label.strip().casefold()
+            close = difflib.get_close_matches(plain, [TRAIN], cutoff=0.75)
+            if close and label != TRAIN:
+                raise UsageError(
+                    f"The split {label!r} looks like {TRAIN!r}. Write it so, "
+                    "or give it another name.",
+                    field="split",
+                )
+        splits = dict.fromkeys(label or TEST for label in labels)
         splits.pop(TRAIN, None)
         self.splits = tuple(splits) or (TEST,)
         self._examples = {split: {} for split in (TRAIN, *self.splits)}
         # Of all pairs, because a single one may have been edited.
         self.fingerprints = {}
+        sides: list[set[str]] = [set(), set()]
         for group, group_pairs in pairs.items():
             parts = {split: [] for split in self._examples}
             for question, answer, _, split in group_pairs:
@@ -215,10 +240,19 @@ class TextPairsTask(Task):
                 f"{len(group_pairs) - len(parts[TRAIN])} test pairs, {digest}"
             )
             for split, part in parts.items():
+                if any(labels):  # a hash has one side for a question
+                    sides[split == TRAIN].update(pair[0] for pair in part)
                 if part:
                     self._examples[split][group] = ArrayExamples.from_texts(
                         part, self.vocabulary
                     )
+        if both := set.intersection(*sides):
+            raise UsageError(
+                f"The question {min(both)!r} would be both trained on and "
+                "evaluated. Leave it out of one of the splits.",
+                field="split",
+                path=data_dir,
+            )
 
     @staticmethod
     def select_groups(data_dir, patterns):

@@ -199,6 +199,7 @@ class TextLearner:
     model_classes = (TransformerXL,)
     # A row's memory belongs to its stream.
     learns_on_replicas = False
+    validated_by = None
 
     def __init__(
         self, model_config: TransformerXLConfig, config: TrainingConfig

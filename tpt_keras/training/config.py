@@ -46,7 +46,9 @@ class DataConfig:
         segment_length: Bytes in a segment of the text. A batch has a segment
             of each of its streams.
         batch_size: Problems in a batch, or streams of a text.
-        validation_examples: Training problems set apart for validation.
+        validation_examples: Questions set apart for validation, equally many
+            of each module (rounded up), each once. No training example of any
+            module has one of them.
     """
 
     modules: Items = setting(())

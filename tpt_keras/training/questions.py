@@ -42,6 +42,8 @@ class QuestionLearner:
 
     model_classes = (SequenceToSequence,)
     learns_on_replicas = True
+    # Trainings of version 0.13.0, which lack this, trained on some of them.
+    validated_by = "questions"
 
     def __init__(
         self, model_config: SequenceToSequenceConfig, config: TrainingConfig

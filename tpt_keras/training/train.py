@@ -95,6 +95,7 @@ def train(
         "model": to_stored(learner.model_config),
         "training": config.to_stored(),
         "data": learner.fingerprints,
+        "validated_by": learner.validated_by,
     }
     model_folder.check_config(model_dir, record)
     if (model_dir / MODEL_FILE).is_file():

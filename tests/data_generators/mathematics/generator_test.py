@@ -109,7 +109,7 @@ def test_progress_is_logged(here, tmp_path, monkeypatch, caplog):
 
     def wait_for_a_line(name, split, *which):
         for _ in range(1000):
-            if split != "train_hard" or "300 of 400 problems." in caplog.text:
+            if split != "train_hard" or "Still 300 of 400" in caplog.text:
                 break
             time.sleep(0.01)
         return generate_shard(name, split, *which)
@@ -117,7 +117,9 @@ def test_progress_is_logged(here, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(shards, "generate_shard", wait_for_a_line)
     with caplog.at_level("INFO", "tpt_keras"):
         generator.generate_modules([SMALL], tmp_path, 300, 100)
-    assert "300 of 400 problems." in caplog.messages
+    lines = [line for line in caplog.messages if "300 of 400" in line]
+    assert lines[0] == "300 of 400 problems."
+    assert SMALL in lines[1]
     assert caplog.messages[-1].startswith(f"{SMALL}: 100 train_easy")
 
 

@@ -97,23 +97,34 @@ def generate_modules(
             threads.submit(_write_module, root, *each, pool, ahead)
             for each in reports.items()
         ]
-        _wait(futures, reports.values())
+        _wait(futures, reports)
 
 
-def _wait(unfinished, reports):
-    """Waits for futures of modules, logs the progress, and raises errors."""
+def _wait(futures, reports):
+    """Waits for futures of modules, logs the progress, and raises errors.
+
+    A shard of a slow module takes a minute. Then a line names the module, and
+    the next one comes later.
+    """
+    unfinished, line, seconds = futures, "", _SECONDS_PER_LINE
     while unfinished:
         finished, unfinished = concurrent.futures.wait(
-            unfinished, _SECONDS_PER_LINE, concurrent.futures.FIRST_EXCEPTION
+            unfinished, seconds, concurrent.futures.FIRST_EXCEPTION
         )
         for future in finished:
             future.result()
         if unfinished:
             taken, wanted = (
-                sum(sum(report[numbers].values()) for report in reports)
+                sum(
+                    sum(report[numbers].values()) for report in reports.values()
+                )
                 for numbers in ("examples", "wanted")
             )
-            logger.info("%s of %s problems.", f"{taken:,}", f"{wanted:,}")
+            line, before = f"{taken:,} of {wanted:,} problems.", line
+            names = [m for m, each in zip(reports, futures) if each.running()]
+            moved, slow = line != before, ", ".join(names)
+            seconds = _SECONDS_PER_LINE if moved else 2 * seconds
+            logger.info(line if moved else f"Still {line} At work: {slow}.")
 
 
 def _write_module(root, module, report, pool, ahead):

@@ -23,6 +23,7 @@ from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
+from tpt_keras.data_generators.text_pairs import DELIMITERS
 from tpt_keras.data_generators.token_cache import NAME
 from tpt_keras.data_generators.token_cache import open_cache
 from tpt_keras.data_generators.token_cache import write_cache
@@ -88,6 +89,10 @@ class MathematicsTask(Task):
 
     @staticmethod
     def select_groups(data_dir, patterns):
+        if pathlib.Path(data_dir).suffix.lower() in DELIMITERS:
+            raise UsageError(
+                "A file of pairs needs the `dataset` text_pairs.", "dataset"
+            )
         if not patterns:
             raise UsageError(
                 "`modules` is missing. Name some, or say all.", field="modules"
