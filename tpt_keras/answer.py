@@ -16,6 +16,8 @@ EMPTY = "EMPTY"
 TOO_LONG = "TOO_LONG"
 UNKNOWN_CHARACTER = "UNKNOWN_CHARACTER"
 INVALID_UTF8 = "INVALID_UTF8"
+# The log-probability of the impossible. Minus infinity would lead to NaNs.
+IMPOSSIBLE = -1e9
 
 _EXPLANATIONS = {
     EMPTY: "is empty; ask something",

@@ -94,6 +94,7 @@ class TFServing:
             return "NOT_FOUND", "no such model"
         if signature == "score":
             return None, score(questions, inputs["answers"])
+        assert signature == "n_best"
         return None, self.predict(questions)
 
 

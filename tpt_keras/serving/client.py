@@ -2,10 +2,13 @@
 
 import base64
 import contextlib
+import dataclasses
 import urllib.parse
 from typing import Any
 from typing import Self
 
+from tpt_keras.answer import IMPOSSIBLE
+from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
 from tpt_keras.answer import to_bytes
@@ -48,7 +51,7 @@ class ServedModel(AnsweringModel):
     """
 
     def _answer_batch(self, questions):
-        return self._ask("serving_default", questions=questions)
+        return self._ask("n_best", questions=questions)
 
     def _score_batch(self, questions, answers):
         return self._ask("score", questions=questions, answers=answers)
@@ -63,10 +66,7 @@ class ServedModel(AnsweringModel):
             columns = {"log_probs": no_log_probs, **texts, **outputs}
             names = ("questions", "answers", "log_probs", "status")
             rows = zip(*(columns[name] for name in names), strict=True)
-            return [
-                Answer(_to_text(answer), log_prob, _to_text(status))
-                for _, answer, log_prob, status in rows
-            ]
+            return [_to_answer(*row) for _, *row in rows]
 
 
 class RestClient(ServedModel):
@@ -184,6 +184,23 @@ class RestClient(ServedModel):
             code = _CODES_OF_HTTP.get(status, f"HTTP {status}")
             raise self._error(code, content)
         return content.get("outputs")
+
+
+def _to_answer(texts, log_probs, status):
+    """An `Answer` of one text, or of lists of the best ones."""
+    status = _to_text(status)
+    if not isinstance(texts, list):
+        texts, log_probs = [texts], [log_probs]
+    best, *others = [
+        # A refused question's is 0, as if it were certain.
+        Answer(_to_text(text), log_prob if status == OK else None, status)
+        for text, log_prob in zip(texts, log_probs, strict=True)
+    ]
+    others = [other for other in others if other.log_prob is not None]
+    return dataclasses.replace(
+        best,
+        alternatives=tuple(x for x in others if x.log_prob > IMPOSSIBLE),
+    )
 
 
 def _to_text(value):
