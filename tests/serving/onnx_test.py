@@ -115,6 +115,13 @@ def test_answers_are_the_models(preset, tmp_path):
             rtol=1e-3,
             atol=1e-3,
         )
+    given = ["", "3", "123+21", "%", "1" * 7]
+    scored = onnx_model.score(QUESTIONS[:5], given)
+    for answer, other in zip(
+        scored, Generator(model).score(QUESTIONS[:5], given)
+    ):
+        assert answer.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+        assert (answer.text, answer.status) == (other.text, other.status)
     answers = onnx_model.answer(QUESTIONS)
     # The model tells most of the questions apart.
     log_probs = {round(answer.log_prob, 2) for answer in answers}
