@@ -70,15 +70,13 @@ def test_answers_are_the_models(version, model, caplog):
 
 @pytest.mark.slow
 def test_alternatives_are_the_generators(beam_version, model):
-    answers = SavedModel(beam_version).answer(QUESTIONS)
     generator = Generator(model, SAMPLER, MAX_ANSWER_LENGTH)
+    answers = SavedModel(beam_version).answer(QUESTIONS)
     for answer, other in zip(answers, generator.answer(QUESTIONS)):
-        for name in ("text", "status"):
-            assert getattr(answer, name) == getattr(other, name)
-        assert [
-            (each.text, pytest.approx(each.log_prob, abs=1e-4))
-            for each in answer.alternatives
-        ] == [(each.text, each.log_prob) for each in other.alternatives]
+        others = other, *other.alternatives
+        for x, y in zip((answer, *answer.alternatives), others, strict=True):
+            assert (x.text, x.status) == (y.text, y.status)
+            assert x.log_prob == pytest.approx(y.log_prob, abs=1e-4)
 
 
 def test_scores_are_the_models(version, model):

@@ -30,7 +30,7 @@ _REMEDIES = {
     ),
     "NOT_FOUND": "Change `model_name` or `version`.",
     "DEADLINE_EXCEEDED": "Increase `timeout`, or ask fewer questions at once.",
-    "MALFORMED": "Change `server` or `model_name`.",
+    "MALFORMED": "Change `server`, `model_name` or `headers`.",
 }
 
 
@@ -141,7 +141,7 @@ class RestClient(ServedModel):
             other=False,
             status_forcelist=_UNAVAILABLE,
             allowed_methods=None,
-            backoff_factor=0.1,
+            backoff_factor=min(0.1, timeout / 30),  # 14 times, in all
             respect_retry_after_header=False,  # it may be hours
             raise_on_status=False,
         )
@@ -177,7 +177,7 @@ class RestClient(ServedModel):
         message = (
             f"The server {self.server} gives no answers for the model "
             f"{self.model_name!r} ({code}: {reason}). "
-            + _REMEDIES.get(code, "Its log may say more.")
+            + _REMEDIES.get(code, "Its log, or a proxy's, may say more.")
         )
         # Without the user and the password of an address.
         return ServingError(re.sub(r"\S*@", "", message), code)
@@ -195,9 +195,9 @@ class RestClient(ServedModel):
         except (TimeoutError, requests.Timeout):
             reason = f"{self.timeout} s have passed"
             raise self._error("DEADLINE_EXCEEDED", reason) from None
+        except ValueError as error:  # It shows the URL or a header.
+            raise self._error("MALFORMED", type(error).__name__) from None
         except requests.RequestException as error:
-            if isinstance(error, ValueError):  # of the URL or the headers
-                raise
             raise self._error("UNAVAILABLE", error) from None
         status = response.status_code
         if status != 200:
