@@ -149,18 +149,15 @@ def test_the_timeout_is_of_the_whole_response(gap):
     assert caught.value.code == "DEADLINE_EXCEEDED"
 
 
-@pytest.mark.parametrize(
-    ("version", "part"),
-    [(None, ""), (3, "/versions/3"), ("a/b", "/labels/a%2Fb")],
-)
-def test_a_version_and_headers_are_asked(version, part):
+@pytest.mark.parametrize("name", ["solver", "a/versions/3", "a/labels/b"])
+def test_a_version_and_headers_are_asked(name):
     asked = []
     headers = {"Authorization": "token\n"}
     with http_server(lambda path, _: (404, asked.append(path) or b"")) as port:
-        client = RestClient(f"127.0.0.1:{port}", "é", 9, 2, version, headers)
+        client = RestClient(f"127.0.0.1:{port}", name, headers=headers)
         with client, pytest.raises(ServingError):
             client.answer(["1"])
-    assert asked == [f"/v1/models/%C3%A9{part}:predicttoken"]
+    assert asked == [f"/v1/models/{name}:predicttoken"]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
 
-_RETRIES = 4
 _UNAVAILABLE = (502, 503)
 _CODES_OF_HTTP = {404: "NOT_FOUND", 504: "DEADLINE_EXCEEDED"}
 _CODES_OF_HTTP |= dict.fromkeys(_UNAVAILABLE, "UNAVAILABLE")
@@ -28,7 +27,7 @@ _REMEDIES = {
         "Start it, wait until it is ready, or change `server`: the usual port "
         "of REST is 8501."
     ),
-    "NOT_FOUND": "Change `model_name` or `version`.",
+    "NOT_FOUND": "Change `model_name`.",
     "DEADLINE_EXCEEDED": "Increase `timeout`, or ask fewer questions at once.",
     "MALFORMED": "Change `server`, `model_name` or `headers`.",
 }
@@ -82,14 +81,12 @@ class RestClient(ServedModel):
 
     Args:
         server: Host and port, or a URL, `"https://example.com/solver"`.
-        model_name: Name of the model on the server.
+        model_name: Name of the model on the server: `"solver"` for its newest
+            version, `"solver/versions/2"`, or `"solver/labels/canary"`.
         timeout: Seconds that a request may take, with its retries.
         batch_size: Most questions of a request, at most the server's own
             limit. More questions are sent in several requests.
-        version: Number or label of the model's version, `2` or `"canary"`.
-            Defaults to the newest.
-        headers: Dict of HTTP headers, such as
-            `{"Authorization": "Bearer ..."}`.
+        headers: Dict of HTTP headers: `{"Authorization": "Bearer ..."}`.
 
     Raises:
         UsageError: If an argument is invalid.
@@ -109,7 +106,6 @@ class RestClient(ServedModel):
         model_name: str = "solver",
         timeout: float = 60.0,
         batch_size: int = 64,
-        version: int | str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         require("requests", "serving")
@@ -128,15 +124,11 @@ class RestClient(ServedModel):
         self.model_name = model_name
         self.timeout = timeout
         self.batch_size = batch_size
-        self._url = server if "://" in server else f"http://{server}"
-        path = ["models", model_name]
-        if version is not None:
-            is_number = str(version).isdecimal()
-            path += ["versions" if is_number else "labels", str(version)]
-        path = "/".join(urllib.parse.quote(part, safe="") for part in path)
-        self._url = f"{self._url.rstrip('/')}/v1/{path}:predict"
+        url = server if "://" in server else f"http://{server}"
+        name = urllib.parse.quote(model_name, errors="replace")
+        self._url = f"{url.rstrip('/')}/v1/models/{name}:predict"
         retry = urllib3.Retry(
-            _RETRIES,
+            4,
             read=False,
             other=False,
             status_forcelist=_UNAVAILABLE,

@@ -41,14 +41,7 @@ def export(
     """Exports a model as the next version in a folder.
 
     TF Serving polls the folder, so the version gets its number when it is
-    complete. It has these signatures:
-
-    - `serving_default`: `questions`, strings, to `answers`, `log_probs` and
-      `status`;
-    - `n_best`: `questions` to the sampler's best `answers` with `log_probs`,
-      and `status`;
-    - `score`: `questions` and `answers` to the answers' `log_probs`, and
-      `status`.
+    complete. docs/serving.md has its signatures.
 
     Args:
         model: A `SequenceToSequence`.
