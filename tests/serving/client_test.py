@@ -110,24 +110,24 @@ def test_a_server_that_starts_late_is_reached():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("secret", "server", "token"),
+    ("server", "token"),
     [
-        ("", "localhost:1", ""),
-        ("", "no-such-host.invalid:1", ""),
-        ("user:secret@", "localhost:1", ""),
-        ("http://user:secret@", "localhost:1", ""),
-        ("ftp://user:secret@", "localhost", ""),
-        ("", "localhost:1", "of two\nlines, secret"),
+        ("localhost:1", ""),
+        ("no-such-host.invalid:1", ""),
+        ("ftp://localhost", ""),
+        ("user:secret@localhost:1", ""),
+        ("ftp://user:secret@localhost:1", ""),
+        ("localhost:1", "of two\nlines, secret"),
     ],
 )
-def test_no_server_is_an_error_without_secrets(secret, server, token):
+def test_no_server_is_an_error_without_secrets(server, token):
     headers = {"Authorization": token}
     with (
-        RestClient(secret + server, timeout=2, headers=headers) as client,
+        RestClient(server, timeout=2, headers=headers) as client,
         pytest.raises(ServingError) as caught,
     ):
         client.answer(["1"])
-    assert server in str(caught.value)
+    assert server.rpartition("@")[2] in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

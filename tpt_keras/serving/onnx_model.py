@@ -29,7 +29,8 @@ _FEW_ROWS = 4
 class OnnxModel(AnsweringModel):
     """A model exported as ONNX graphs, in this process.
 
-    Needs NumPy and ONNX Runtime, and neither Keras nor TensorFlow.
+    Needs NumPy and ONNX Runtime, and neither Keras nor TensorFlow. `score`
+    takes a step for each token of an answer.
 
     Args:
         path: An export of `export_onnx`, or the folder of its versions.
