@@ -301,7 +301,6 @@ def test_the_card_is_beside_the_graph(version, model, tmp_path, quick):
     assert copy.read_text() == card.read_text()
 
 
-@pytest.mark.parametrize("length", [1, 2, 7])
 @pytest.mark.parametrize("length", [1, 7])
 def test_warm_up_requests_fit_the_model(model, tmp_path, quick, length):
     limits = {"max_question_length": length, "max_answer_length": length}
