@@ -193,12 +193,10 @@ def _interruptible(line):
 @contextlib.contextmanager
 def _log_on_stdout():
     """Prints the library's log, above any progress bars."""
-    import tqdm
-
     logger = logging.getLogger("tpt_keras")
     before = logger.level, logger.propagate
     handler = logging.Handler()
-    handler.emit = lambda record: tqdm.tqdm.write(
+    handler.emit = lambda record: importlib.import_module("tqdm").tqdm.write(
         with_flags(record.getMessage())
     )
     logger.addHandler(handler)

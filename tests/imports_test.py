@@ -187,7 +187,7 @@ HEAVY = [
         (
             "sys",
             "tpt_keras.serving; tpt_keras.serving.RestClient('localhost:1')",
-            ["grpc", "keras", "tensorflow"],
+            ["filelock", "grpc", "keras", "tensorflow"],
         ),
     ],
     ids=["package", "training", "client"],

@@ -16,6 +16,8 @@ EMPTY = "EMPTY"
 TOO_LONG = "TOO_LONG"
 UNKNOWN_CHARACTER = "UNKNOWN_CHARACTER"
 INVALID_UTF8 = "INVALID_UTF8"
+# The log-probability of the impossible. Minus infinity would lead to NaNs.
+IMPOSSIBLE = -1e9
 
 _EXPLANATIONS = {
     EMPTY: "is empty; ask something",
@@ -37,7 +39,7 @@ class Answer:
     Attributes:
         text: The answer; empty if there is none.
         log_prob: Log-probability of the answer in nats, or `None` if it is
-            unknown.
+            unknown or there is no answer.
         status: `"OK"`, or why there is no answer: `"EMPTY"`, `"TOO_LONG"`,
             `"UNKNOWN_CHARACTER"` or `"INVALID_UTF8"`.
         alternatives: Tuple of the next best `Answer`s, the best first.
@@ -51,7 +53,9 @@ class Answer:
     def __post_init__(self):
         number = self.log_prob
         if number is not None:
-            number = float(number) if math.isfinite(number) else None
+            # Exports give a refused question 0, as if it were certain.
+            is_known = self.status == OK and math.isfinite(number)
+            number = float(number) if is_known else None
         object.__setattr__(self, "log_prob", number)
 
 

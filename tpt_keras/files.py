@@ -7,8 +7,6 @@ import pathlib
 import shutil
 import uuid
 
-import filelock
-
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 
@@ -150,6 +148,8 @@ def folder_lock(folder, work, wait=False):
     Raises:
         UsageError: If another process holds the lock, unless `wait`.
     """
+    import filelock
+
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / LOCK_FILE, thread_local=False)

@@ -88,7 +88,7 @@ def test_an_unavailable_server_is_retried_some_times():
     assert ask(server) == [Answer("1", -0.5, "OK")]
     assert len(server.batch_sizes) == 3
     server = TFServing(failures=["UNAVAILABLE"] * 9)
-    assert code_of(server) == "UNAVAILABLE"
+    assert code_of(server, timeout=1) == "UNAVAILABLE"
     assert len(server.batch_sizes) == 5
 
 
@@ -110,21 +110,54 @@ def test_a_server_that_starts_late_is_reached():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "server", ["localhost:1", "no-such-host.invalid:1", "ftp://localhost"]
+    ("server", "token"),
+    [
+        ("localhost:1", ""),
+        ("no-such-host.invalid:1", ""),
+        ("ftp://localhost", ""),
+        ("user:secret@localhost:1", ""),
+        ("ftp://user:secret@localhost:1", ""),
+        ("localhost:1", "of two\nlines, secret"),
+    ],
 )
-def test_no_server_is_an_error(server):
+def test_no_server_is_an_error_without_secrets(server, token):
+    headers = {"Authorization": token}
     with (
-        RestClient(server, timeout=2) as client,
+        RestClient(server, timeout=2, headers=headers) as client,
         pytest.raises(ServingError) as caught,
     ):
         client.answer(["1"])
-    assert server in str(caught.value)
+    assert server.rpartition("@")[2] in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_the_timeout_ends_a_request():
     server = TFServing(delay=2.0)
     assert code_of(server, timeout=0.2) == "DEADLINE_EXCEEDED"
     assert len(server.batch_sizes) == 1
+
+
+@pytest.mark.parametrize("gap", [0.1, 2.0])
+def test_the_timeout_is_of_the_whole_response(gap):
+    parts = (time.sleep(gap) or b" " for _ in range(30))
+    with http_server(lambda *request: (200, parts)) as port:
+        client = RestClient(f"127.0.0.1:{port}", timeout=0.4)
+        start = time.monotonic()
+        with client, pytest.raises(ServingError) as caught:
+            client.answer(["1"])
+        assert time.monotonic() - start < 1.5
+    assert caught.value.code == "DEADLINE_EXCEEDED"
+
+
+@pytest.mark.parametrize("name", ["solver", "a/versions/3", "a/labels/b"])
+def test_a_version_and_headers_are_asked(name):
+    asked = []
+    headers = {"Authorization": "token\n"}
+    with http_server(lambda path, _: (404, asked.append(path) or b"")) as port:
+        client = RestClient(f"127.0.0.1:{port}", name, headers=headers)
+        with client, pytest.raises(ServingError):
+            client.answer(["1"])
+    assert asked == [f"/v1/models/{name}:predicttoken"]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +192,7 @@ def test_another_models_outputs_are_refused(outputs):
         ),
         (302, b""),
         (404, b"<html>"),
+        (500, b"<html>"),
         (500, b'{"error": "%s"}' % (b"x" * 5000)),
     ],
 )
@@ -169,11 +203,13 @@ def test_another_programs_response_is_an_error(status, body):
             client.answer(["1 + 1"])
     assert url in str(caught.value)
     assert len(str(caught.value)) < 1500
+    codes = {200: "MALFORMED", 404: "NOT_FOUND"}
+    assert caught.value.code == codes.get(status, f"HTTP {status}")
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("timeout", 0), ("timeout", math.nan), ("batch_size", 0)],
+    [*(("timeout", x) for x in (0, math.nan, math.inf)), ("batch_size", 0)],
 )
 def test_invalid_arguments_are_refused(name, value):
     with pytest.raises(UsageError) as caught:

@@ -11,6 +11,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 from tensorflow_serving.apis import prediction_log_pb2
 
+from tests.models.transformer_test import VOCABULARY
 from tests.serving.c_api_test import jit_compiled
 from tests.serving.c_api_test import python_function
 from tests.serving.c_api_test import save_graph
@@ -171,21 +172,30 @@ def test_weights_that_are_not_finite_are_refused(
     assert not (tmp_path / "model").exists()
 
 
-def test_warm_up_requests_are_answered(version, served):
+def warm_up_requests(version):
+    """Yields the name of a signature and its inputs."""
     # TF Serving looks for this name.
     path = version / "assets.extra" / "tf_serving_warmup_requests"
-    sizes = []
     for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
         request = prediction_log_pb2.PredictionLog.FromString(
             record
         ).predict_log.request
-        assert request.model_spec.signature_name == "serving_default"
-        questions = tf.make_ndarray(request.inputs["questions"])
-        sizes.append(len(questions))
-        if len(questions) <= 8:
-            _, status = served.ask(questions.tolist())
-            assert set(status) == {"OK"}
-    assert sizes == list(WARMUP_BATCH_SIZES)
+        inputs = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
+        yield request.model_spec.signature_name, inputs
+
+
+def test_warm_up_requests_are_answered(version, served):
+    sizes = {}
+    for signature, inputs in warm_up_requests(version):
+        sizes.setdefault(signature, []).append(len(inputs["questions"]))
+        if len(inputs["questions"]) <= 8:
+            status = served(signature, **inputs)["status"]
+            assert set(status.tolist()) == {b"OK"}
+    assert sizes == {
+        "serving_default": list(WARMUP_BATCH_SIZES),
+        "n_best": [1],
+        "score": [1],
+    }
 
 
 def test_signatures_have_the_documented_shapes(version):
@@ -291,6 +301,16 @@ def test_the_card_is_beside_the_graph(version, model, tmp_path, quick):
     assert copy.read_text() == card.read_text()
 
 
+@pytest.mark.parametrize("length", [1, 7])
+def test_warm_up_requests_fit_the_model(model, tmp_path, quick, length):
+    limits = {"max_question_length": length, "max_answer_length": length}
+    model = Transformer(model.config.replace(vocabulary=VOCABULARY, **limits))
+    for _, inputs in warm_up_requests(export(model, tmp_path)):
+        for texts in inputs.values():
+            status = model.tokenizer.question_status(texts[0].decode(), length)
+            assert status == "OK"
+
+
 def names(folder):
     return sorted(
         path.name
@@ -308,6 +328,10 @@ def test_versions_count_up(tmp_path, model, quick):
     (tmp_path / "20").touch()
     (tmp_path / "30-old").mkdir()
     assert export(model, str(tmp_path)).name == "12"
+    (tmp_path / "13").symlink_to("nowhere")
+    with pytest.raises(UsageError) as caught:
+        export(model, tmp_path)
+    assert caught.value.path == str(tmp_path / "13")
 
 
 def test_a_crash_leaves_no_version(tmp_path, model, quick, monkeypatch):

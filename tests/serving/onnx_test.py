@@ -46,6 +46,7 @@ DIFFERENT = (
     "tp_transformer_numbers",
     "tp_transformer_xl",
 )
+NOT_NEEDED = "filelock", "keras", "onnx", "tensorflow", "torch", "tqdm"
 QUESTIONS = [
     f"{a}+{b}{c}" for a in range(4) for b in range(4) for c in range(4)
 ]
@@ -115,6 +116,12 @@ def test_answers_are_the_models(preset, tmp_path):
             rtol=1e-3,
             atol=1e-3,
         )
+    given = ["", "3", "123+21", "%", "1" * 7]
+    scored = onnx_model.score(QUESTIONS[:5], given)
+    expected = Generator(model).score(QUESTIONS[:5], given)
+    for x, y in zip(scored, expected):
+        assert (x.text, x.status) == (y.text, y.status)
+        assert (x.log_prob or 0) == pytest.approx(y.log_prob or 0, 1e-5, 1e-5)
     answers = onnx_model.answer(QUESTIONS)
     # The model tells most of the questions apart.
     log_probs = {round(answer.log_prob, 2) for answer in answers}
@@ -170,7 +177,7 @@ def test_a_command_answers_without_keras(version, model, tmp_path):
     result = run_python(
         *("-m", "experiments", "solve", "--question=10+3"),
         f"--onnx_model={version}",
-        env=without(tmp_path, "keras", "onnx", "tensorflow", "torch"),
+        env=without(tmp_path, *NOT_NEEDED),
     )
     assert result.stdout == f"{model.solve(['10+3'])[0]}\n"
 

@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tests.experiments.command import run_python
+from tests.serving.conftest import MAX_ANSWER_LENGTH
+from tests.serving.conftest import SAMPLER
 from tpt_keras.decoding import Generator
 from tpt_keras.errors import UsageError
 from tpt_keras.serving.saved_model import CONFIG_ASSET
@@ -62,7 +64,19 @@ def test_answers_are_the_models(version, model, caplog):
     assert [answer.text for answer in answers] == expected
     assert [answer.status for answer in answers] == STATUSES
     assert all(answer.log_prob < 0 for answer in answers[:2])
+    assert [answer.log_prob for answer in answers[2:]] == [None] * 3
     assert saved_model.answer([]) == []
+
+
+@pytest.mark.slow
+def test_alternatives_are_the_generators(beam_version, model):
+    generator = Generator(model, SAMPLER, MAX_ANSWER_LENGTH)
+    answers = SavedModel(beam_version).answer(QUESTIONS)
+    for answer, other in zip(answers, generator.answer(QUESTIONS)):
+        assert (answer.text, answer.status) == (other.text, other.status)
+        assert [x.text for x in answer.alternatives] == [
+            x.text for x in other.alternatives
+        ]
 
 
 def test_scores_are_the_models(version, model):
@@ -74,8 +88,7 @@ def test_scores_are_the_models(version, model):
     statuses = ["OK", "OK", "OK", "EMPTY", "TOO_LONG"]
     for answer, other, status in zip(scored, expected, statuses):
         assert answer.status == other.status == status
-        if status == "OK":
-            assert answer.log_prob == pytest.approx(other.log_prob, abs=1e-5)
+        assert answer.log_prob == pytest.approx(other.log_prob, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -99,7 +112,7 @@ def save(path, function):
         function,
         input_signature=[tf.TensorSpec((None,), tf.string, "questions")],
     )
-    tf.saved_model.save(module, str(path), module.function)
+    tf.saved_model.save(module, str(path), {"n_best": module.function})
     (path / CONFIG_ASSET).parent.mkdir()
     (path / CONFIG_ASSET).write_text("{}")
 

@@ -94,6 +94,7 @@ class TFServing:
             return "NOT_FOUND", "no such model"
         if signature == "score":
             return None, score(questions, inputs["answers"])
+        assert signature == "n_best"
         return None, self.predict(questions)
 
 
@@ -102,21 +103,24 @@ def http_server(respond, port=0):
     """Serves HTTP in a thread; yields the port.
 
     Args:
-        respond: Function from the path and the content of a request to the
-            status and the content of its response.
+        respond: Function from the path, with a token, and the content of a
+            request to the status and the content, or its parts, of a response.
         port: The port, or 0 for a free one.
     """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             size = int(self.headers.get("Content-Length", 0))
-            status, content = respond(self.path, self.rfile.read(size))
+            path = self.path + self.headers.get("Authorization", "")
+            status, content = respond(path, self.rfile.read(size))
             self.send_response(status)
             if status == 503:
                 self.send_header("Retry-After", "86400")
             self.end_headers()
+            parts = [content] if isinstance(content, bytes) else content
             with contextlib.suppress(OSError):
-                self.wfile.write(content)
+                for part in parts:
+                    self.wfile.write(part)
 
         do_GET = do_POST  # noqa: N815
 

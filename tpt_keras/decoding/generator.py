@@ -7,11 +7,11 @@ import numpy as np
 from keras import ops
 from keras import tree
 
+from tpt_keras.answer import IMPOSSIBLE
 from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
 from tpt_keras.compilation import compiled
-from tpt_keras.decoding.samplers import IMPOSSIBLE
 from tpt_keras.decoding.samplers import Sampler
 from tpt_keras.decoding.samplers import get_sampler
 from tpt_keras.decoding.samplers import of_tokens

@@ -7,13 +7,12 @@ from typing import Any
 from keras import ops
 from keras import tree
 
+from tpt_keras.answer import IMPOSSIBLE
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.typing import Tensor
 
-# The log-probability of the impossible. Minus infinity would lead to NaNs.
-IMPOSSIBLE = -1e9
 # The multipliers of a 32-bit mixing function (C. Wellons, "Prospecting for
 # hash functions", lowbias32), as signed integers.
 _MULTIPLIERS = (0x7FEB352D, 0x846CA68B - 2**32)

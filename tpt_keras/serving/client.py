@@ -1,11 +1,17 @@
 """Client for TF Serving, over REST."""
 
 import base64
+import concurrent.futures
 import contextlib
+import dataclasses
+import re
+import threading
 import urllib.parse
+from collections.abc import Mapping
 from typing import Any
 from typing import Self
 
+from tpt_keras.answer import IMPOSSIBLE
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
 from tpt_keras.answer import to_bytes
@@ -13,15 +19,17 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
 
-_RETRIES = 4
-_CODES_OF_HTTP = {404: "NOT_FOUND", 502: "UNAVAILABLE", 503: "UNAVAILABLE"}
+_UNAVAILABLE = (502, 503)
+_CODES_OF_HTTP = {404: "NOT_FOUND", 504: "DEADLINE_EXCEEDED"}
+_CODES_OF_HTTP |= dict.fromkeys(_UNAVAILABLE, "UNAVAILABLE")
 _REMEDIES = {
     "UNAVAILABLE": (
-        "Start it, or change `server`: the usual port of REST is 8501."
+        "Start it, wait until it is ready, or change `server`: the usual port "
+        "of REST is 8501."
     ),
     "NOT_FOUND": "Change `model_name`.",
     "DEADLINE_EXCEEDED": "Increase `timeout`, or ask fewer questions at once.",
-    "MALFORMED": "Change `server` or `model_name`.",
+    "MALFORMED": "Change `server`, `model_name` or `headers`.",
 }
 
 
@@ -48,7 +56,7 @@ class ServedModel(AnsweringModel):
     """
 
     def _answer_batch(self, questions):
-        return self._ask("serving_default", questions=questions)
+        return self._ask("n_best", questions=questions)
 
     def _score_batch(self, questions, answers):
         return self._ask("score", questions=questions, answers=answers)
@@ -63,10 +71,7 @@ class ServedModel(AnsweringModel):
             columns = {"log_probs": no_log_probs, **texts, **outputs}
             names = ("questions", "answers", "log_probs", "status")
             rows = zip(*(columns[name] for name in names), strict=True)
-            return [
-                Answer(_to_text(answer), log_prob, _to_text(status))
-                for _, answer, log_prob, status in rows
-            ]
+            return [_to_answer(*row) for _, *row in rows]
 
 
 class RestClient(ServedModel):
@@ -76,10 +81,12 @@ class RestClient(ServedModel):
 
     Args:
         server: Host and port, or a URL, `"https://example.com/solver"`.
-        model_name: Name of the model on the server.
-        timeout: Seconds that each attempt may take.
+        model_name: Name of the model on the server: `"solver"` for its newest
+            version, `"solver/versions/2"`, or `"solver/labels/canary"`.
+        timeout: Seconds that a request may take, with its retries.
         batch_size: Most questions of a request, at most the server's own
             limit. More questions are sent in several requests.
+        headers: Dict of HTTP headers: `{"Authorization": "Bearer ..."}`.
 
     Raises:
         UsageError: If an argument is invalid.
@@ -99,14 +106,17 @@ class RestClient(ServedModel):
         model_name: str = "solver",
         timeout: float = 60.0,
         batch_size: int = 64,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         require("requests", "serving")
         import requests
         import urllib3
 
-        if not timeout > 0:
+        # A socket takes at most 2**31 milliseconds.
+        if not 0 < timeout <= 1e6:
             raise UsageError(
-                f"`timeout` must be positive. Received: {timeout}",
+                "`timeout` must be positive, and at most a million seconds. "
+                f"Received: {timeout}",
                 field="timeout",
             )
         check_positive_integer("batch_size", batch_size)
@@ -114,17 +124,23 @@ class RestClient(ServedModel):
         self.model_name = model_name
         self.timeout = timeout
         self.batch_size = batch_size
+        url = server if "://" in server else f"http://{server}"
+        name = urllib.parse.quote(model_name, errors="replace")
+        self._url = f"{url.rstrip('/')}/v1/models/{name}:predict"
         retry = urllib3.Retry(
-            _RETRIES,
+            4,
             read=False,
             other=False,
-            status_forcelist=(502, 503),
+            status_forcelist=_UNAVAILABLE,
             allowed_methods=None,
-            backoff_factor=0.1,
+            backoff_factor=min(0.1, timeout / 30),  # 14 times, in all
             respect_retry_after_header=False,  # it may be hours
             raise_on_status=False,
         )
         self._session = requests.Session()
+        for name, value in (headers or {}).items():
+            # A token may come from a file, with its newline.
+            self._session.headers[name] = value.strip()
         for scheme in ("http://", "https://"):
             adapter = requests.adapters.HTTPAdapter(max_retries=retry)
             self._session.mount(scheme, adapter)
@@ -150,40 +166,64 @@ class RestClient(ServedModel):
 
     def _error(self, code, reason):
         reason = " ".join(str(reason).split())[:1000]
-        return ServingError(
+        message = (
             f"The server {self.server} gives no answers for the model "
             f"{self.model_name!r} ({code}: {reason}). "
-            + _REMEDIES.get(code, "Its log may say more."),
-            code,
+            + _REMEDIES.get(code, "Its log, or a proxy's, may say more.")
         )
+        # Without the user and the password of an address.
+        return ServingError(re.sub(r"\S*@", "", message), code)
 
     def _predict(self, signature, inputs):
         import requests
 
-        url = self.server if "://" in self.server else f"http://{self.server}"
-        name = urllib.parse.quote(self.model_name, safe="")
         encoded = {
             key: [{"b64": base64.b64encode(text).decode()} for text in texts]
             for key, texts in inputs.items()
         }
         body = {"signature_name": signature, "inputs": encoded}
         try:
-            response = self._session.post(
-                f"{url.rstrip('/')}/v1/models/{name}:predict",
-                json=body,
-                timeout=self.timeout,
-                allow_redirects=False,
-            )
-            content = response.json()
-        except requests.Timeout as error:
-            raise self._error("DEADLINE_EXCEEDED", error) from None
-        except requests.ConnectionError as error:
+            response = self._post(body)
+        except (TimeoutError, requests.Timeout):
+            reason = f"{self.timeout} s have passed"
+            raise self._error("DEADLINE_EXCEEDED", reason) from None
+        except ValueError as error:  # It shows the URL or a header.
+            raise self._error("MALFORMED", type(error).__name__) from None
+        except requests.RequestException as error:
             raise self._error("UNAVAILABLE", error) from None
-        if not isinstance(content, dict) or "error" in content:
-            status = response.status_code
+        status = response.status_code
+        if status != 200:
             code = _CODES_OF_HTTP.get(status, f"HTTP {status}")
-            raise self._error(code, content)
-        return content.get("outputs")
+            text = response.content[:4000].decode(errors="replace")
+            raise self._error(code, f"{status} {response.reason}: {text}")
+        return response.json()["outputs"]
+
+    def _post(self, body):
+        # A socket's time-out is of each of its waits, so this is a thread's.
+        found = concurrent.futures.Future()
+
+        def post():
+            try:
+                options = {"timeout": self.timeout, "allow_redirects": False}
+                response = self._session.post(self._url, json=body, **options)
+                found.set_result(response)
+            except Exception as error:
+                found.set_exception(error)
+
+        threading.Thread(target=post, daemon=True).start()
+        return found.result(self.timeout)
+
+
+def _to_answer(texts, log_probs, status):
+    """An `Answer` of one text, or of a list of the best ones."""
+    if not isinstance(texts, list):
+        texts, log_probs = [texts], [log_probs]
+    best, *others = (
+        Answer(_to_text(text), log_prob, _to_text(status))
+        for text, log_prob in zip(texts, log_probs, strict=True)
+    )
+    others = [x for x in others if (x.log_prob or IMPOSSIBLE) > IMPOSSIBLE]
+    return dataclasses.replace(best, alternatives=tuple(others))
 
 
 def _to_text(value):

@@ -28,7 +28,6 @@ PRECISIONS = ("float32", "bfloat16")
 WARMUP_ASSET = "assets.extra/tf_serving_warmup_requests"
 # Up to the max_batch_size of config/batching.config.
 WARMUP_BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
-_QUESTION = "Let z(k) = -3*k + 5. What is the tens digit of z(-31)?"
 
 
 def export(
@@ -42,14 +41,7 @@ def export(
     """Exports a model as the next version in a folder.
 
     TF Serving polls the folder, so the version gets its number when it is
-    complete. It has these signatures:
-
-    - `serving_default`: `questions`, strings, to `answers`, `log_probs` and
-      `status`;
-    - `n_best`: `questions` to the sampler's best `answers` with `log_probs`,
-      and `status`;
-    - `score`: `questions` and `answers` to the answers' `log_probs`, and
-      `status`.
+    complete. docs/serving.md has its signatures.
 
     Args:
         model: A `SequenceToSequence`.
@@ -93,7 +85,7 @@ def export(
         config_path.write_text(json.dumps(to_stored(config), indent=2))
         if card is not None:
             shutil.copyfile(card, config_path.with_name("README.md"))
-        _write_warmup_requests(partial / WARMUP_ASSET)
+        _write_warmup_requests(partial / WARMUP_ASSET, config)
     return version
 
 
@@ -113,15 +105,24 @@ def _write_graph(graph, path):
     tf.saved_model.save(module, str(path), signatures, options)
 
 
-def _write_warmup_requests(path):
+def _write_warmup_requests(path, config):
     from tensorflow_serving.apis import prediction_log_pb2
 
+    # The other symbols are longer.
+    character = min(config.vocabulary, key=len)
+    question = character * (1 + config.max_question_length // 3)
+    # TensorFlow optimizes the graph of each signature at its first request.
+    requests = [("serving_default", size) for size in WARMUP_BATCH_SIZES]
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for batch_size in WARMUP_BATCH_SIZES:
+        for signature, batch_size in [*requests, ("n_best", 1), ("score", 1)]:
             log = prediction_log_pb2.PredictionLog()
             request = log.predict_log.request
-            request.model_spec.signature_name = "serving_default"
-            request.inputs["questions"].CopyFrom(
-                tf.make_tensor_proto([_QUESTION] * batch_size)
-            )
+            request.model_spec.signature_name = signature
+            texts = {"questions": question}
+            if signature == "score":
+                texts["answers"] = character
+            for name, text in texts.items():
+                request.inputs[name].CopyFrom(
+                    tf.make_tensor_proto([text] * batch_size)
+                )
             writer.write(log.SerializeToString())

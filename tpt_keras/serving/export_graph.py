@@ -211,21 +211,20 @@ def check_graph(saved_model_dir):
     refused = set()
     for meta_graph in saved_model.meta_graphs:
         graph = meta_graph.graph_def
-        functions = {f.signature.name for f in graph.library.function}
-        bodies = [graph.node] + [f.node_def for f in graph.library.function]
-        for node in (node for nodes in bodies for node in nodes):
-            if node.op.startswith("Xla") or "PyFunc" in node.op:
-                refused.add(node.op)
+        library = graph.library.function
+        ops = [(f.signature.name, f.attr) for f in library]
+        functions = dict(ops)
+        for nodes in (graph.node, *(f.node_def for f in library)):
+            ops += [(node.op, node.attr) for node in nodes]
+        for op, attr in ops:
+            if attr["_XlaMustCompile"].b:
+                refused.add(f"{op} (marked for XLA)")
+            if op.startswith("Xla") or "PyFunc" in op:
+                refused.add(op)
             # Ops of other packages have a namespace: "Text>Tokenize".
-            if node.op not in functions and (
-                ">" in node.op or op_def_registry.get(node.op) is None
-            ):
-                refused.add(f"{node.op} (custom)")
-            if node.attr["_XlaMustCompile"].b:
-                refused.add(f"{node.op} (marked for XLA)")
-        for function in graph.library.function:
-            if function.attr["_XlaMustCompile"].b:
-                refused.add(f"{function.signature.name} (marked for XLA)")
+            is_known = ">" not in op and op_def_registry.get(op) is not None
+            if op not in functions and not is_known:
+                refused.add(f"{op} (custom)")
     if refused:
         raise ValueError(
             "A stock TF Serving cannot run this graph: "

@@ -38,16 +38,7 @@ def export_onnx(
 ) -> pathlib.Path:
     """Exports a model as the next version in a folder, for `OnnxModel`.
 
-    A version has two graphs with their weights, and the model's configuration
-    as JSON:
-
-    - `encode.onnx`: `token_ids`, int32 `(batch, length)`, the question's, to
-      the tensors of the cache, which have names;
-    - `decode_step.onnx`: `token_ids`, int32 `(batch,)`, the last ones, their
-      position `index` and the tensors of the cache, to the `logits` of the
-      next tokens `(batch, vocabulary_size)` and to those tensors of the cache
-      that change, whose names start with `new_`.
-
+    docs/serving.md has the inputs and the outputs of its two graphs.
     The batch may have any size. A question may have any length, except of an
     LSTM: its graph has a step for each token, so that questions are padded.
 

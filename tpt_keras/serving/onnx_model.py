@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 
+from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
 from tpt_keras.errors import require
@@ -28,7 +29,8 @@ _FEW_ROWS = 4
 class OnnxModel(AnsweringModel):
     """A model exported as ONNX graphs, in this process.
 
-    Needs NumPy and ONNX Runtime, and neither Keras nor TensorFlow.
+    Needs NumPy and ONNX Runtime, and neither Keras nor TensorFlow. `score`
+    takes a step for each token of an answer.
 
     Args:
         path: An export of `export_onnx`, or the folder of its versions.
@@ -74,17 +76,25 @@ class OnnxModel(AnsweringModel):
             self.path / name, options, providers=["CPUExecutionProvider"]
         )
 
-    def _status(self, question):
+    def _status(self, question, answer=""):
         longest = self.config["max_question_length"]
-        return self._tokenizer.question_status(question, longest)
+        status = self._tokenizer.question_status(question, longest)
+        if status == OK:
+            longest = self.config["max_answer_length"]
+            status = self._tokenizer.answer_status(answer, longest)
+        return status
 
-    def _answer_batch(self, questions):
+    def _answer_batch(self, questions, given=None):
         # The graphs of another program may return anything.
         with reading(self.path, ADVICE):
-            return list(self._generate(questions))
+            return list(self._generate(questions, given))
 
-    def _generate(self, texts):
-        """Yields the answers that are decoded greedily."""
+    def _score_batch(self, questions, answers):
+        given = self._tokenizer.encode_batch(answers)
+        return self._answer_batch(questions, given)
+
+    def _generate(self, texts, given):
+        """Yields the answers that are decoded greedily, or the given ones."""
         pad_id, end_id = self._tokenizer.pad_id, self._tokenizer.end_id
         cache = self._encoded(texts)
         changing = [x.name for x in self._step_few.get_outputs()[1:]]
@@ -109,8 +119,11 @@ class OnnxModel(AnsweringModel):
             )
             cache.update(zip(changing, changed))
             of_tokens = _log_softmax(logits)
-            logits[:, pad_id] = -np.inf
-            last = logits.argmax(axis=-1).astype("int32")
+            if given is None:
+                logits[:, pad_id] = -np.inf
+                last = logits.argmax(axis=-1).astype("int32")
+            else:
+                last = given[rows, index + 1]
             found[rows, index] = last
             of_tokens = of_tokens[np.arange(len(rows)), last]
             log_probs[rows] += np.where(is_ended, 0.0, of_tokens)

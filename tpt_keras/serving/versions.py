@@ -43,7 +43,8 @@ def newest_version(path: StrPath, file: str, kind: str) -> pathlib.Path:
     newest = versions[max(versions)] if versions else path
     if not (newest / file).is_file():
         raise UsageError(
-            f"There is no {kind} in {str(path)!r}. Export a model there.",
+            f"There is no {kind} in {str(newest)!r}: it has no {file}. Name an "
+            "export, or make one.",
             path=path,
         )
     return newest
@@ -69,15 +70,17 @@ def new_version(
     export_dir = pathlib.Path(export_dir)
     with folder_lock(export_dir, "exports"):
         versions = version_paths(export_dir)
-        for path in versions.values():
+        version = export_dir / str(max(versions, default=0) + 1)
+        # A file may have the version's name.
+        files = [path for path in export_dir.iterdir() if path == version]
+        for path in (*versions.values(), *files):
             if not (path / file).is_file():
                 raise UsageError(
-                    f"The folder {str(path)!r} is no export of the same "
-                    f"format: it has no {file}. Choose another `export_dir`.",
+                    f"{str(path)!r} is no export of the same format: it has no "
+                    f"{file}. Move it away, or choose another `export_dir`.",
                     field="export_dir",
                     path=path,
                 )
-        version = export_dir / str(max(versions, default=0) + 1)
         _log.info("Writing %s, which may take minutes.", version)
         with whole_folder(version) as partial:
             yield version, partial
