@@ -70,7 +70,9 @@ def uncached_greedy(model, encoder_token_ids, max_length):
             },
         )
         next_logits = all_logits[:, ids.shape[1] - 1]
-        next_logits[:, tokenizer.pad_id] = -np.inf  # No part of an answer.
+        # Other tokens are no part of an answer.
+        is_token = tokenizer.answer_mask(next_logits.shape[-1])
+        next_logits = np.where(is_token, next_logits, -np.inf)
         next_ids = np.argmax(next_logits, axis=-1)
         next_ids = np.where(is_ended, tokenizer.pad_id, next_ids)
         is_ended |= next_ids == tokenizer.end_id
@@ -107,6 +109,7 @@ def uncached_beams(model, encoder_token_ids, max_length, sampler):
         start_id=tokenizer.start_id,
         end_id=tokenizer.end_id,
         pad_id=tokenizer.pad_id,
+        token_mask=tokenizer.answer_mask(model.config.vocabulary_size),
     )
 
 

@@ -184,6 +184,7 @@ class Generator(AnsweringModel):
             tokenizer.pad_id,
             row_keys=row_keys(encoder_token_ids, tokenizer.pad_id),
             while_loop=early_exit if self.early_exit else None,
+            token_mask=tokenizer.answer_mask(model.config.vocabulary_size),
         )
 
     def score_token_ids(

@@ -321,6 +321,18 @@ class CharacterTokenizer:
         """Returns `"OK"` if an answer can be encoded; it may be empty."""
         return self.question_status(answer, max_length) if answer else OK
 
+    def answer_mask(self, vocabulary_size: int) -> np.ndarray:
+        """Returns the tokens of answers, a boolean `(vocabulary_size,)`.
+
+        They are the end and the characters, as special symbols and words are
+        in no text of an answer. Without characters, ids without a symbol are
+        taken for them.
+        """
+        token_ids = [self.end_id, *self.id_of_character.values()]
+        if not self.id_of_character:
+            token_ids += range(len(self.vocabulary), vocabulary_size)
+        return np.isin(np.arange(vocabulary_size), token_ids)
+
     def decode(self, token_ids: Iterable[int]) -> str:
         """Decodes an answer's token ids up to the end symbol.
 
