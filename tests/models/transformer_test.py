@@ -11,7 +11,10 @@ from keras import ops
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
+from tpt_keras.layers import DecoderCell
+from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import Projection
+from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 
@@ -175,6 +178,33 @@ class TransformerTest(LayerTestCase):
         self.assert_all_equal(model(INPUTS, training=False), expected)
         dropped = ops.convert_to_numpy(model(INPUTS, training=True))
         self.assertGreater(np.max(np.abs(dropped - expected)), 0.01)
+
+    @pytest.mark.skipif(
+        keras.backend.backend() == "tensorflow", reason="Keras cannot there."
+    )
+    def test_trains_under_rematerialization(self):
+        def functional():
+            x = keras.Input((6, 16))
+            z = TPMultiHeadAttention(2, 8)(x, x, use_causal_mask=True)
+            z = EncoderCell(24, 2)(z)
+            return keras.Model(x, DecoderCell(24, 2)(z, x))
+
+        array = np.random.default_rng(0).normal(size=(2, 6, 16))
+        for make, x, y in (
+            (functional, array, array),
+            (make_model, INPUTS, INPUTS["decoder_token_ids"]),
+        ):
+            losses = []
+            for mode in (None, "full"):
+                keras.utils.set_random_seed(0)
+                with keras.RematScope(mode):
+                    model = make()
+                    model.compile(
+                        "sgd", "mse" if make is functional else "auto"
+                    )
+                    history = model.fit(x, y, epochs=3, verbose=0)
+                losses.append(history.history["loss"])
+            self.assert_all_close(*losses, rtol=1e-4)
 
 
 class GenerateTest(LayerTestCase):

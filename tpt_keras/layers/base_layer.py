@@ -1,5 +1,6 @@
 """The base class of the layers, and their tools."""
 
+import functools
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,30 @@ from keras import ops
 from tpt_keras.errors import UsageError
 
 
-class BaseLayer(keras.layers.Layer):
+class Rematerialized:
+    """Keeps flags as they are when Keras rematerializes a layer.
+
+    JAX would trace them, and no code could branch on them.
+    """
+
+    def rematerialized_call(self, fn, *args, **kwargs):
+        flags = {k: v for k, v in kwargs.items() if isinstance(v, bool)}
+        call = super().rematerialized_call(
+            functools.partial(fn, **flags), *args, **kwargs
+        )
+        return lambda *args, **kwargs: call(
+            *args, **{k: v for k, v in kwargs.items() if k not in flags}
+        )
+
+
+class Dropout(keras.layers.Dropout):
+    """Keras's dropout. With a rate of 0, JAX may trace `training`."""
+
+    def call(self, inputs, training=False):
+        return super().call(inputs, training) if self.rate else inputs
+
+
+class BaseLayer(Rematerialized, keras.layers.Layer):
     """Supports masks, and keeps the dtypes of quantized sublayers."""
 
     # The call arguments that change the form of the output.

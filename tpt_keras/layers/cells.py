@@ -9,6 +9,7 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import Dropout
 from tpt_keras.layers.base_layer import serialize
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.mechanisms import AttentionMechanism
@@ -107,7 +108,7 @@ class TransformerCell(BaseLayer):
         )
         self.feed_forward.build((None, None, self.hidden_dim))
         self.output_layer_norm = self._layer_norm("output_norm")
-        self.dropout_layer = keras.layers.Dropout(
+        self.dropout_layer = Dropout(
             self.dropout,
             seed=self._sublayer_seed("dropout"),
             dtype=self.dtype_policy,

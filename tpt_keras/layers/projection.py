@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import Dropout
 from tpt_keras.layers.base_layer import serialize
 
 
@@ -207,7 +208,7 @@ class FeedForward(BaseLayer):
         self.output_dense = self._projection(
             input_shape[-1], "output", hidden_shape
         )
-        self.dropout_layer = keras.layers.Dropout(
+        self.dropout_layer = Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )
         self.built = True

@@ -8,6 +8,7 @@ from keras import ops
 
 from tpt_keras.errors import check_choice
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import Dropout
 from tpt_keras.layers.base_layer import serialize
 from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.projection import Projection
@@ -126,7 +127,7 @@ class TokenAndPositionEmbedding(BaseLayer):
                 name="role",
             )
             self.role_dense.build((None, None, self.hidden_dim))
-        self.dropout_layer = keras.layers.Dropout(
+        self.dropout_layer = Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )
         self.built = True

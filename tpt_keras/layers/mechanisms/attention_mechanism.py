@@ -1,10 +1,9 @@
 from typing import Any
 
-import keras
-
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import Dropout
 
 
 class AttentionMechanism(BaseLayer):
@@ -83,7 +82,7 @@ class AttentionMechanism(BaseLayer):
         self.dropout = dropout
         self.sliding_window = sliding_window
         self.seed = seed
-        self.dropout_layer = keras.layers.Dropout(
+        self.dropout_layer = Dropout(
             dropout, seed=seed, dtype=self.dtype_policy
         )
 
