@@ -1,7 +1,7 @@
 """The base class of the layers, and their tools."""
 
-import functools
 import inspect
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,25 +12,30 @@ from tpt_keras.errors import UsageError
 
 
 class Rematerialized:
-    """Keeps flags as they are when Keras rematerializes a layer.
-
-    JAX would trace them, and no code could branch on them.
-    """
+    """Keeps JAX from tracing a layer's flags under `keras.RematScope`."""
 
     def rematerialized_call(self, fn, *args, **kwargs):
         flags = {k: v for k, v in kwargs.items() if isinstance(v, bool)}
-        call = super().rematerialized_call(
-            functools.partial(fn, **flags), *args, **kwargs
-        )
-        return lambda *args, **kwargs: call(
-            *args, **{k: v for k, v in kwargs.items() if k not in flags}
+        return super().rematerialized_call(
+            lambda *args, **kwargs: fn(*args, **{**kwargs, **flags}),
+            *args,
+            **kwargs,
         )
 
 
 class Dropout(keras.layers.Dropout):
-    """Keras's dropout. With a rate of 0, JAX may trace `training`."""
+    """Keras's dropout, whose rate is the argument `dropout` of a layer."""
+
+    def __init__(self, rate: float, **kwargs: Any) -> None:
+        if not isinstance(rate, numbers.Real) or not 0.0 <= rate <= 1.0:
+            raise UsageError(
+                f"`dropout` must be from 0 to 1. Received: {rate!r}.",
+                field="dropout",
+            )
+        super().__init__(rate, **kwargs)
 
     def call(self, inputs, training=False):
+        # JAX may trace `training` under `keras.RematScope`.
         return super().call(inputs, training) if self.rate else inputs
 
 
@@ -117,6 +122,8 @@ def make_part(
     try:
         return part_class(**{**kwargs, **(options or {})})
     except (TypeError, ValueError) as error:
+        if getattr(error, "field", None) in kwargs.keys() - (options or {}):
+            raise
         defaults = option_defaults(part_class).items()
         known = ", ".join(f"{name}={value!r}" for name, value in defaults)
         raise UsageError(

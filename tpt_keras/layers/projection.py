@@ -8,6 +8,7 @@ from typing import Self
 import keras
 from keras import ops
 
+from tpt_keras.layers.attention_inputs import tuple_or_none
 from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import Dropout
 from tpt_keras.layers.base_layer import serialize
@@ -68,8 +69,7 @@ class Projection(keras.layers.EinsumDense):
         bias_initializer: str | keras.Initializer = "zeros",
         **kwargs: Any,
     ) -> None:
-        if isinstance(output_shape, int):
-            output_shape = (output_shape,)
+        output_shape = tuple_or_none(output_shape) or ()
         # For one input axis and two output axes: "ab,bcd->acd".
         letters = string.ascii_letters[1:]
         contracted = letters[:num_input_axes]

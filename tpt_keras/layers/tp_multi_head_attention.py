@@ -44,6 +44,9 @@ class TPMultiHeadAttention(BaseLayer):
         dropout: Dropout rate of the attention weights. Defaults to `0.0`.
         use_bias: Whether the maps have biases. Defaults to `True`.
         output_shape: Size or sizes of the output. Defaults to the query's.
+        attention_axes: Axis or axes to attend over, if the inputs have several
+            between the batch and the features. Defaults to all of them. Later
+            arguments are given by name: versions of Keras order them otherwise.
         binding: The binding of fillers to roles: `"hadamard"` (default),
             `"none"` (standard attention), another of
             `tpt_keras.layers.BINDINGS`, the registered name of a `Binding`, or
@@ -56,8 +59,6 @@ class TPMultiHeadAttention(BaseLayer):
         kernel_constraint: Constraint on the kernels.
         bias_constraint: Constraint on the biases.
         seed: Seed of the dropout.
-        attention_axes: Axis or axes to attend over, if the inputs have several
-            between the batch and the features. Defaults to all of them.
         sliding_window: Limits attention to positions that are nearer than this.
         flash_attention: See `DotProductAttention`.
         attention: The attention mechanism: `"dot_product"` (default), another
@@ -123,6 +124,8 @@ class TPMultiHeadAttention(BaseLayer):
         dropout: float = 0.0,
         use_bias: bool = True,
         output_shape: int | Sequence[int] | None = None,
+        attention_axes: int | Sequence[int] | None = None,
+        *,
         binding: str | Binding = "hadamard",
         kernel_initializer: str | keras.Initializer = "glorot_uniform",
         bias_initializer: str | keras.Initializer = "zeros",
@@ -132,7 +135,6 @@ class TPMultiHeadAttention(BaseLayer):
         kernel_constraint: str | keras.constraints.Constraint | None = None,
         bias_constraint: str | keras.constraints.Constraint | None = None,
         seed: int | None = None,
-        attention_axes: int | Sequence[int] | None = None,
         sliding_window: int | None = None,
         flash_attention: bool | None = None,
         attention: str | AttentionMechanism = "dot_product",
@@ -356,7 +358,8 @@ class TPMultiHeadAttention(BaseLayer):
 
         Args:
             query: Tensor `(batch, target_length, hidden_dim)`.
-            cache: Cache from `project_keys_and_values` or `update_cache`.
+            cache: Cache from `project_keys_and_values` or `update_cache` of
+                this layer. That of another layer cannot be told from it.
             mask: Boolean, broadcastable to `(batch, target_length,
                 source_length)`, true where a query may attend.
             index: Position of the only query, for a cache of `update_cache`.
