@@ -190,18 +190,16 @@ class TransformerTest(LayerTestCase):
             return keras.Model(x, DecoderCell(24, 2)(z, x))
 
         array = np.random.default_rng(0).normal(size=(2, 6, 16))
-        for make, x, y in (
-            (functional, array, array),
-            (make_model, INPUTS, INPUTS["decoder_token_ids"]),
+        for make, loss, x, y in (
+            (functional, "mse", array, array),
+            (make_model, "auto", INPUTS, INPUTS["decoder_token_ids"]),
         ):
             losses = []
             for mode in (None, "full"):
                 keras.utils.set_random_seed(0)
                 with keras.RematScope(mode):
                     model = make()
-                    model.compile(
-                        "sgd", "mse" if make is functional else "auto"
-                    )
+                    model.compile("sgd", loss)
                     history = model.fit(x, y, epochs=3, verbose=0)
                 losses.append(history.history["loss"])
             self.assert_all_close(*losses, rtol=1e-4)

@@ -182,9 +182,9 @@ class Generator(AnsweringModel):
             tokenizer.start_id,
             tokenizer.end_id,
             tokenizer.pad_id,
+            tokenizer.answer_mask(model.config.vocabulary_size),
             row_keys=row_keys(encoder_token_ids, tokenizer.pad_id),
             while_loop=early_exit if self.early_exit else None,
-            token_mask=tokenizer.answer_mask(model.config.vocabulary_size),
         )
 
     def score_token_ids(

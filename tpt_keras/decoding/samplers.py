@@ -73,9 +73,9 @@ class Sampler:
         start_id: int,
         end_id: int,
         pad_id: int,
+        token_mask: Tensor,
         row_keys: Tensor | None = None,
         while_loop: Callable[..., Any] | None = None,
-        token_mask: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Decodes until every sequence has ended. A `Generator` calls it.
 
@@ -91,12 +91,11 @@ class Sampler:
             start_id: Token that every sequence starts with.
             end_id: Token that ends a sequence; it is part of the result.
             pad_id: Token behind the end, and nowhere else.
+            token_mask: Boolean `(vocabulary_size,)`, true at tokens that may be
+                chosen. The others keep their share of the probability, so that
+                log-probabilities are the model's.
             row_keys: See `init_state`. Defaults to the numbers of the rows.
             while_loop: `keras.ops.while_loop` (default), or an `EarlyExit`.
-            token_mask: Boolean `(vocabulary_size,)`, true at the tokens that
-                may be chosen. The others keep their share of the probability,
-                so that log-probabilities are the model's. Defaults to all but
-                padding.
 
         Returns:
             What `Generator.generate` returns. A sequence with a log-probability
@@ -289,8 +288,6 @@ def _candidates(logits, is_ended, pad_id, token_mask):
     is_ended = ops.expand_dims(is_ended, -1)
     logits = ops.cast(logits, "float32")
     is_pad = np.arange(logits.shape[-1]) == pad_id
-    if token_mask is None:
-        token_mask = ~is_pad
     is_possible = ops.where(is_ended, is_pad, token_mask)
     log_probs = ops.where(is_ended, 0.0, ops.log_softmax(logits, axis=-1))
     logits = ops.where(is_ended, 0.0, logits)
