@@ -149,9 +149,14 @@ def option_defaults(part_class: type) -> dict[str, Any]:
 
 def serialize(part: Any) -> Any:
     """Serializes an object of Keras. A name, and what is serialized, stays."""
-    if isinstance(part, (str, dict)):
+    if isinstance(part, (str, dict, tuple)):
         return part
     return keras.saving.serialize_keras_object(part)
+
+
+def arguments(layer: keras.layers.Layer, names: str) -> dict[str, Any]:
+    """Serializes the attributes with these names, between spaces."""
+    return {name: serialize(getattr(layer, name)) for name in names.split()}
 
 
 def with_gradient(forward, gradient):

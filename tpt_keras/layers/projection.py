@@ -11,7 +11,7 @@ from keras import ops
 from tpt_keras.layers.attention_inputs import tuple_or_none
 from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import Dropout
-from tpt_keras.layers.base_layer import serialize
+from tpt_keras.layers.base_layer import arguments
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -235,12 +235,12 @@ class FeedForward(BaseLayer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "intermediate_dim": self.intermediate_dim,
-            "dropout": self.dropout,
-            "seed": self.seed,
+            **arguments(
+                self,
+                "intermediate_dim dropout seed kernel_initializer "
+                "bias_initializer",
+            ),
             "activation": keras.activations.serialize(self.activation),
-            "kernel_initializer": serialize(self.kernel_initializer),
-            "bias_initializer": serialize(self.bias_initializer),
         }
 
 

@@ -10,6 +10,7 @@ from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.attention_inputs import resolve_attention_axes
 from tpt_keras.layers.attention_inputs import tuple_or_none
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.base_layer import serialize
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.bindings import make_binding
@@ -408,26 +409,15 @@ class TPMultiHeadAttention(BaseLayer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
+            **arguments(
+                self,
+                "num_heads key_dim value_dim dropout use_bias attention_axes "
+                "binding_options attention_options kernel_initializer "
+                "bias_initializer kernel_regularizer bias_regularizer "
+                "activity_regularizer kernel_constraint bias_constraint seed "
+                "sliding_window flash_attention use_gate",
+            ),
             "output_shape": self._output_shape,
             "binding": serialize(self._binding_name or self.binding),
-            "binding_options": self.binding_options,
             "attention": serialize(self._attention_name or self.attention),
-            "attention_options": self.attention_options,
-            "use_gate": self.use_gate,
-            "kernel_initializer": serialize(self.kernel_initializer),
-            "bias_initializer": serialize(self.bias_initializer),
-            "kernel_regularizer": serialize(self.kernel_regularizer),
-            "bias_regularizer": serialize(self.bias_regularizer),
-            "activity_regularizer": serialize(self.activity_regularizer),
-            "kernel_constraint": serialize(self.kernel_constraint),
-            "bias_constraint": serialize(self.bias_constraint),
-            "seed": self.seed,
-            "attention_axes": self.attention_axes,
-            "sliding_window": self.sliding_window,
-            "flash_attention": self.flash_attention,
         }
