@@ -28,7 +28,11 @@ class Parrot(AnsweringModel):
 
 
 @pytest.mark.parametrize(
-    "kind", [list, tuple, iter, np.array, pd.Series, lambda q: map(str, q)]
+    "kind",
+    [
+        *(list, tuple, iter, np.array, pd.Series, lambda q: map(str, q)),
+        lambda q: pytest.importorskip("tensorflow").constant(q),
+    ],
 )
 def test_any_iterable_is_answered_and_warns(kind):
     Parrot.config = {"vocabulary": ["1", "5", "0"]}

@@ -201,3 +201,23 @@ def test_only_what_is_needed_is_imported(before, modules, heavy):
     )
     result = run_python("-c", script)
     assert (result.status, result.stdout) == (0, "set()\n"), result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script",
+    [
+        "from tpt_keras import *; serving.SavedModel, tuning, training",
+        "import keras, tpt_keras\n"
+        "assert keras.saving.get_registered_object('tpt_keras>EncoderCell')",
+        "import os, sys, tpt_keras\n"
+        "os.environ.pop('KERAS_BACKEND', None)\n"
+        "sys.modules['tensorflow'] = None\n"
+        "try: tpt_keras.TPMultiHeadAttention\n"
+        "except tpt_keras.UsageError: pass",
+    ],
+    ids=["names", "registered", "no_tensorflow"],
+)
+def test_the_package_is_imported(script):
+    result = run_python("-c", script)
+    assert result.status == 0, result.stderr

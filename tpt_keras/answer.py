@@ -73,7 +73,8 @@ def list_of_texts(
     )
     if not is_list or getattr(texts, "ndim", 1) != 1:
         raise _no_texts(field, texts)
-    texts = list(texts)
+    # The items of a TensorFlow tensor are tensors, too.
+    texts = [x.numpy() if hasattr(x, "numpy") else x for x in texts]
     for text in texts:
         if not isinstance(text, (str, bytes)):
             raise _no_texts(field, text)

@@ -4,6 +4,7 @@ Messages name fields in backticks (`learning_rate`). The commands in
 `experiments` show the fields that are flags of theirs as flags.
 """
 
+import difflib
 import errno
 import importlib.util
 import numbers
@@ -82,10 +83,16 @@ def check_choice(name: str, value: Any, known: Collection[Any]) -> None:
     """Raises a `UsageError` with `field=name` if a value is not known."""
     if value not in known:
         raise UsageError(
-            f"Unknown {name} {value!r}. Known: "
+            f"Unknown {name} {value!r}.{did_you_mean(value, known)} Known: "
             f"{', '.join(sorted(map(str, known)))}.",
             field=name,
         )
+
+
+def did_you_mean(value: Any, known: Iterable[Any]) -> str:
+    """Returns a sentence with the most similar known value, or nothing."""
+    close = difflib.get_close_matches(str(value), map(str, known), 1)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def check_choices(

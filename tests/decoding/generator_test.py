@@ -70,16 +70,27 @@ def test_answers_have_the_texts_and_log_probs_of_the_tokens(model, generator):
     assert model.solve(QUESTIONS) == [a.text for a in answers]
 
 
-def test_scores_are_the_log_probs_of_answers():
-    model = make_answering_model()
-    # A start symbol in an answer is no text that could be scored.
-    set_logit(model, model.tokenizer.start_id, -100.0)
-    generator = Generator(model)
-    answers = generator.answer(QUESTIONS)
-    texts = [a.text for a in answers]
+@pytest.mark.parametrize("sampler", ["greedy", "beam", "top_k"])
+def test_scores_are_the_log_probs_of_answers(sampler):
+    vocabulary = (*VOCABULARY, "a", "aa", "<unknown>")
+    model = make_answering_model(
+        seed=20, vocabulary=vocabulary, vocabulary_size=12
+    )
+    # What is no part of an answer, an id without a symbol too, is likely.
+    for token_id in (model.tokenizer.start_id, 9, 10, 11):
+        set_logit(model, token_id, 9.0)
+    generator = Generator(model, sampler)
+    found = [
+        (question, each)
+        for question, answer in zip(QUESTIONS, generator.answer(QUESTIONS))
+        for each in (answer, *answer.alternatives)
+    ]
+    questions, answers = zip(*found)
+    texts = [answer.text for answer in answers]
+    assert len(set(zip(questions, texts))) == len(texts)
     lengths = set(map(len, texts))
     assert min(lengths) < max(lengths) == generator.max_length
-    scored = generator.score(QUESTIONS, texts, batch_size=3)
+    scored = generator.score(questions, texts, batch_size=3)
     assert [a.text for a in scored] == texts
     np.testing.assert_allclose(
         [a.log_prob for a in scored],
@@ -152,11 +163,11 @@ def test_solve_warns_once_of_all_bad_questions(model):
 
 @pytest.mark.slow
 def test_beams_are_alternatives(model):
-    # There are 6 answers of one token. The others are impossible.
+    # There are 5 answers of one token. The others are impossible.
     generator = Generator(model, BeamSampler(8), max_length=1)
     for best in generator.answer(QUESTIONS):
         log_probs = [best.log_prob, *(a.log_prob for a in best.alternatives)]
-        assert len(log_probs) == len(VOCABULARY) - 1
+        assert len(log_probs) == len(VOCABULARY) - 2
         assert sorted(log_probs, reverse=True) == log_probs
 
 

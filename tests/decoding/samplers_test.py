@@ -237,6 +237,7 @@ def draws(sampler, count=4000):
         start_id=1,
         end_id=2,
         pad_id=0,
+        token_mask=np.arange(7) > 0,
     )
     counts = collections.Counter(ops.convert_to_numpy(found["token_ids"]).flat)
     return np.array([counts[token] / count for token in range(7)])

@@ -100,6 +100,7 @@ class ToyLanguage:
             "start_id": self.start_id,
             "end_id": self.end_id,
             "pad_id": self.pad_id,
+            "token_mask": np.arange(self.vocabulary_size) != self.pad_id,
         }
 
     def next_log_probs(self, row, sequence):

@@ -1,5 +1,6 @@
 """TP-attention without roles against `keras.layers.MultiHeadAttention`."""
 
+import inspect
 from unittest import mock
 
 import keras
@@ -203,6 +204,14 @@ class KerasAttentionTest(LayerTestCase):
         layer.build(x.shape, x.shape)
         layer.set_weights(keras_layer.get_weights())
         self.assert_all_close(layer(x, x), expected)
+
+    def test_positional_arguments_are_those_of_keras(self):
+        ours, kerases = (
+            list(inspect.signature(layer).parameters.values())
+            for layer in (TPMultiHeadAttention, keras.layers.MultiHeadAttention)
+        )
+        ours = [p.name for p in ours if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self.assertEqual(ours, [p.name for p in kerases][: len(ours)])
 
     def test_gate_is_no_second_binding(self):
         with self.assertRaises(UsageError) as caught:

@@ -254,11 +254,24 @@ class TPMultiHeadAttentionTest(LayerTestCase):
         layer.set_weights(plain.get_weights())
         self.assert_all_equal(layer(QUERY, QUERY), plain(QUERY, QUERY))
 
-    @parameterized.parameters("num_heads", "key_dim", "value_dim")
-    def test_invalid_size_is_named(self, field):
+    @parameterized.parameters(
+        *(("num_heads", 0), ("key_dim", 0), ("value_dim", 0)),
+        *(("dropout", 1.5), ("dropout", "0.1"), ("sliding_window", 0)),
+    )
+    def test_invalid_value_is_named(self, field, value):
         with self.assertRaises(UsageError) as caught:
-            TPMultiHeadAttention(**{"num_heads": 2, "key_dim": 3, field: 0})
+            TPMultiHeadAttention(**{"num_heads": 2, "key_dim": 3, field: value})
         self.assertEqual(caught.exception.field, field)
+
+    def test_numbers_of_numpy(self):
+        two = np.int64(2)
+        layer = TPMultiHeadAttention(
+            two, two, two, np.float32(0), True, np.int64(6), np.int64(1)
+        )
+        config = json.dumps(keras.saving.serialize_keras_object(layer))
+        revived = keras.saving.deserialize_keras_object(json.loads(config))
+        for each in (layer, revived):
+            self.assertEqual(each(QUERY, VALUE).shape[-1], 6)
 
     @parameterized.named_parameters(
         ("features", (2, 4, 8), (2, 2, 7), (2,)),

@@ -7,6 +7,7 @@ from keras import ops
 
 from tests.layer_test_case import saved_and_loaded
 from tpt_keras.errors import UsageError
+from tpt_keras.layers import EncoderCell
 from tpt_keras.models import Transformer
 from tpt_keras.models import enable_lora
 
@@ -110,6 +111,34 @@ def test_adapters_of_a_quantized_model(quantized_model, inputs):
     loaded = saved_and_loaded(model)
     error = np.mean((logits(loaded, inputs) - trained) ** 2)
     assert error < 1e-2 * np.mean(trained**2)
+
+
+class WithHead(Transformer):
+    """A model with a head of its own."""
+
+    def build(self, input_shape=None):
+        super().build()
+        self.head = keras.layers.Dense(3)
+        self.head.build((None, None, 72))
+
+
+def test_adapters_leave_a_new_head_trainable(tiny_config):
+    x = keras.Input((7, 32))
+    hidden = EncoderCell(16, 2)(keras.layers.LayerNormalization()(x))
+    ids = keras.Input((9,), dtype="int32")
+    token_logits = make_model(tiny_config)(
+        {"encoder_token_ids": ids, "decoder_token_ids": ids}
+    )
+    for model, names in (
+        (WithHead(tiny_config), ()),
+        (keras.Model(x, keras.layers.Dense(3)(hidden)), ("gamma", "beta")),
+        (keras.Model(ids, keras.layers.Dense(3)(token_logits)), ()),
+    ):
+        enable_lora(model, rank=2)
+        trained = sorted({weight.name for weight in model.trainable_weights})
+        assert trained == sorted((*TRAINED, *names, "kernel"))
+        kernels = [w for w in model.trainable_weights if w.name == "kernel"]
+        assert [kernel.shape[-1] for kernel in kernels] == [3]
 
 
 def test_adapters_without_a_rank_are_refused(model):

@@ -11,7 +11,10 @@ from keras import ops
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
+from tpt_keras.layers import DecoderCell
+from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import Projection
+from tpt_keras.layers import TPMultiHeadAttention
 from tpt_keras.models import Transformer
 from tpt_keras.models import TransformerConfig
 
@@ -70,7 +73,9 @@ def uncached_greedy(model, encoder_token_ids, max_length):
             },
         )
         next_logits = all_logits[:, ids.shape[1] - 1]
-        next_logits[:, tokenizer.pad_id] = -np.inf  # No part of an answer.
+        # Other tokens are no part of an answer.
+        is_token = tokenizer.answer_mask(next_logits.shape[-1])
+        next_logits = np.where(is_token, next_logits, -np.inf)
         next_ids = np.argmax(next_logits, axis=-1)
         next_ids = np.where(is_ended, tokenizer.pad_id, next_ids)
         is_ended |= next_ids == tokenizer.end_id
@@ -107,6 +112,7 @@ def uncached_beams(model, encoder_token_ids, max_length, sampler):
         start_id=tokenizer.start_id,
         end_id=tokenizer.end_id,
         pad_id=tokenizer.pad_id,
+        token_mask=tokenizer.answer_mask(model.config.vocabulary_size),
     )
 
 
@@ -172,6 +178,31 @@ class TransformerTest(LayerTestCase):
         self.assert_all_equal(model(INPUTS, training=False), expected)
         dropped = ops.convert_to_numpy(model(INPUTS, training=True))
         self.assertGreater(np.max(np.abs(dropped - expected)), 0.01)
+
+    @pytest.mark.skipif(
+        keras.backend.backend() == "tensorflow", reason="Keras cannot there."
+    )
+    def test_trains_under_rematerialization(self):
+        def functional():
+            x = keras.Input((6, 16))
+            z = TPMultiHeadAttention(2, 8)(x, x, use_causal_mask=True)
+            z = EncoderCell(24, 2)(z)
+            return keras.Model(x, DecoderCell(24, 2)(z, x))
+
+        array = np.random.default_rng(0).normal(size=(2, 6, 16))
+        for make, loss, x, y in (
+            (functional, "mse", array, array),
+            (make_model, "auto", INPUTS, INPUTS["decoder_token_ids"]),
+        ):
+            losses = []
+            for mode in (None, "full"):
+                keras.utils.set_random_seed(0)
+                with keras.RematScope(mode):
+                    model = make()
+                    model.compile("sgd", loss)
+                    history = model.fit(x, y, epochs=3, verbose=0)
+                losses.append(history.history["loss"])
+            self.assert_all_close(*losses, rtol=1e-4)
 
 
 class GenerateTest(LayerTestCase):

@@ -57,6 +57,7 @@ def test_answers_are_the_models(served, model, batch_size):
 
 BAD_QUESTIONS = {
     "": "EMPTY",
+    " \n": "EMPTY",
     "x" * 161: "TOO_LONG",
     "x" * 5000: "TOO_LONG",
     "What is 5 % 3?": "UNKNOWN_CHARACTER",

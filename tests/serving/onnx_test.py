@@ -59,7 +59,9 @@ def small_model(preset, **overrides):
         "hidden_dim": 16,
         "max_answer_length": 6,
         "max_question_length": 16,
-        "vocabulary": VOCABULARY,
+        # A word, and an id without a symbol, are in no answer.
+        "vocabulary": (*VOCABULARY, "a", "aa"),
+        "vocabulary_size": 11,
         **SIZES[PRESETS[preset].KIND],
     }
     model = build_model(PRESETS[preset].replace(**{**sizes, **overrides}))

@@ -137,6 +137,8 @@ def test_special_symbols_are_no_characters():
     ("question", "max_length", "status"),
     [
         ("", 160, "EMPTY"),
+        (" \t", 160, "EMPTY"),
+        (" \t", 1, "TOO_LONG"),
         ("1+1", 3, "OK"),
         ("1+1", 2, "TOO_LONG"),
         ("1_1", 160, "UNKNOWN_CHARACTER"),
@@ -145,6 +147,7 @@ def test_special_symbols_are_no_characters():
 )
 def test_status_and_error_agree(question, max_length, status):
     assert TOKENIZER.question_status(question, max_length) == status
+    assert TOKENIZER.answer_status(" ", 1) == "OK"
     if status == "OK":
         TOKENIZER.encode_questions([question], max_length)
         return

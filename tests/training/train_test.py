@@ -24,7 +24,11 @@ from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import Intervals
 from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.optimizers import WarmupAndDecay
+<<<<<<< HEAD
 from tpt_keras.training.questions import QuestionLearner
+=======
+from tpt_keras.training.schedules import SCHEDULES
+>>>>>>> layers
 from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import TrainingState
@@ -268,6 +272,13 @@ def test_steps_that_do_not_divide(tmp_path, tiny_config, tiny_training):
         )
         # No examples, no evaluation of the splits.
         assert not any("polate" in name for name in row)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("train_steps", [1, 2])
+def test_a_warm_up_may_take_all_steps(schedule, train_steps):
+    rate = WarmupAndDecay(1.0, schedule, 2, train_steps)
+    assert [float(rate(step)) for step in range(3)] == [0.0, 0.5, 1.0]
 
 
 @pytest.mark.parametrize("steps_per_checkpoint", [1, 2])

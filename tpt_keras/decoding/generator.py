@@ -182,6 +182,7 @@ class Generator(AnsweringModel):
             tokenizer.start_id,
             tokenizer.end_id,
             tokenizer.pad_id,
+            tokenizer.answer_mask(model.config.vocabulary_size),
             row_keys=row_keys(encoder_token_ids, tokenizer.pad_id),
             while_loop=early_exit if self.early_exit else None,
         )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from keras import ops
 from keras import tree
 
@@ -43,8 +44,8 @@ class Sampler:
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Chooses the next token of every sequence.
 
-        Padding has no probability, except in a sequence that has ended, where
-        it is certain.
+        What is no token of an answer has no probability. In a sequence that
+        has ended, padding is certain.
 
         Args:
             logits: float32 tensor `(sequences, vocabulary_size)`, minus
@@ -71,6 +72,7 @@ class Sampler:
         start_id: int,
         end_id: int,
         pad_id: int,
+        token_mask: Tensor,
         row_keys: Tensor | None = None,
         while_loop: Callable[..., Any] | None = None,
     ) -> dict[str, Tensor]:
@@ -88,6 +90,9 @@ class Sampler:
             start_id: Token that every sequence starts with.
             end_id: Token that ends a sequence; it is part of the result.
             pad_id: Token behind the end, and nowhere else.
+            token_mask: Boolean `(vocabulary_size,)`, true at tokens that may be
+                chosen. The others keep their share of the probability, so that
+                log-probabilities are the model's.
             row_keys: See `init_state`. Defaults to the numbers of the rows.
             while_loop: `keras.ops.while_loop` (default), or an `EarlyExit`.
 
@@ -105,7 +110,9 @@ class Sampler:
         }
         (state,) = (while_loop or ops.while_loop)(
             lambda state: ops.logical_not(ops.all(state["is_ended"])),
-            lambda state: (self._next_state(state, step, end_id, pad_id),),
+            lambda state: (
+                self._next_state(state, step, end_id, pad_id, token_mask),
+            ),
             (state,),
             maximum_iterations=max_length,
         )
@@ -124,10 +131,10 @@ class Sampler:
             "token_ids": ops.full((count, max_length), pad_id, dtype="int32"),
         }
 
-    def _next_state(self, state, step, end_id, pad_id):
+    def _next_state(self, state, step, end_id, pad_id, token_mask):
         index, is_ended = state["index"], state["is_ended"]
         logits, changed = step(state["last_ids"], state["cache"], index)
-        logits, log_probs = _candidates(logits, is_ended, pad_id)
+        logits, log_probs = _candidates(logits, is_ended, pad_id, token_mask)
         next_ids, log_probs, parents = self.choose(logits, log_probs, state)
         moved = is_ended, state["token_ids"], changed
         if parents is not None:
@@ -275,12 +282,12 @@ def get_sampler(sampler: str | Sampler) -> Sampler:
     return SAMPLERS[sampler]()
 
 
-def _candidates(logits, is_ended, pad_id):
+def _candidates(logits, is_ended, pad_id, token_mask):
     """Logits and log-probabilities of what may follow each sequence."""
     is_ended = ops.expand_dims(is_ended, -1)
     logits = ops.cast(logits, "float32")
-    is_pad = ops.equal(ops.arange(logits.shape[-1], dtype="int32"), pad_id)
-    is_possible = ops.equal(is_pad, is_ended)
+    is_pad = np.arange(logits.shape[-1]) == pad_id
+    is_possible = ops.where(is_ended, is_pad, token_mask)
     log_probs = ops.where(is_ended, 0.0, ops.log_softmax(logits, axis=-1))
     logits = ops.where(is_ended, 0.0, logits)
     return (

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import numbers
 from collections.abc import Sequence
 
 from keras import ops
@@ -76,9 +77,9 @@ def resolve_attention_axes(
 
 
 def tuple_or_none(sizes: int | Sequence[int] | None) -> tuple[int, ...] | None:
-    if isinstance(sizes, int):
-        return (sizes,)
-    return tuple(sizes) if sizes else None
+    if isinstance(sizes, (int, numbers.Integral)):
+        return (int(sizes),)
+    return tuple(map(int, sizes)) if sizes else None
 
 
 class FoldedAxes:

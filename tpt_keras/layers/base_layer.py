@@ -1,6 +1,7 @@
 """The base class of the layers, and their tools."""
 
 import inspect
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,35 @@ from keras import ops
 from tpt_keras.errors import UsageError
 
 
-class BaseLayer(keras.layers.Layer):
+class Rematerialized:
+    """Keeps JAX from tracing a layer's flags under `keras.RematScope`."""
+
+    def rematerialized_call(self, fn, *args, **kwargs):
+        flags = {k: v for k, v in kwargs.items() if isinstance(v, bool)}
+        return super().rematerialized_call(
+            lambda *args, **kwargs: fn(*args, **{**kwargs, **flags}),
+            *args,
+            **kwargs,
+        )
+
+
+class Dropout(keras.layers.Dropout):
+    """Keras's dropout, whose rate is the argument `dropout` of a layer."""
+
+    def __init__(self, rate: float, **kwargs: Any) -> None:
+        if not isinstance(rate, numbers.Real) or not 0.0 <= rate <= 1.0:
+            raise UsageError(
+                f"`dropout` must be from 0 to 1. Received: {rate!r}.",
+                field="dropout",
+            )
+        super().__init__(rate, **kwargs)
+
+    def call(self, inputs, training=False):
+        # JAX may trace `training` under `keras.RematScope`.
+        return super().call(inputs, training) if self.rate else inputs
+
+
+class BaseLayer(Rematerialized, keras.layers.Layer):
     """Supports masks, and keeps the dtypes of quantized sublayers."""
 
     # The call arguments that change the form of the output.
@@ -93,6 +122,8 @@ def make_part(
     try:
         return part_class(**{**kwargs, **(options or {})})
     except (TypeError, ValueError) as error:
+        if getattr(error, "field", None) in kwargs.keys() - (options or {}):
+            raise
         defaults = option_defaults(part_class).items()
         known = ", ".join(f"{name}={value!r}" for name, value in defaults)
         raise UsageError(
@@ -118,9 +149,14 @@ def option_defaults(part_class: type) -> dict[str, Any]:
 
 def serialize(part: Any) -> Any:
     """Serializes an object of Keras. A name, and what is serialized, stays."""
-    if isinstance(part, (str, dict)):
+    if isinstance(part, (str, dict, tuple)):
         return part
     return keras.saving.serialize_keras_object(part)
+
+
+def arguments(layer: keras.layers.Layer, names: str) -> dict[str, Any]:
+    """Serializes the attributes with these names, between spaces."""
+    return {name: serialize(getattr(layer, name)) for name in names.split()}
 
 
 def with_gradient(forward, gradient):

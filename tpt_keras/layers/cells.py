@@ -9,7 +9,8 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.layers.base_layer import serialize
+from tpt_keras.layers.base_layer import Dropout
+from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.projection import FeedForward
@@ -107,7 +108,7 @@ class TransformerCell(BaseLayer):
         )
         self.feed_forward.build((None, None, self.hidden_dim))
         self.output_layer_norm = self._layer_norm("output_norm")
-        self.dropout_layer = keras.layers.Dropout(
+        self.dropout_layer = Dropout(
             self.dropout,
             seed=self._sublayer_seed("dropout"),
             dtype=self.dtype_policy,
@@ -139,22 +140,14 @@ class TransformerCell(BaseLayer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "intermediate_dim": self.intermediate_dim,
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "binding": serialize(self.binding),
-            "binding_options": self.binding_options,
-            "attention": serialize(self.attention),
-            "attention_options": self.attention_options,
-            "dropout": self.dropout,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "seed": self.seed,
-            "activation": keras.activations.serialize(self.activation),
-            "kernel_initializer": serialize(self.kernel_initializer),
-            "attention_kernel_initializer": serialize(
-                self.attention_kernel_initializer
+            **arguments(
+                self,
+                "intermediate_dim num_heads key_dim binding binding_options "
+                "attention attention_options dropout layer_norm_epsilon seed "
+                "kernel_initializer attention_kernel_initializer "
+                "bias_initializer",
             ),
-            "bias_initializer": serialize(self.bias_initializer),
+            "activation": keras.activations.serialize(self.activation),
         }
 
 

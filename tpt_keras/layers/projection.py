@@ -8,8 +8,10 @@ from typing import Self
 import keras
 from keras import ops
 
+from tpt_keras.layers.attention_inputs import tuple_or_none
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.layers.base_layer import serialize
+from tpt_keras.layers.base_layer import Dropout
+from tpt_keras.layers.base_layer import arguments
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -67,8 +69,7 @@ class Projection(keras.layers.EinsumDense):
         bias_initializer: str | keras.Initializer = "zeros",
         **kwargs: Any,
     ) -> None:
-        if isinstance(output_shape, int):
-            output_shape = (output_shape,)
+        output_shape = tuple_or_none(output_shape) or ()
         # For one input axis and two output axes: "ab,bcd->acd".
         letters = string.ascii_letters[1:]
         contracted = letters[:num_input_axes]
@@ -207,7 +208,7 @@ class FeedForward(BaseLayer):
         self.output_dense = self._projection(
             input_shape[-1], "output", hidden_shape
         )
-        self.dropout_layer = keras.layers.Dropout(
+        self.dropout_layer = Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )
         self.built = True
@@ -234,12 +235,12 @@ class FeedForward(BaseLayer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "intermediate_dim": self.intermediate_dim,
-            "dropout": self.dropout,
-            "seed": self.seed,
+            **arguments(
+                self,
+                "intermediate_dim dropout seed kernel_initializer "
+                "bias_initializer",
+            ),
             "activation": keras.activations.serialize(self.activation),
-            "kernel_initializer": serialize(self.kernel_initializer),
-            "bias_initializer": serialize(self.bias_initializer),
         }
 
 

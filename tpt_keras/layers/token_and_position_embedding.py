@@ -8,7 +8,8 @@ from keras import ops
 
 from tpt_keras.errors import check_choice
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.layers.base_layer import serialize
+from tpt_keras.layers.base_layer import Dropout
+from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.projection import Projection
 
@@ -126,7 +127,7 @@ class TokenAndPositionEmbedding(BaseLayer):
                 name="role",
             )
             self.role_dense.build((None, None, self.hidden_dim))
-        self.dropout_layer = keras.layers.Dropout(
+        self.dropout_layer = Dropout(
             self.dropout, seed=self.seed, dtype=self.dtype_policy
         )
         self.built = True
@@ -176,15 +177,11 @@ class TokenAndPositionEmbedding(BaseLayer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "hidden_dim": self.hidden_dim,
-            "bind_embeddings": self.bind_embeddings,
-            "positions": self.positions,
-            "embeddings_initializer": serialize(self.embeddings_initializer),
-            "bias_initializer": serialize(self.bias_initializer),
-            "dropout": self.dropout,
-            "seed": self.seed,
-            "mask_zero": self.mask_zero,
+            **arguments(
+                self,
+                "vocabulary_size hidden_dim bind_embeddings positions dropout "
+                "embeddings_initializer bias_initializer seed mask_zero",
+            ),
         }
 
 
@@ -318,13 +315,8 @@ class DigitPlaceEmbedding(BaseLayer):
         return (*input_shape, self.hidden_dim)
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "digit_ids": self.digit_ids,
-            "hidden_dim": self.hidden_dim,
-            "point_id": self.point_id,
-            "max_places": self.max_places,
-        }
+        names = "digit_ids hidden_dim point_id max_places"
+        return super().get_config() | arguments(self, names)
 
 
 # The largest vocabulary whose gradient is a product with one-hot vectors.

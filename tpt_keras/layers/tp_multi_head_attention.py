@@ -10,6 +10,7 @@ from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.attention_inputs import resolve_attention_axes
 from tpt_keras.layers.attention_inputs import tuple_or_none
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.base_layer import serialize
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.bindings import make_binding
@@ -44,6 +45,9 @@ class TPMultiHeadAttention(BaseLayer):
         dropout: Dropout rate of the attention weights. Defaults to `0.0`.
         use_bias: Whether the maps have biases. Defaults to `True`.
         output_shape: Size or sizes of the output. Defaults to the query's.
+        attention_axes: Axis or axes to attend over, if the inputs have several
+            between the batch and the features. Defaults to all of them. Later
+            arguments are given by name: versions of Keras order them otherwise.
         binding: The binding of fillers to roles: `"hadamard"` (default),
             `"none"` (standard attention), another of
             `tpt_keras.layers.BINDINGS`, the registered name of a `Binding`, or
@@ -56,8 +60,6 @@ class TPMultiHeadAttention(BaseLayer):
         kernel_constraint: Constraint on the kernels.
         bias_constraint: Constraint on the biases.
         seed: Seed of the dropout.
-        attention_axes: Axis or axes to attend over, if the inputs have several
-            between the batch and the features. Defaults to all of them.
         sliding_window: Limits attention to positions that are nearer than this.
         flash_attention: See `DotProductAttention`.
         attention: The attention mechanism: `"dot_product"` (default), another
@@ -123,6 +125,8 @@ class TPMultiHeadAttention(BaseLayer):
         dropout: float = 0.0,
         use_bias: bool = True,
         output_shape: int | Sequence[int] | None = None,
+        attention_axes: int | Sequence[int] | None = None,
+        *,
         binding: str | Binding = "hadamard",
         kernel_initializer: str | keras.Initializer = "glorot_uniform",
         bias_initializer: str | keras.Initializer = "zeros",
@@ -132,7 +136,6 @@ class TPMultiHeadAttention(BaseLayer):
         kernel_constraint: str | keras.constraints.Constraint | None = None,
         bias_constraint: str | keras.constraints.Constraint | None = None,
         seed: int | None = None,
-        attention_axes: int | Sequence[int] | None = None,
         sliding_window: int | None = None,
         flash_attention: bool | None = None,
         attention: str | AttentionMechanism = "dot_product",
@@ -356,7 +359,8 @@ class TPMultiHeadAttention(BaseLayer):
 
         Args:
             query: Tensor `(batch, target_length, hidden_dim)`.
-            cache: Cache from `project_keys_and_values` or `update_cache`.
+            cache: Cache from `project_keys_and_values` or `update_cache` of
+                this layer. That of another layer cannot be told from it.
             mask: Boolean, broadcastable to `(batch, target_length,
                 source_length)`, true where a query may attend.
             index: Position of the only query, for a cache of `update_cache`.
@@ -405,26 +409,15 @@ class TPMultiHeadAttention(BaseLayer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
+            **arguments(
+                self,
+                "num_heads key_dim value_dim dropout use_bias attention_axes "
+                "binding_options attention_options kernel_initializer "
+                "bias_initializer kernel_regularizer bias_regularizer "
+                "activity_regularizer kernel_constraint bias_constraint seed "
+                "sliding_window flash_attention use_gate",
+            ),
             "output_shape": self._output_shape,
             "binding": serialize(self._binding_name or self.binding),
-            "binding_options": self.binding_options,
             "attention": serialize(self._attention_name or self.attention),
-            "attention_options": self.attention_options,
-            "use_gate": self.use_gate,
-            "kernel_initializer": serialize(self.kernel_initializer),
-            "bias_initializer": serialize(self.bias_initializer),
-            "kernel_regularizer": serialize(self.kernel_regularizer),
-            "bias_regularizer": serialize(self.bias_regularizer),
-            "activity_regularizer": serialize(self.activity_regularizer),
-            "kernel_constraint": serialize(self.kernel_constraint),
-            "bias_constraint": serialize(self.bias_constraint),
-            "seed": self.seed,
-            "attention_axes": self.attention_axes,
-            "sliding_window": self.sliding_window,
-            "flash_attention": self.flash_attention,
         }

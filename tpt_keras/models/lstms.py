@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from tpt_keras.layers import Projection
+from tpt_keras.layers.base_layer import Dropout
 from tpt_keras.models.configs import LSTMConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 
@@ -26,9 +27,7 @@ class LSTMModel(SequenceToSequence):
 
     def __init__(self, config: LSTMConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        self.dropout_layer = keras.layers.Dropout(
-            config.dropout, dtype=self.dtype_policy
-        )
+        self.dropout_layer = Dropout(config.dropout, dtype=self.dtype_policy)
         self.logits_dense = Projection(
             config.vocabulary_size, dtype=self.dtype_policy, name="logits"
         )

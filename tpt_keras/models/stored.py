@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from tpt_keras.errors import UsageError
+from tpt_keras.errors import did_you_mean
 from tpt_keras.errors import disk_fault
 from tpt_keras.errors import require
 from tpt_keras.files import one_line
@@ -59,8 +60,8 @@ def resolve(name: StrPath) -> pathlib.Path:
     elif text in PRESETS:
         problem = "this preset has no trained weights"
     else:
-        presets = ", ".join(PRESETS)
-        problem = f"no such folder or file, and no preset ({presets})"
+        hint = did_you_mean(text, PRESETS)
+        problem = f"no such folder, file or preset.{hint}".rstrip(".")
     raise UsageError(
         f"There is no trained model {text!r}: {problem}. Name a folder or "
         "file, a model on the Hugging Face Hub (hf://user/name), or a trained "
@@ -189,7 +190,7 @@ def _other_model(path, name):
         f"The file {str(path)!r} holds a {name}, and another model is needed. "
         "A TransformerXL continues texts (continue_text, "
         "load_language_model), other models answer questions (solve, "
-        "load_model).",
+        "load_model). keras.saving.load_model loads a model of your own.",
         path=path,
     )
 

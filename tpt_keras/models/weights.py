@@ -75,7 +75,8 @@ def enable_lora(model: keras.Model, rank: int) -> None:
     """Gives every map of a model LoRA adapters, and freezes its other weights.
 
     The maps' biases train as well. Call it before `compile`, on a model whose
-    weights are loaded.
+    weights are loaded. Layers that are not of this package, such as a new
+    head, stay as they are, because they may have no trained weights.
 
     Args:
         model: A model with `Projection`s, such as a `Transformer`.
@@ -89,14 +90,22 @@ def enable_lora(model: keras.Model, rank: int) -> None:
     ['bias', 'lora_kernel_a', 'lora_kernel_b']
     """
     check_positive_integer("rank", rank)
-    # The public `Model.layers` lacks the layers in layers.
-    layers = list(model._flatten_layers(include_self=False))
+    layers = [layer for layer in _package_layers(model) if layer is not model]
     for layer in layers:
         layer.trainable = False
     for layer in layers:
         if isinstance(layer, Projection):
             layer.trainable = True
             layer.enable_lora(rank)
+
+
+def _package_layers(layer):
+    """Returns the layers of this package, and all that are in them."""
+    # The public `Model.layers` lacks the layers in layers.
+    if type(layer).__module__.startswith("tpt_keras."):
+        return list(layer._flatten_layers())
+    parts = layer._flatten_layers(include_self=False, recursive=False)
+    return [each for part in parts for each in _package_layers(part)]
 
 
 def is_quantized(model: keras.Model) -> bool:

@@ -99,6 +99,7 @@ class OnnxModel(AnsweringModel):
         cache = self._encoded(texts)
         changing = [x.name for x in self._step_few.get_outputs()[1:]]
         changing = [name.removeprefix(NEW) for name in changing]
+        is_token = self._tokenizer.answer_mask(self.config["vocabulary_size"])
         max_length = self.config["max_answer_length"]
         found = np.full((len(texts), max_length), pad_id)
         log_probs = np.zeros(len(texts))
@@ -120,7 +121,7 @@ class OnnxModel(AnsweringModel):
             cache.update(zip(changing, changed))
             of_tokens = _log_softmax(logits)
             if given is None:
-                logits[:, pad_id] = -np.inf
+                logits[:, ~is_token] = -np.inf
                 last = logits.argmax(axis=-1).astype("int32")
             else:
                 last = given[rows, index + 1]

@@ -73,6 +73,8 @@ MAX_ANSWER_LENGTH = 30
 ANSWER_ORDERS = ("as_written", "units_first")
 DIGITS = tuple("0123456789")
 
+# What TensorFlow strips, too. A question of nothing else is empty.
+BLANKS = " \t\n\v\f\r"
 # A word is a whole run of such characters.
 OF_WORDS = "[A-Za-z0-9]"
 _WORD = re.compile("[A-Za-z]{2,}")
@@ -305,21 +307,32 @@ class CharacterTokenizer:
         self, question: str, max_length: int = MAX_QUESTION_LENGTH
     ) -> str:
         """Returns the `status` of an `Answer`: `"OK"` if it can be encoded."""
-        try:
-            question.encode()
-        except UnicodeEncodeError:
-            return INVALID_UTF8
-        if not question:
-            return EMPTY
-        if len(question) > max_length:
-            return TOO_LONG
-        if not self.token_ids.keys() >= set(question):
-            return UNKNOWN_CHARACTER
-        return OK
+        status = self.answer_status(question, max_length)
+        is_known = status not in (INVALID_UTF8, TOO_LONG)
+        return EMPTY if is_known and not question.strip(BLANKS) else status
 
     def answer_status(self, answer: str, max_length: int) -> str:
         """Returns `"OK"` if an answer can be encoded; it may be empty."""
-        return self.question_status(answer, max_length) if answer else OK
+        try:
+            answer.encode()
+        except UnicodeEncodeError:
+            return INVALID_UTF8
+        if len(answer) > max_length:
+            return TOO_LONG
+        if not self.token_ids.keys() >= set(answer):
+            return UNKNOWN_CHARACTER
+        return OK
+
+    def answer_mask(self, vocabulary_size: int) -> np.ndarray:
+        """Returns a boolean `(vocabulary_size,)`, true at tokens of answers.
+
+        They are the end and the characters, or if there are none, the ids
+        without a symbol.
+        """
+        token_ids = [self.end_id, *self.id_of_character.values()]
+        if not self.id_of_character:
+            token_ids += range(len(self.vocabulary), vocabulary_size)
+        return np.isin(np.arange(vocabulary_size), token_ids)
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """Decodes an answer's token ids up to the end symbol.

@@ -64,19 +64,18 @@ class GraphTokenizer:
             ),
         )
         # Replaced before anything is computed from them.
-        lengths = tf.strings.length(
-            tf.where(is_valid, texts, ""), unit="UTF8_CHAR"
-        )
-        is_short = lengths <= max_length
+        texts = tf.where(is_valid, texts, "")
+        is_short = tf.strings.length(texts, unit="UTF8_CHAR") <= max_length
+        is_blank = tf.equal(tf.strings.strip(texts), "")
         characters = tf.strings.unicode_split(
-            tf.where(is_valid & is_short, texts, ""), "UTF-8"
+            tf.where(is_short, texts, ""), "UTF-8"
         )
         ids = self.token_of_symbol[characters]
         is_known = tf.reduce_all(ids != _UNKNOWN_ID, axis=-1)
         status = tf.fill(tf.shape(texts), OK)
         for is_fine, reason in (
             (is_known, UNKNOWN_CHARACTER),
-            ((lengths > 0) | (not questions), EMPTY),
+            (~is_blank | (not questions), EMPTY),
             (is_short, TOO_LONG),
             (is_valid, INVALID_UTF8),
         ):

@@ -236,7 +236,8 @@ class WarmupAndDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step):
         step = ops.cast(step, "float32")
-        steps = self.train_steps - self.warmup_steps
+        # The warm-up may take all steps.
+        steps = max(1, self.train_steps - self.warmup_steps)
         share = ops.clip((step - self.warmup_steps) / steps, 0.0, 1.0)
         rate = self.peak * SCHEDULES[self.schedule](share, ops.cos)
         if self.warmup_steps:

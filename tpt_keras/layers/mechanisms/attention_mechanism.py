@@ -1,10 +1,10 @@
 from typing import Any
 
-import keras
-
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.base_layer import BaseLayer
+from tpt_keras.layers.base_layer import Dropout
+from tpt_keras.layers.base_layer import arguments
 
 
 class AttentionMechanism(BaseLayer):
@@ -83,7 +83,7 @@ class AttentionMechanism(BaseLayer):
         self.dropout = dropout
         self.sliding_window = sliding_window
         self.seed = seed
-        self.dropout_layer = keras.layers.Dropout(
+        self.dropout_layer = Dropout(
             dropout, seed=seed, dtype=self.dtype_policy
         )
 
@@ -150,9 +150,5 @@ class AttentionMechanism(BaseLayer):
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "dropout": self.dropout,
-            "sliding_window": self.sliding_window,
-            "seed": self.seed,
-        }
+        names = "dropout sliding_window seed"
+        return super().get_config() | arguments(self, names)

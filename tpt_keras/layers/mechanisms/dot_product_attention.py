@@ -7,6 +7,7 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.token_and_position_embedding import ATTENTION_POSITIONS
 from tpt_keras.layers.token_and_position_embedding import position_angles
@@ -250,11 +251,8 @@ class DotProductAttention(AttentionMechanism):
         return ops.einsum("bhts,bhsd->bthd", weights, values)
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "flash_attention": self.flash_attention,
-            "positions": self.positions,
-        }
+        names = "flash_attention positions"
+        return super().get_config() | arguments(self, names)
 
 
 def _softmax(logits):
