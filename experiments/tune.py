@@ -8,6 +8,7 @@ A flag after a flagfile overrides it. The same command resumes a search.
 
 from absl import flags
 
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.search_space import SEARCHED
@@ -70,7 +71,7 @@ def main():
     )
     # It refuses too few problems before anything is written.
     QuestionLearner(space.preset(space.variants[0]), training)
-    tune(
+    trials = tune(
         space,
         training,
         FLAGS.tuning_dir,
@@ -80,4 +81,11 @@ def main():
         FLAGS.executions_per_trial,
         strategy,
     )
-    print(f"{FLAGS.tuning_dir}/report.md")
+    report = f"{FLAGS.tuning_dir}/report.md"
+    if all(trial["status"] == "failed" for trial in trials):
+        raise UsageError(
+            f"All {len(trials)} trials failed; {report} has the reasons. "
+            "Search others in another `tuning_dir`.",
+            field="tuning_dir",
+        )
+    print(report)

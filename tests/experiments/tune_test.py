@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.conftest import MODULE
+from tests.experiments.command import assert_error
 from tests.experiments.command import assert_refused
 from tpt_keras.training.state.model_folder import read_config
 
@@ -92,6 +93,15 @@ def test_a_search_and_its_winner_trained_again(run, tune, tmp_path):
         "seed: 0 there, 1 here",
         "space.num_heads",
     )
+
+
+@pytest.mark.slow
+def test_a_search_without_a_completed_trial_is_an_error(tune, tmp_path):
+    result = tune("--variants=transformer", "--learning_rates=1e38,2e38")
+    assert "Trial 0 failed: " in result.stdout, result
+    report = tmp_path / "search" / "report.md"
+    assert_error(result, report, "--tuning_dir")
+    assert "1 failed" in report.read_text()
 
 
 @pytest.mark.parametrize(
