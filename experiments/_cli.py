@@ -44,9 +44,10 @@ def run(command, arguments):
 
     def guarded(argv):
         if len(argv) > 1:
-            raise UsageError(
-                f"Unexpected argument {argv[1]!r}: flags start with --."
-            )
+            start = "flags start with --"
+            if "question" in flags.FLAGS:
+                start = "a question starts with --question="
+            raise UsageError(f"Unexpected argument {argv[1]!r}: {start}.")
         backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
         backends = "tensorflow", "jax", "torch"
         check_choice("KERAS_BACKEND", backend, backends)
@@ -73,7 +74,8 @@ def run(command, arguments):
 @contextlib.contextmanager
 def one_line_errors():
     """Ends the process with one line for an error that is no defect."""
-    sys.stdout.reconfigure(line_buffering=True)
+    # A character that the terminal or the log lacks is escaped.
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     try:
         yield
     except BrokenPipeError:
@@ -100,9 +102,10 @@ def _drop_output():
 def line_of(error):
     """Returns one line about an error that the user can mend, or `None`."""
     if isinstance(error, (UsageError, flags.Error)):
-        line = " ".join(str(error).split())
-        line = re.sub("^flag --(.*)=None: .*", r"--\1 is needed.", line)
-        return with_flags(line)
+        text = re.sub("=None: Flag .*", " is needed", str(error))
+        # Absl gives every flag at fault a line.
+        text = re.sub(r"^flag (--.*?)\.?$", r"\1.", text, flags=re.MULTILINE)
+        return with_flags(" ".join(text.split()))
     fault = disk_fault(error)
     advice = "Make room or change the rights there, or name another place."
     if isinstance(error, FileNotFoundError):
@@ -258,7 +261,9 @@ def _parse_flags(command, argv):
         print(flags.FLAGS.module_help(command.__name__).partition(":\n")[2])
         sys.exit()
     pattern = "^(--?flagfile=)(.*)"
-    rest = flags.FLAGS([re.sub(pattern, _with_path, each) for each in argv])
+    name, *given = (re.sub(pattern, _with_path, each) for each in argv)
+    given = flags.FLAGS.read_flags_from_files(given, force_gnu=False)
+    rest = flags.FLAGS([name, *map(_with_home, given)])
     for name in flags.FLAGS:
         flag = flags.FLAGS[name]
         # As of a variable of the shell that is not set.
@@ -272,11 +277,19 @@ def _with_path(flagfile):
     flag, name = flagfile.groups()
     if os.path.exists(os.path.expanduser(name)):
         return flag + name
-    if (CONFIGS / name).is_file():
-        return f"{flag}{CONFIGS / name}"
-    raise UsageError(
-        f"There is no flagfile {name!r}. Name a file of yours, or one of the "
-        f"package: {', '.join(flagfiles())}."
+    check_choice("flagfile", name, flagfiles())
+    return f"{flag}{CONFIGS / name}"
+
+
+def _with_home(argument):
+    """Replaces the ~ at the start of paths, as the shell does before a space.
+
+    Of a question or a prompt it is a character.
+    """
+    if re.match("--?(question|prompt)=", argument):
+        return argument
+    return re.sub(
+        "(?<=[=,])~[^,]*", lambda path: os.path.expanduser(path[0]), argument
     )
 
 

@@ -28,11 +28,14 @@ NOT_FLAGS = (
     *SEARCHED,
 )
 
-flags.DEFINE_string("tuner", "random", "The search: random, bayesian or grid.")
-flags.DEFINE_string(
+flags.DEFINE_enum(
+    "tuner", "random", ["random", "bayesian", "grid"], "The search."
+)
+flags.DEFINE_enum(
     "objective",
     "val_sequence_accuracy",
-    "The score: val_sequence_accuracy, val_token_accuracy or val_loss.",
+    ["val_sequence_accuracy", "val_token_accuracy", "val_loss"],
+    "The score.",
 )
 flags.DEFINE_integer("max_trials", 10, "Most trials.")
 flags.DEFINE_integer(

@@ -107,8 +107,8 @@ def test_a_search_without_a_completed_trial_is_an_error(tune, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--tuner=simplex"], ["'simplex'", "bayesian, grid"]),
-        (["--objective=loss"], ["'loss'", "val_loss"]),
+        (["--tuner=simplex"], ["--tuner=simplex", "grid"]),
+        (["--objective=loss"], ["--objective=loss", "val_loss"]),
         (["--variants=tp_transformr"], ["'tp_transformr'", "tp_transformer_b"]),
         (["--modules="], ["--modules"]),
         (["--max_trials=0"], ["max_trials", "0"]),
