@@ -63,7 +63,7 @@ def run(command, arguments):
     if not sys.stderr.isatty():
         # Read when tqdm is imported. Its bars are control characters.
         os.environ.setdefault("TQDM_DISABLE", "1")
-    with _handling(signal.SIG_DFL), one_line_errors():
+    with one_line_errors():
         app.run(
             guarded,
             [command.__name__, *arguments],
