@@ -1,5 +1,6 @@
 """The frame of every command: flags, one-line errors, log and interruption."""
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -220,6 +221,10 @@ def import_backend():
         import_tensorflow()
     else:
         require(backend, backend)
+        if backend == "torch":
+            # Triton takes what `gc.freeze` keeps for leaks, and prints them at
+            # the very end.
+            atexit.register(os.dup2, os.open(os.devnull, os.O_WRONLY), 2)
         _import("keras")
 
 
