@@ -222,8 +222,7 @@ def import_backend():
     else:
         require(backend, backend)
         if backend == "torch":
-            # Triton takes what `gc.freeze` keeps for leaks, and prints them at
-            # the very end.
+            # At the very end Triton prints what `gc.freeze` keeps as leaks.
             atexit.register(os.dup2, os.open(os.devnull, os.O_WRONLY), 2)
         _import("keras")
 
@@ -287,15 +286,11 @@ def _with_path(flagfile):
 
 
 def _with_home(argument):
-    """Replaces the ~ at the start of paths, as the shell does before a space.
-
-    Of a question or a prompt it is a character.
-    """
+    """Replaces the ~ at the start of paths; of a text it is a character."""
     if re.match("--?(question|prompt)=", argument):
         return argument
-    return re.sub(
-        "(?<=[=,])~[^,]*", lambda path: os.path.expanduser(path[0]), argument
-    )
+    home = os.path.expanduser
+    return re.sub("(?<=[=,])~[^,]*", lambda path: home(path[0]), argument)
 
 
 def flagfiles():

@@ -11,7 +11,9 @@ from absl import flags
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.tuning.search_space import OBJECTIVES
 from tpt_keras.tuning.search_space import SEARCHED
+from tpt_keras.tuning.search_space import TUNERS
 from tpt_keras.tuning.search_space import SearchSpace
 
 from . import _flags
@@ -28,14 +30,9 @@ NOT_FLAGS = (
     *SEARCHED,
 )
 
+flags.DEFINE_enum("tuner", "random", TUNERS, "The search.")
 flags.DEFINE_enum(
-    "tuner", "random", ["random", "bayesian", "grid"], "The search."
-)
-flags.DEFINE_enum(
-    "objective",
-    "val_sequence_accuracy",
-    ["val_sequence_accuracy", "val_token_accuracy", "val_loss"],
-    "The score.",
+    "objective", "val_sequence_accuracy", OBJECTIVES, "The score."
 )
 flags.DEFINE_integer("max_trials", 10, "Most trials.")
 flags.DEFINE_integer(
@@ -87,8 +84,8 @@ def main():
     report = f"{FLAGS.tuning_dir}/report.md"
     if all(trial["status"] == "failed" for trial in trials):
         raise UsageError(
-            f"All {len(trials)} trials failed; {report} has the reasons. "
-            "Search others in another `tuning_dir`.",
+            f"All trials failed; {report} has the reasons. Search others in "
+            "another `tuning_dir`.",
             field="tuning_dir",
         )
     print(report)

@@ -237,14 +237,8 @@ def test_refusal_before_the_slow_imports(
     assert_refused(run(name, argument), *parts)
 
 
-@pytest.mark.parametrize(
-    ("argument", "expected"),
-    [
-        ("--dataset_options=a=1,vocabulary=~/v", "a=1,vocabulary=home/v"),
-        ("--model_dirs=~,a~,~/b", "home,a~,home/b"),
-        ("--question=2,~/3", "2,~/3"),
-    ],
-)
-def test_home_in_a_flag(monkeypatch, argument, expected):
+def test_home_in_a_flag(monkeypatch):
     monkeypatch.setenv("HOME", "home")
-    assert _with_home(argument).partition("=")[2] == expected
+    assert _with_home("--options=a=1,path=~/b") == "--options=a=1,path=home/b"
+    assert _with_home("--model_dirs=~,a~,~/b") == "--model_dirs=home,a~,home/b"
+    assert _with_home("--question=2,~/3") == "--question=2,~/3"

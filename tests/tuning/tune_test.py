@@ -110,9 +110,7 @@ class OutOfMemoryError(RuntimeError):
         (OutOfMemoryError("CUDA"), "CUDA"),
     ],
 )
-def test_failed_trial_is_recorded_and_not_repeated(
-    search, capfd, error, reason
-):
+def test_failed_trial_is_noted_and_not_repeated(search, capfd, error, reason):
     trained = []
 
     def train(config):

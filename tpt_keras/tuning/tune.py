@@ -36,16 +36,11 @@ from tpt_keras.training.train import make_trainer
 from tpt_keras.training.train import train
 from tpt_keras.training.trainer import Trainer
 from tpt_keras.tuning.report import write_report
+from tpt_keras.tuning.search_space import OBJECTIVES
+from tpt_keras.tuning.search_space import TUNERS
 from tpt_keras.tuning.search_space import SearchSpace
 from tpt_keras.typing import StrPath
 
-TUNERS = ("random", "bayesian", "grid")
-# Metrics of the validation, and the better of two values.
-OBJECTIVES = {
-    "val_sequence_accuracy": max,
-    "val_token_accuracy": max,
-    "val_loss": min,
-}
 # One line in the folder of a training that failed; it is not repeated.
 FAILURE_FILE = "failure.txt"
 
