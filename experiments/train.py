@@ -34,7 +34,6 @@ flags.DEFINE_string(
     required=True,
 )
 _flags.define(TrainingConfig, leave_out=("modules",))
-flags.register_validator("init_from", _flags.may_be_there, "it does not exist")
 _flags.define_devices(
     "none, mirrored or multi_worker_mirrored (with TF_CONFIG). Default: "
     "mirrored where there is more than one GPU.",

@@ -224,7 +224,6 @@ def test_refusal(run, arguments, tmp_path, name, flag, parts):
         ("convert_checkpoint", "--checkpoint=no", ["--checkpoint=no: "]),
         ("export", "--model_dir=no/model", [". --export_dir is needed."]),
         ("quiz", "--count=0", ["--count=0: "]),
-        ("train", "--init_from=no/model", ["--init_from=no/model: "]),
         ("train", "--flagfile=no.cfg", ["'no.cfg'", "demo.cfg"]),
     ],
 )
