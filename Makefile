@@ -17,11 +17,15 @@ PYTEST := $(RUN) pytest -n 2 --dist worksteal
 PURE_TESTS := $(addprefix tests/,layers analysis models decoding checkpoints language_model)
 marked = $(shell grep --recursive --files-with-matches --include=*_test.py mark.$(1) tests)
 
+RANGE_TESTS := $(addprefix tests/,layers/tp_multi_head_attention_test.py \
+	models/transformer_test.py models/stored_test.py training/train_test.py \
+	tuning/tune_test.py serving/export_test.py serving/saved_model_test.py)
+
 # If it is set, every process compiles all modules for ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test test-slow test-both test-exhaustive on-tensorflow \
-	on-jax on-torch docs notebooks lint clean
+	on-jax on-torch test-newest test-oldest docs notebooks lint clean
 
 setup: $(VENV)/.installed
 
@@ -77,6 +81,20 @@ on-torch: setup
 	OMP_NUM_THREADS=1 KERAS_BACKEND=torch $(PYTEST) \
 		-m "$(CHOICE) and not slow or torch and $(CHOICE)" \
 		$(PURE_TESTS) $(call marked,torch)
+
+# Some quick tests on the newest packages that setup.py allows, and on the oldest,
+# in build/: make test-newest PYTHON=python3.13
+test-newest: RESOLUTION := highest
+test-oldest: RESOLUTION := lowest-direct
+test-newest test-oldest: setup
+	$(VENV)/bin/uv venv --clear --python=$(PYTHON) build/$(RESOLUTION)
+	$(VENV)/bin/uv pip install --python=build/$(RESOLUTION) \
+		--resolution=$(RESOLUTION) ".[analysis,jax,serving]" \
+		"hypothesis>=6.100" "pandas>=2.2.2" "pytest>=8" "pyyaml>=6.0.1"
+	KERAS_BACKEND=tensorflow build/$(RESOLUTION)/bin/python -m pytest \
+		-W default -m "not slow" $(RANGE_TESTS)
+	KERAS_BACKEND=jax build/$(RESOLUTION)/bin/python -m pytest \
+		-W default -m "not slow" $(filter tests/layers/% tests/models/%,$(RANGE_TESTS))
 
 # The site, in site/. A warning is an error.
 docs: setup

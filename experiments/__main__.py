@@ -9,6 +9,7 @@ In a clone, `make setup` installs it as .venv/bin/tpt_keras.
 import ast
 import importlib
 import pathlib
+import signal
 import sys
 import textwrap
 
@@ -30,6 +31,9 @@ def main():
             print(f"tpt_keras {__version__}")
             return
         check_choice("command", arguments[0], _commands())
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # It kills during the imports and at Python's exit, without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     name, *arguments = arguments
     _cli.run(importlib.import_module(f"{__package__}.{name}"), arguments)
 

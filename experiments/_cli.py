@@ -1,5 +1,6 @@
 """The frame of every command: flags, one-line errors, log and interruption."""
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -45,9 +46,10 @@ def run(command, arguments):
 
     def guarded(argv):
         if len(argv) > 1:
-            raise UsageError(
-                f"Unexpected argument {argv[1]!r}: flags start with --."
-            )
+            start = "flags start with --"
+            if "question" in flags.FLAGS:
+                start = "a question starts with --question="
+            raise UsageError(f"Unexpected argument {argv[1]!r}: {start}.")
         backend = os.environ.setdefault("KERAS_BACKEND", "tensorflow")
         backends = "tensorflow", "jax", "torch"
         check_choice("KERAS_BACKEND", backend, backends)
@@ -63,7 +65,7 @@ def run(command, arguments):
     if not sys.stderr.isatty():
         # Read when tqdm is imported. Its bars are control characters.
         os.environ.setdefault("TQDM_DISABLE", "1")
-    with _handling(signal.SIG_DFL), one_line_errors():
+    with one_line_errors():
         app.run(
             guarded,
             [command.__name__, *arguments],
@@ -74,7 +76,8 @@ def run(command, arguments):
 @contextlib.contextmanager
 def one_line_errors():
     """Ends the process with one line for an error that is no defect."""
-    sys.stdout.reconfigure(line_buffering=True)
+    # A character that the terminal or the log lacks is escaped.
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     try:
         yield
     except BrokenPipeError:
@@ -101,9 +104,10 @@ def _drop_output():
 def line_of(error):
     """Returns one line about an error that the user can mend, or `None`."""
     if isinstance(error, (UsageError, flags.Error)):
-        line = " ".join(str(error).split())
-        line = re.sub("^flag --(.*)=None: .*", r"--\1 is needed.", line)
-        return with_flags(line)
+        text = re.sub("=None: Flag .*", " is needed", str(error))
+        # Absl gives every flag at fault a line.
+        text = re.sub(r"^flag (--.*?)\.?$", r"\1.", text, flags=re.MULTILINE)
+        return with_flags(" ".join(text.split()))
     fault = disk_fault(error)
     advice = "Make room or change the rights there, or name another place."
     if isinstance(error, FileNotFoundError):
@@ -216,6 +220,9 @@ def import_backend():
         import_tensorflow()
     else:
         require(backend, backend)
+        if backend == "torch":
+            # At the very end Triton prints what `gc.freeze` keeps as leaks.
+            atexit.register(os.dup2, os.open(os.devnull, os.O_WRONLY), 2)
         _import("keras")
 
 
@@ -257,7 +264,9 @@ def _parse_flags(command, argv):
         print(flags.FLAGS.module_help(command.__name__).partition(":\n")[2])
         sys.exit()
     pattern = "^(--?flagfile=)(.*)"
-    rest = flags.FLAGS([re.sub(pattern, _with_path, each) for each in argv])
+    name, *given = (re.sub(pattern, _with_path, each) for each in argv)
+    given = flags.FLAGS.read_flags_from_files(given, force_gnu=False)
+    rest = flags.FLAGS([name, *map(_with_home, given)])
     for name in flags.FLAGS:
         flag = flags.FLAGS[name]
         # As of a variable of the shell that is not set.
@@ -274,12 +283,16 @@ def _with_path(flagfile):
     flag, name = flagfile.groups()
     if os.path.exists(os.path.expanduser(name)):
         return flag + name
-    if (CONFIGS / name).is_file():
-        return f"{flag}{CONFIGS / name}"
-    raise UsageError(
-        f"There is no flagfile {name!r}. Name a file of yours, or one of the "
-        f"package: {', '.join(flagfiles())}."
-    )
+    check_choice("flagfile", name, flagfiles())
+    return f"{flag}{CONFIGS / name}"
+
+
+def _with_home(argument):
+    """Replaces the ~ at the start of paths; of a text it is a character."""
+    if re.match("--?(question|prompt)=", argument):
+        return argument
+    home = os.path.expanduser
+    return re.sub("(?<=[=,])~[^,]*", lambda path: home(path[0]), argument)
 
 
 def flagfiles():

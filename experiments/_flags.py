@@ -117,8 +117,10 @@ def define_modules():
 def may_be_there(path):
     """Returns `False` for a path without a file, before the slow imports.
 
-    A name without folders may be a preset's.
+    A name without folders may be a preset's. An address needs a package.
     """
+    if path and path.startswith("hf://"):
+        require("huggingface_hub", "hub")
     is_path = path and os.sep in path and "://" not in path
     return not is_path or os.path.exists(path)
 

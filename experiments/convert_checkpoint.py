@@ -6,6 +6,8 @@ r"""Converts a checkpoint of the authors' code.
 Needs PyTorch (pip install 'tpt_keras[torch]').
 """
 
+import os
+
 from absl import flags
 
 from tpt_keras.errors import require
@@ -15,6 +17,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string(
     "checkpoint", None, "The released code's checkpoint.", required=True
 )
+flags.register_validator("checkpoint", os.path.exists, "it does not exist")
 flags.DEFINE_string(
     "vocabulary",
     None,

@@ -25,12 +25,15 @@ OPTIONS = (
     "--server.headless=true",
     "--server.fileWatcherType=none",
     "--browser.gatherUsageStats=false",
+    "--client.toolbarMode=viewer",
 )
 
 if __package__:
     from . import _flags
 
     _flags.define_model_dir(default=_flags.SOLVER)
+    # Streamlit's own default, 8501, is TF Serving's port of REST.
+    flags.DEFINE_integer("port", 8600, "Port of the page.")
 else:  # Streamlit runs this file alone, again for every click
     import streamlit as st
 
@@ -46,7 +49,8 @@ def main():
     # Refuses a folder without a model before the page is served.
     load_model(FLAGS.model_dir)
     command = [sys.executable, "-m", "streamlit", "run", *OPTIONS]
-    os.execv(sys.executable, [*command, __file__, "--", FLAGS.model_dir])
+    command += [f"--server.port={FLAGS.port}", __file__, "--", FLAGS.model_dir]
+    os.execv(sys.executable, command)
 
 
 def show_page(model_dir):

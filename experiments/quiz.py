@@ -17,7 +17,7 @@ NEEDS_BACKEND = False
 
 _flags.define(ModelFlags)
 _flags.define(Problems)
-flags.DEFINE_integer("count", 10, "Problems of each module.")
+flags.DEFINE_integer("count", 10, "Problems of each module.", lower_bound=1)
 
 
 def check():

@@ -8,9 +8,12 @@ A flag after a flagfile overrides it. The same command resumes a search.
 
 from absl import flags
 
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import require
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.tuning.search_space import OBJECTIVES
 from tpt_keras.tuning.search_space import SEARCHED
+from tpt_keras.tuning.search_space import TUNERS
 from tpt_keras.tuning.search_space import SearchSpace
 
 from . import _flags
@@ -27,11 +30,9 @@ NOT_FLAGS = (
     *SEARCHED,
 )
 
-flags.DEFINE_string("tuner", "random", "The search: random, bayesian or grid.")
-flags.DEFINE_string(
-    "objective",
-    "val_sequence_accuracy",
-    "The score: val_sequence_accuracy, val_token_accuracy or val_loss.",
+flags.DEFINE_enum("tuner", "random", TUNERS, "The search.")
+flags.DEFINE_enum(
+    "objective", "val_sequence_accuracy", OBJECTIVES, "The score."
 )
 flags.DEFINE_integer("max_trials", 10, "Most trials.")
 flags.DEFINE_integer(
@@ -70,7 +71,7 @@ def main():
     )
     # It refuses too few problems before anything is written.
     QuestionLearner(space.preset(space.variants[0]), training)
-    tune(
+    trials = tune(
         space,
         training,
         FLAGS.tuning_dir,
@@ -80,4 +81,11 @@ def main():
         FLAGS.executions_per_trial,
         strategy,
     )
-    print(f"{FLAGS.tuning_dir}/report.md")
+    report = f"{FLAGS.tuning_dir}/report.md"
+    if all(trial["status"] == "failed" for trial in trials):
+        raise UsageError(
+            f"All trials failed; {report} has the reasons. Search others in "
+            "another `tuning_dir`.",
+            field="tuning_dir",
+        )
+    print(report)

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib.metadata
 import os
 import pathlib
 import shutil
@@ -10,6 +11,7 @@ import sys
 import filelock
 import hypothesis
 import pytest
+from packaging.version import Version
 
 # The time of an example depends on the machine.
 hypothesis.settings.register_profile("no_deadline", deadline=None)
@@ -23,9 +25,12 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 # Before JAX is imported: optimizing the tests' small programs takes longer
 # than it saves, and the next run uses the same programs.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-# XLA's older code generator for the CPU takes half the time. TensorFlow does
-# not start with a flag that it does not know.
-JAX_XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false"
+# XLA's older code generator for the CPU takes half the time. jaxlib has it
+# before 0.12. Neither starts with a flag that it does not know, nor TensorFlow.
+JAX_XLA_FLAGS = ""
+with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+    if Version(importlib.metadata.version("jaxlib")) < Version("0.12"):
+        JAX_XLA_FLAGS = "--xla_cpu_use_fusion_emitters=false"
 if os.environ.get("KERAS_BACKEND") == "jax":
     os.environ.setdefault("XLA_FLAGS", JAX_XLA_FLAGS)
 os.environ.setdefault(

@@ -3,9 +3,11 @@ import threading
 
 import pytest
 
+from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 from tpt_keras.files import folder_lock
+from tpt_keras.files import reading
 from tpt_keras.files import refuse_pattern
 from tpt_keras.files import remove_partial
 from tpt_keras.files import whole_file
@@ -147,3 +149,9 @@ def test_folder_gets_its_name_when_it_is_whole(tmp_path):
     ):
         fail_after(partial.mkdir)
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+def test_a_key_is_no_reason_alone(tmp_path):
+    match = "KeyError: 17"
+    with pytest.raises(UnreadableFileError, match=match), reading(tmp_path):
+        raise KeyError(17)

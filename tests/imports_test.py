@@ -63,7 +63,9 @@ def name_of(path):
 
 
 FILES = {
-    name_of(path): path for path in PACKAGE.rglob("*.py") if path.is_file()
+    name_of(path): path
+    for path in PACKAGE.rglob("*.py")
+    if path.is_file() and path.name != "__main__.py"  # starts the commands
 }
 
 

@@ -48,6 +48,8 @@ def one_line(error):
         return error.strerror
     # Keras explains an error before it gives the error's message.
     text = str(error).rpartition("Exception encountered: ")[2].strip()
+    if isinstance(error, KeyError):  # its message is the key alone
+        text = f"{type(error).__name__}: {text}"
     line = (text or type(error).__name__).splitlines()[0]
     return line[:200].rstrip(".")
 

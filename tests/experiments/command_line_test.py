@@ -13,6 +13,7 @@ from absl import flags
 
 import tpt_keras
 from experiments import __main__ as experiments_main
+from experiments._cli import _with_home
 from experiments._cli import line_of
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
@@ -129,7 +130,7 @@ def test_closed_pipe_ends_quietly():
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w") as closed:
-        result = run_python("-m", "experiments", stdout=closed)
+        result = run_python("-m", "tpt_keras", stdout=closed)
     assert (result.status, result.stderr) == (141, "")
 
 
@@ -140,9 +141,10 @@ def test_closed_pipe_ends_quietly():
         # Before the slow imports.
         ("tensorflow", "", "check_choice('a_flag', 1, ())", 2, "", "a_flag 1"),
         ("jax", "log.info('`a_flag` is %d', 1)", "", 0, "--a_flag is 1\n", ""),
+        ("jax", "print('Ω'); log.info('Ω')", "", 0, "\\u03a9\n" * 2, ""),
         ("jax", "raise KeyError('defect')", "", 1, "", "Traceback"),
     ],
-    ids=["backend", "check", "log", "defect"],
+    ids=["backend", "check", "log", "ascii", "defect"],
 )
 def test_frame_of_a_command(
     tmp_path, backend, main, check, status, stdout, stderr
@@ -157,9 +159,10 @@ def test_frame_of_a_command(
         f"def check(): {check or 'pass'}\n"
     )
     script = "import a_command; from experiments import _cli"
+    env = {"KERAS_BACKEND": backend, "PYTHONIOENCODING": "ascii"}
     result = run_python(
         *("-c", f"{script}; _cli.run(a_command, [])"),
-        env={**without(tmp_path, "tensorflow"), "KERAS_BACKEND": backend},
+        env=without(tmp_path, "tensorflow") | env,
     )
     assert (result.status, result.stdout) == (status, stdout)
     assert stderr in result.stderr
@@ -198,7 +201,6 @@ def arguments(place_value_data, trained_model_dir, tmp_path):
         ("train", "--hparams=binding=glue", ["'glue'", "hadamard"]),
         ("train", "--batch_size=-1", ["--batch_size"]),
         ("train", "--data_dir=nothing", ["nothing", MODULE, "prepare_data"]),
-        ("train", "--flagfile=no.cfg", ["'no.cfg'", "demo.cfg"]),
         ("evaluate", "--splits=", ["--splits"]),
         ("evaluate", "--model_dir=nothing", ["nothing"]),
         ("solve", "--saved_model=nothing", ["nothing"]),
@@ -211,15 +213,31 @@ def test_refusal(run, arguments, tmp_path, name, flag, parts):
 
 
 @pytest.mark.parametrize(
-    ("name", "flag"),
+    ("name", "argument", "parts"),
     [
-        ("evaluate", "--model_dir=no/model"),
-        ("playground", "--model_dir=no/model"),
-        ("report", "--model_dirs=no/model"),
-        ("solve", "--onnx_model=no/model"),
+        ("evaluate", "--model_dir=no/model", ["--model_dir=no/model: "]),
+        ("playground", "--model_dir=~/model", ["--model_dir=home/model: "]),
+        ("report", "--model_dirs=.,~/model", ["--model_dirs=", "home/model"]),
+        ("solve", "--onnx_model=no/model", ["--onnx_model", "no/model"]),
+        ("solve", "--model_dir=hf://a/b", ["tpt_keras[hub]"]),
+        ("solve", "What is 1 + 1?", ["'What is 1 + 1?'", "--question"]),
+        ("convert_checkpoint", "--checkpoint=no", ["--checkpoint=no: "]),
+        ("export", "--model_dir=no/model", [". --export_dir is needed."]),
+        ("quiz", "--count=0", ["--count=0: "]),
+        ("train", "--flagfile=no.cfg", ["'no.cfg'", "demo.cfg"]),
     ],
 )
-def test_missing_path_is_refused_before_the_slow_imports(run, name, flag):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("experiments._cli.import_backend", None)
-        assert_refused(run(name, flag), flag.partition("=")[0], "no/model")
+def test_refusal_before_the_slow_imports(
+    run, monkeypatch, name, argument, parts
+):
+    monkeypatch.setenv("HOME", "home")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.setattr("experiments._cli.import_backend", None)
+    assert_refused(run(name, argument), *parts)
+
+
+def test_home_in_a_flag(monkeypatch):
+    monkeypatch.setenv("HOME", "home")
+    assert _with_home("--options=a=1,path=~/b") == "--options=a=1,path=home/b"
+    assert _with_home("--model_dirs=~,a~,~/b") == "--model_dirs=home,a~,home/b"
+    assert _with_home("--question=2,~/3") == "--question=2,~/3"

@@ -13,6 +13,7 @@ import pytest
 
 from experiments import _cli
 from tests.experiments.command import ROOT
+from tests.experiments.command import run_python
 from tests.training.trainings import SIMPLE_MODEL
 from tests.training.trainings import flags_of
 from tpt_keras.training.state.logs import read_metrics
@@ -82,6 +83,12 @@ def test_signal_ends_a_training_and_its_processes(
     if status > 0:
         assert errors.read_text().count("\n") == 1
     wait_until(lambda: not any(map(is_alive, children)), 30)
+
+
+def test_ctrl_c_at_the_exit_prints_no_traceback():
+    raising = "import atexit, signal as s; atexit.register(s.raise_signal, 2)"
+    result = run_python("-c", raising + SCRIPT, "solve", "--no_such_flag")
+    assert (result.status, result.stderr.count("\n")) == (-signal.SIGINT, 1)
 
 
 class Number(int):

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.conftest import MODULE
+from tests.experiments.command import assert_error
 from tests.experiments.command import assert_refused
 from tpt_keras.training.state.model_folder import read_config
 
@@ -94,11 +95,18 @@ def test_a_search_and_its_winner_trained_again(run, tune, tmp_path):
     )
 
 
+@pytest.mark.slow
+def test_a_search_without_a_completed_trial_is_an_error(tune, tmp_path):
+    result = tune("--variants=transformer", "--learning_rates=1e38,2e38")
+    assert (result.status, "Trial 0 failed: " in result.stdout) == (2, True)
+    assert_error(result, tmp_path / "search" / "report.md", "--tuning_dir")
+
+
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--tuner=simplex"], ["'simplex'", "bayesian, grid"]),
-        (["--objective=loss"], ["'loss'", "val_loss"]),
+        (["--tuner=simplex"], ["--tuner=simplex", "grid"]),
+        (["--objective=loss"], ["--objective=loss", "val_loss"]),
         (["--variants=tp_transformr"], ["'tp_transformr'", "tp_transformer_b"]),
         (["--modules="], ["--modules"]),
         (["--max_trials=0"], ["max_trials", "0"]),

@@ -8,12 +8,22 @@ import numpy as np
 import pytest
 from absl.testing import parameterized
 from keras import ops
+from packaging.version import Version
 
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import TPMultiHeadAttention
 
 pytestmark = pytest.mark.slow_on_jax
+
+
+def needs(version):
+    """Skips a test of an argument that Keras has from a version on."""
+    return pytest.mark.skipif(
+        Version(keras.__version__) < Version(version),
+        reason=f"needs Keras {version}",
+    )
+
 
 RNG = np.random.default_rng(5)
 
@@ -114,6 +124,7 @@ class KerasAttentionTest(LayerTestCase):
         )
 
     @parameterized.parameters(False, True)
+    @needs("3.15")
     def test_sliding_window(self, use_causal_mask):
         init_kwargs = {"sliding_window": 2}
         inputs = QUERY, VALUE
@@ -178,6 +189,7 @@ class KerasAttentionTest(LayerTestCase):
         self.assertGreater(np.max(np.abs(unmasked - expected)), 1e-4)
 
     @parameterized.parameters({}, {"value_dim": 5, "use_bias": False})
+    @needs("3.14")
     def test_gate(self, **init_kwargs):
         layer, _, expected = self.check(
             (QUERY, VALUE, KEY),
@@ -192,6 +204,7 @@ class KerasAttentionTest(LayerTestCase):
     @parameterized.parameters(
         (False, {"binding": "none"}), (True, {}), (True, {"binding": "none"})
     )
+    @needs("3.14")
     def test_config_of_a_keras_layer(self, use_gate, choices):
         keras_layer = keras_attention(
             attention_axes=2, value_dim=5, use_gate=use_gate

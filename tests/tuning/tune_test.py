@@ -110,7 +110,7 @@ class OutOfMemoryError(RuntimeError):
         (OutOfMemoryError("CUDA"), "CUDA"),
     ],
 )
-def test_failed_trial_is_recorded_and_not_repeated(search, error, reason):
+def test_failed_trial_is_noted_and_not_repeated(search, capfd, error, reason):
     trained = []
 
     def train(config):
@@ -125,6 +125,7 @@ def test_failed_trial_is_recorded_and_not_repeated(search, error, reason):
     statuses = [trial["status"] for trial in trials]
     assert statuses == ["completed", "failed", "completed"]
     assert trials[1]["reason"] == reason
+    assert capfd.readouterr().err == ""
 
 
 def test_objective_that_is_never_finite_fails(search):

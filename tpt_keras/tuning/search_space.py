@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from tpt_keras.models.configs import ModelConfig
     from tpt_keras.models.configs import SequenceToSequenceConfig
 
+TUNERS = ("random", "bayesian", "grid")
+# Metrics of the validation, and the better of two values.
+OBJECTIVES = {
+    "val_sequence_accuracy": max,
+    "val_token_accuracy": max,
+    "val_loss": min,
+}
 # Fields of a training that a proposal decides.
 SEARCHED = ("optimizer", "learning_rate", "schedule", "warmup_steps")
 # Fields of a model that a proposal decides.

@@ -36,16 +36,11 @@ from tpt_keras.training.train import make_trainer
 from tpt_keras.training.train import train
 from tpt_keras.training.trainer import Trainer
 from tpt_keras.tuning.report import write_report
+from tpt_keras.tuning.search_space import OBJECTIVES
+from tpt_keras.tuning.search_space import TUNERS
 from tpt_keras.tuning.search_space import SearchSpace
 from tpt_keras.typing import StrPath
 
-TUNERS = ("random", "bayesian", "grid")
-# Metrics of the validation, and the better of two values.
-OBJECTIVES = {
-    "val_sequence_accuracy": max,
-    "val_token_accuracy": max,
-    "val_loss": min,
-}
 # One line in the folder of a training that failed; it is not repeated.
 FAILURE_FILE = "failure.txt"
 
@@ -185,6 +180,7 @@ class TrainingTuner(keras_tuner.Tuner):
         with warnings.catch_warnings():
             # A Gaussian process of few trials warns of its length scale.
             warnings.filterwarnings("ignore", module="sklearn")
+            warnings.filterwarnings("ignore", "All-NaN")
             try:
                 super().search(verbose=0)
             except keras_tuner.errors.FatalError as error:
@@ -203,7 +199,8 @@ class TrainingTuner(keras_tuner.Tuner):
         except keras_tuner.errors.FailedTrialError as error:
             result |= {"status": "failed", "reason": str(error)}
             _log.info("Trial %s failed: %s", trial.trial_id, error)
-            raise
+            # Keras-tuner takes it for a failure, and prints no traceback.
+            return [{objective: float("nan")}]
         except Exception as error:
             # Keras-tuner would take any other error for a failed trial.
             raise keras_tuner.errors.FatalError(str(error)) from error
@@ -251,7 +248,9 @@ class TrainingTuner(keras_tuner.Tuner):
         model_dir = self._model_dir(values, execution)
         failure = model_dir / FAILURE_FILE
         if failure.exists():
-            raise keras_tuner.errors.FailedTrialError(failure.read_text())
+            raise keras_tuner.errors.FailedTrialError(
+                failure.read_text(encoding="utf-8")
+            )
         _log.info("Trial %s: %s", trial.trial_id, model_dir)
         keras.utils.clear_session(free_memory=True)
         try:
