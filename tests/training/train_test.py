@@ -24,11 +24,8 @@ from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import Intervals
 from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.optimizers import WarmupAndDecay
-<<<<<<< HEAD
 from tpt_keras.training.questions import QuestionLearner
-=======
 from tpt_keras.training.schedules import SCHEDULES
->>>>>>> layers
 from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import TrainingState
