@@ -9,6 +9,7 @@ from typing import Self
 
 import keras
 import numpy as np
+from keras import ops
 
 from tpt_keras.answer import list_of_texts
 from tpt_keras.errors import UsageError
@@ -17,7 +18,6 @@ from tpt_keras.models.metrics import Masked
 from tpt_keras.models.metrics import SequenceAccuracy
 from tpt_keras.models.metrics import TokenAccuracy
 from tpt_keras.models.metrics import TokenMean
-from tpt_keras.models.metrics import loss_divisor
 from tpt_keras.models.metrics import token_weights
 
 # Keras's short names of cross-entropies.
@@ -72,11 +72,8 @@ class LogitsModel(keras.Model):
         for field in ("loss", "metrics", "weighted_metrics"):
             for each in keras.tree.flatten(arguments.get(field)):
                 _refuse_probabilities(each, field)
-        if (
-            arguments.get("metrics")
-            is arguments.get("weighted_metrics")
-            is None
-        ):
+        metrics = arguments.get("metrics"), arguments.get("weighted_metrics")
+        if metrics == (None, None):
             arguments["weighted_metrics"] = self._default_metrics()
         super().compile(*bound.args, **bound.kwargs)
         # In place of Keras's, which is no tracked attribute either.
@@ -88,30 +85,35 @@ class LogitsModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        y_pred, sample_weight = self._masked(x, y_pred, sample_weight)
-        return super().compute_loss(x, y, y_pred, sample_weight, training)
+        y_pred, _, weights = self._masked(x, y_pred, sample_weight)
+        return super().compute_loss(x, y, y_pred, weights, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        y_pred, sample_weight = self._masked(x, y_pred, sample_weight)
+        y_pred, mask, weights = self._masked(x, y_pred, sample_weight)
+        # What Keras divided the sum of the losses by.
+        (loss,) = keras.tree.flatten(self.loss) or (None,)
+        divisors = {
+            "mean": mask,
+            "sum_over_batch_size": mask,
+            "mean_with_sample_weight": weights,
+        }
+        divisor = divisors.get(getattr(loss, "reduction", "mean"))
         self._loss_tracker.add_batch(
-            loss_divisor(
-                self.loss, y_pred, self.compute_mask(x, None), sample_weight
-            )
+            None if divisor is None else ops.sum(ops.cast(divisor, "float32"))
         )
-        return super().compute_metrics(x, y, y_pred, sample_weight)
+        return super().compute_metrics(x, y, y_pred, weights)
 
     def _masked(self, x, y_pred, sample_weight):
-        """Returns logits with their mask, and a weight for each token.
+        """Returns logits with their mask, the mask, and the tokens' weights.
 
         Keras's step on JAX calls `call` alone, and takes the gradient of it:
         both lose the mask.
         """
         mask = self.compute_mask(x, None)
-        if mask is not None:
-            y_pred = Masked()((y_pred, mask))
-        if sample_weight is not None:
-            sample_weight = token_weights(y_pred[..., 0], None, sample_weight)
-        return y_pred, sample_weight
+        if mask is None:
+            mask = ops.ones_like(y_pred[..., 0], dtype="bool")
+        y_pred = Masked()((y_pred, mask))
+        return y_pred, mask, token_weights(mask, sample_weight)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         # Keras's own leaves a model with a `compile` of its own uncompiled.
@@ -170,8 +172,10 @@ class StringsModel(LogitsModel):
         return super().__call__(inputs, *args, **kwargs)
 
     def _default_metrics(self):
-        pad_id = self.tokenizer.pad_id
-        return [SequenceAccuracy(pad_id), TokenAccuracy(pad_id)]
+        return [
+            SequenceAccuracy("sequence_accuracy"),
+            TokenAccuracy("token_accuracy"),
+        ]
 
     def preprocess(
         self, x: Any, y: Any = None, sample_weight: Any = None

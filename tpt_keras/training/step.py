@@ -74,7 +74,10 @@ def weighted_batch(data, pad_id):
         Inputs, targets and float weights `(batch, length)`.
     """
     inputs, targets, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    return inputs, targets, token_weights(targets, pad_id, sample_weight)
+    is_token = ops.ones_like(targets)
+    if pad_id is not None:
+        is_token = ops.not_equal(targets, pad_id)
+    return inputs, targets, token_weights(is_token, sample_weight)
 
 
 def map_batch(function, batch, pad_id):
