@@ -20,7 +20,7 @@ INVALID_UTF8 = "INVALID_UTF8"
 IMPOSSIBLE = -1e9
 
 _EXPLANATIONS = {
-    EMPTY: "is empty; ask something",
+    EMPTY: "is empty or blank; ask something",
     TOO_LONG: "has more characters than the model takes; shorten it",
     UNKNOWN_CHARACTER: (
         "has a character that is not in the model's vocabulary; leave it out"

@@ -90,9 +90,9 @@ def check_choice(name: str, value: Any, known: Collection[Any]) -> None:
 
 
 def did_you_mean(value: Any, known: Iterable[Any]) -> str:
-    """Returns a sentence with the most similar known value, or nothing."""
-    close = difflib.get_close_matches(str(value), map(str, known), 1)
-    return f" Did you mean {close[0]}?" if close else ""
+    """Returns a sentence with the most similar known values, or nothing."""
+    close = difflib.get_close_matches(str(value), map(str, known))
+    return f" Did you mean {', '.join(close)}?" if close else ""
 
 
 def check_choices(

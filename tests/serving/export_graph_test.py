@@ -31,17 +31,17 @@ def test_another_vocabulary_is_encoded_and_decoded():
         vocabulary=(
             *("é", "<unknown>", PAD, "b", END, "½", START, "🙂", "漢", "bb"),
         ),
-        # Three rows without a symbol.
+        # Three rows without a symbol, which are in no answer.
         vocabulary_size=13,
     )
     model = Transformer(config)
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(7)
     for weight in model.weights:
         weight.assign(rng.normal(size=weight.shape))
     questions = ["🙂b", "é½漢", "漢" * 5, "b", "🙂é", "bb½bb", "b🙂", "é🙂b漢"]
     expected = model.solve(questions)
     assert len(set(expected)) > 2
-    assert any("\N{REPLACEMENT CHARACTER}" in answer for answer in expected)
+    assert set("".join(expected)) <= set("éb½🙂漢")
     graph = AnswerGraph(Generator(model), ConstantWeights(model))
     outputs = graph.answer(tf.constant([*questions, "é+b", "b" * 6]))
     assert [answer.decode() for answer in outputs["answers"].numpy()] == [

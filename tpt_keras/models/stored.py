@@ -56,14 +56,14 @@ def resolve(name: StrPath) -> pathlib.Path:
         if path.exists():
             return path
     if folders:
-        problem = f"it is in none of {', '.join(map(str, folders))}"
+        problem = f"it is in none of {', '.join(map(str, folders))}."
     elif text in PRESETS:
-        problem = "this preset has no trained weights"
+        problem = "this preset has no trained weights."
     else:
         hint = did_you_mean(text, PRESETS)
-        problem = f"no such folder, file or preset.{hint}".rstrip(".")
+        problem = f"no such folder, file or preset.{hint}"
     raise UsageError(
-        f"There is no trained model {text!r}: {problem}. Name a folder or "
+        f"There is no trained model {text!r}: {problem} Name a folder or "
         "file, a model on the Hugging Face Hub (hf://user/name), or a trained "
         f"preset ({', '.join(TRAINED_PRESETS)}).",
         field="preset",
