@@ -108,8 +108,8 @@ def _write_graph(graph, path):
 def _write_warmup_requests(path, config):
     from tensorflow_serving.apis import prediction_log_pb2
 
-    # The other symbols are longer.
-    character = min(config.vocabulary, key=len)
+    # A question of blanks is empty, and symbols that are not texts are longer.
+    character = min(filter(str.strip, config.vocabulary), key=len)
     question = character * (1 + config.max_question_length // 3)
     # TensorFlow optimizes the graph of each signature at its first request.
     requests = [("serving_default", size) for size in WARMUP_BATCH_SIZES]
