@@ -16,7 +16,7 @@ SUMS = [f"{a}+{b}" for a in range(10) for b in range(10)]
 @pytest.fixture(scope="session")
 def model(tiny_config):
     """An untrained model whose answers differ and end at different steps."""
-    keras.utils.set_random_seed(2)
+    keras.utils.set_random_seed(17)
     return Transformer(
         tiny_config.replace(
             digit_places=True, answer_order="units_first", max_answer_length=6
