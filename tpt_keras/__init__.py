@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     ) -> SequenceToSequence: ...
 
 
-__version__ = "0.13.0"
+__version__ = "0.14.0"
 
 _MODULES = {
     "CharacterTokenizer": "tpt_keras.tokenizers",
