@@ -200,9 +200,7 @@ def _log_on_stdout():
     logger = logging.getLogger("tpt_keras")
     before = logger.level, logger.propagate
     handler = logging.Handler()
-    handler.emit = lambda record: importlib.import_module("tqdm").tqdm.write(
-        with_flags(record.getMessage())
-    )
+    handler.emit = _print_record
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -211,6 +209,12 @@ def _log_on_stdout():
     finally:
         logger.removeHandler(handler)
         logger.level, logger.propagate = before
+
+
+def _print_record(record):
+    import tqdm
+
+    tqdm.tqdm.write(with_flags(record.getMessage()))
 
 
 def import_backend():

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import itertools
+import logging
 import math
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -17,9 +18,13 @@ from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 # Sequences that are computed at once, which bounds the memory.
 _CHUNK = 8192
 _READ_AT_ONCE = 2**16
+# Questions whose hashing takes more than a few seconds.
+_SLOW_TO_HASH = 2**22
 # Examples of which one start is kept in memory.
 _BLOCK = 8
 _ROUNDS = 4
+
+_log = logging.getLogger(__name__)
 
 
 # Indices of examples.
@@ -196,12 +201,12 @@ def question_keys(examples: Examples, seed: int) -> np.ndarray:
         indices = np.arange(first, min(first + _CHUNK, len(examples)))
         part, _ = examples.read(indices)
         starts, lengths = part.starts, part.lengths
-        places = np.arange(len(part.tokens)) - np.repeat(starts, lengths)
+        positions = np.arange(len(part.tokens)) - np.repeat(starts, lengths)
         weights = np.arange(lengths.max(), dtype="uint64")
         weights = _hash(weights + np.uint64((seed << 32) + 1))
         # Sums of the tokens before each, modulo 2**64.
-        sums = np.zeros(len(places) + 1, "uint64")
-        np.cumsum(codes[part.tokens] * weights[places], out=sums[1:])
+        sums = np.zeros(len(positions) + 1, "uint64")
+        np.cumsum(codes[part.tokens] * weights[positions], out=sums[1:])
         keys.append(_hash(sums[starts + lengths] - sums[starts]))
     return np.concatenate(keys)
 
@@ -215,6 +220,9 @@ def set_apart(
     examples whose question no collection sets apart, and an example of each
     question set apart.
     """
+    total = sum(map(len, parts))
+    if total > _SLOW_TO_HASH:
+        _log.info("Hashing %d questions, to set some apart.", total)
     keys = [question_keys(part, seed) for part in parts]
     chosen = [np.unique(each, return_index=True)[1][:count] for each in keys]
     apart = np.concatenate([k[rows] for k, rows in zip(keys, chosen)])
