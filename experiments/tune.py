@@ -84,8 +84,8 @@ def main():
     report = f"{FLAGS.tuning_dir}/report.md"
     if all(trial["status"] == "failed" for trial in trials):
         raise UsageError(
-            f"All trials failed; {report} has the reasons. Search others in "
-            "another `tuning_dir`.",
+            f"All trials failed; {report} has the reasons. Start another "
+            "search in another `tuning_dir`.",
             field="tuning_dir",
         )
     print(report)

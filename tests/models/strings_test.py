@@ -188,6 +188,16 @@ def test_arguments_may_have_no_names(model):
     np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
 
 
+def test_what_a_custom_train_step_calls(model):
+    inputs, targets, _ = model.preprocess(*PAIRS)
+    loss = model.compute_loss(y=targets, y_pred=model(inputs))
+    tracker = model.metrics[0]
+    tracker.reset_state()
+    tracker.update_state(loss)
+    expected = loss_of(model, PAIRS)
+    np.testing.assert_allclose(float(tracker.result()), expected, rtol=1e-5)
+
+
 class Batches(keras.utils.PyDataset):
     def __init__(self, *batches):
         super().__init__()
@@ -215,7 +225,10 @@ def test_batches_of_strings(model, data):
     expected = loss_of(model, PAIRS)
     history = model.fit(data(model), shuffle=False, verbose=0).history
     np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
-    history = model.fit(*FIRST, validation_data=data(model), verbose=0).history
+    stop = keras.callbacks.EarlyStopping("val_sequence_accuracy")
+    history = model.fit(
+        *FIRST, validation_data=data(model), callbacks=stop, verbose=0
+    ).history
     np.testing.assert_allclose(history["val_loss"], expected, rtol=1e-5)
 
 

@@ -46,8 +46,8 @@ class TPMultiHeadAttention(BaseLayer):
         use_bias: Whether the maps have biases. Defaults to `True`.
         output_shape: Size or sizes of the output. Defaults to the query's.
         attention_axes: Axis or axes to attend over, if the inputs have several
-            between the batch and the features. Defaults to all of them. Later
-            arguments are given by name: versions of Keras order them otherwise.
+            between the batch and the features. Defaults to all of them. The
+            arguments after it need names: their order in Keras has changed.
         binding: The binding of fillers to roles: `"hadamard"` (default),
             `"none"` (standard attention), another of
             `tpt_keras.layers.BINDINGS`, the registered name of a `Binding`, or

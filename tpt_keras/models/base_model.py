@@ -85,8 +85,9 @@ class LogitsModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        y_pred, _, weights = self._masked(x, y_pred, sample_weight)
-        return super().compute_loss(x, y, y_pred, weights, training)
+        if x is not None:  # else Keras reads the mask of the outputs
+            y_pred, _, sample_weight = self._masked(x, y_pred, sample_weight)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         y_pred, mask, weights = self._masked(x, y_pred, sample_weight)

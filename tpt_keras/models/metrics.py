@@ -46,6 +46,8 @@ def right_answers(logits, targets, weights):
 class TokenAccuracy(keras.metrics.Mean):
     """The share of the tokens that are predicted, as a weighted metric."""
 
+    _direction = "up"  # Keras's callbacks read it in their mode "auto".
+
     def update_state(self, y_true, y_pred, sample_weight=None):
         weights = token_weights(ops.ones_like(y_true), sample_weight)
         values, weights = self.values(y_pred, y_true, weights)
@@ -69,13 +71,16 @@ class TokenMean(keras.metrics.Mean):
     """The mean of the losses of batches, each weighted by its tokens.
 
     Keras updates it with a batch's loss and its number of rows.
-    `LogitsModel.compute_metrics` comes after that, and knows the tokens.
+    `LogitsModel.compute_metrics` comes after that, and knows the tokens. A
+    `train_step` of your own gives a loss alone, which counts at once.
     """
 
     _batch = None
 
     def update_state(self, values, sample_weight=None):
         self._batch = values, sample_weight
+        if sample_weight is None:
+            self.add_batch(None)
 
     def add_batch(self, weight):
         """Adds the batch's loss with a weight, by default Keras's."""
