@@ -16,27 +16,25 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.data_generators.files import MODULES
+from tests.data_generators.files import all_texts
+from tests.data_generators.files import text_problems
 from tests.data_generators.files import tree
+from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
+from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
 from tpt_keras.data_generators.mathematics.task import MathematicsStreamTask
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 
 SMALL = "numbers__is_prime"
 # SHA-256 of each module's texts of `text_dir`.
-DIGESTS = {
-    "numbers__place_value": (
-        "484fb6e6f40cc032f5f1c73b9c62ef701237f4afd273f61e42c3ba2c6169a5e4"
-    ),
-    "measurement__conversion": (
-        "3630585a7d16c58eaccbfcaa3b7841d888dccd48d73b238207a1c744a7ecaf44"
-    ),
-    "numbers__is_prime": (
-        "78d225a6add884fac30a0d9ec038c64b751c62497e9500364900828914037e05"
-    ),
-}
+DIGESTS = (
+    "484fb6e6f40cc032f5f1c73b9c62ef701237f4afd273f61e42c3ba2c6169a5e4",
+    "3630585a7d16c58eaccbfcaa3b7841d888dccd48d73b238207a1c744a7ecaf44",
+    "78d225a6add884fac30a0d9ec038c64b751c62497e9500364900828914037e05",
+)
 
 
 @pytest.fixture
@@ -47,12 +45,24 @@ def here(monkeypatch):
     )
 
 
-def test_split_counts():
-    counts = generator.split_counts("numbers__place_value", 1000, 70)
+@pytest.mark.parametrize(
+    ("difficulties", "expected"),
+    [
+        (None, (334, 333, 333)),
+        ("2:2:2", (334, 333, 333)),
+        ("0.1:0.2:0.7", (100, 200, 700)),
+        ("0:0:1", (0, 0, 1000)),
+    ],
+)
+def test_split_counts(difficulties, expected):
+    shares = {}
+    if difficulties:
+        shares = {"shares": generator.parse_difficulties(difficulties)}
+    counts = generator.split_counts("numbers__place_value", 1000, 70, **shares)
     assert tuple(counts) == archive.SPLITS
-    assert tuple(counts.values()) == (334, 333, 333, 70, 70)
+    assert tuple(counts.values()) == (*expected, 70, 70)
     del counts["extrapolate"]
-    assert generator.split_counts("numbers__gcd", 1000, 70) == counts
+    assert generator.split_counts("numbers__gcd", 1000, 70, **shares) == counts
 
 
 def test_slow_modules_have_fewer_training_problems():
@@ -95,12 +105,12 @@ def test_generated_splits_are_unique_and_apart(text_dir, module):
     assert (report["dropped"]["duplicates"] > 0) == repeats
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_seed_gives_the_same_problems_forever(text_dir, module):
+@pytest.mark.parametrize(("module", "expected"), zip(MODULES, DIGESTS))
+def test_seed_gives_the_same_problems_forever(text_dir, module, expected):
     digest = hashlib.sha256()
     for path in sorted(text_dir.glob(f"*/*/{module}*.txt")):
         digest.update(path.read_bytes())
-    assert digest.hexdigest() == DIGESTS[module]
+    assert digest.hexdigest() == expected
 
 
 def test_progress_is_logged(here, tmp_path, monkeypatch, caplog):
@@ -160,6 +170,30 @@ def test_resumes_from_whole_and_damaged_shards(
     assert tree(tmp_path) == {
         path: content for path, content in expected.items() if SMALL in path
     }
+
+
+def test_shares_and_excluded_questions(here, text_dir, tmp_path):
+    hard = [q for q, _ in text_problems(text_dir, ["train_hard"], SMALL)]
+    excluded = {shards.question_key(question) for question in hard[::2]}
+    left = generator.shard_dir(tmp_path / "3" / archive.FOLDER, SMALL)
+    left.mkdir(parents=True)
+    path = left / "train_hard-000001.json"
+    shards.stored_shard(path, SMALL, "train_hard", 1, 3)
+    roots = [tmp_path / name / archive.FOLDER for name in "13"]
+    for root, workers in zip(roots, (1, 3)):
+        numbers = 600, 100, 3, workers, excluded
+        generator.generate_modules([SMALL], root, *numbers, shares=(0, 1, 2))
+    assert tree(roots[0]) == tree(roots[1])
+    report = json.loads(archive.report_path(root, SMALL).read_text())
+    assert report["excluded"] == generator.keys_hash(excluded)
+    metadata = prepare_dataset(SMALL, tmp_path, tmp_path / "3").info.metadata
+    assert metadata == {"generated": report}
+    task = open_task("mathematics_dataset", tmp_path, [SMALL])
+    questions = [q for q, _ in all_texts(task.examples("train")[SMALL])]
+    # 200 of medium difficulty, then the hard ones.
+    assert len(questions) == 600
+    assert {*questions[200:]} > {*hard[1::2]}
+    assert not {*questions} & {*hard[::2]}
 
 
 def test_report_counts_errors(here, tmp_path, monkeypatch):

@@ -17,10 +17,13 @@ from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import task as stream
+from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.task import StreamBatches
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import split_batches
+from tpt_keras.data_generators.text_pairs import Pair
+from tpt_keras.data_generators.text_pairs import write_pairs
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
@@ -58,6 +61,7 @@ def in_this_process(monkeypatch):
 def make_batches(
     modules=MODULES, weights=(1, 1, 1), excluded=(), num_processes=1, **kwargs
 ):
+    weights = np.outer(weights, kwargs.pop("difficulties", (1, 1, 1)))
     sample = examples_of(
         ("1" * (10 + 5 * index), "1" * (1 + index % 9)) for index in range(30)
     )
@@ -112,8 +116,11 @@ def test_excluded_problems_never_appear():
 
 
 @pytest.mark.parametrize("batch_size", [2, 7, 500])
-def test_problems_follow_the_weights(batch_size):
-    batches = make_batches(weights=(1, 2, 5), batch_size=batch_size)
+@pytest.mark.parametrize("difficulties", [(1, 1, 1), (0, 3, 1), (1, 1, 0)])
+def test_problems_follow_the_weights(batch_size, difficulties):
+    batches = make_batches(
+        weights=(1, 2, 5), batch_size=batch_size, difficulties=difficulties
+    )
     shards, problems = [], Counter()
     for window in range(20):
         of_window = batches.window_shards(window)
@@ -121,11 +128,15 @@ def test_problems_follow_the_weights(batch_size):
         for module, split, shard, _, count in of_window:
             shards.append((module, split, shard))
             problems[module] += count
+            problems[split] += count
             assert 0 < count <= 100
     assert len(set(shards)) == len(shards)
     total = 20 * 3 * batch_size
-    for module, weight in zip(MODULES, (1, 2, 5)):
-        assert abs(problems[module] - total * weight / 8) < 20 + total / 100
+    for names, weights in ((MODULES, (1, 2, 5)), (TRAIN_SPLITS, difficulties)):
+        for name, weight in zip(names, weights):
+            expected = total * weight / sum(weights)
+            assert abs(problems[name] - expected) < 20 + total / 100
+            assert bool(problems[name]) == bool(weight)
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -235,10 +246,42 @@ def test_held_out_problems_are_apart(tmp_path):
     assert 0.2 < share < 0.3
 
 
+@pytest.mark.usefixtures("in_this_process")
+def test_options_of_the_training(tmp_path):
+    path = tmp_path / "problems.jsonl"
+    options = ["evaluation_problems=1", "validation_problems=3"]
+    options.append("difficulties=1:0:0")
+    config = TrainingConfig.from_flat(modules=MODULES, generator_processes=1)
+    found, fingerprints = [], []
+    for more in ([], [f"exclude={path}"]):
+        task = open_task(
+            "mathematics_stream", tmp_path, MODULES, options + more
+        )
+        batches = task.training_batches(make_batches(), (1, 1, 1), config)
+        found.append(questions_of(read(batches, 3)))
+        assert {shard[1] for shard in batches.window_shards(0)} == {
+            "train_easy"
+        }
+        write_pairs(path, [Pair(question, "") for question in found[0]])
+        fingerprints.append(task.fingerprints)
+    assert not {*found[0]} & {*found[1]}
+    assert fingerprints[1].pop("excluded")
+    assert fingerprints[0] == fingerprints[1]
+
+
 @pytest.mark.parametrize(
-    "option", ["evaluation_problems", "validation_problems"]
+    "option",
+    [
+        "evaluation_problems=0",
+        "validation_problems=0",
+        "exclude=nothing.jsonl",
+        "exclude=pyproject.toml",
+        *(f"difficulties={shares}" for shares in ("1:2", "0:0:0", "1:a:1")),
+        *(f"difficulties=1:{share}:1" for share in ("-1", "nan", "inf")),
+    ],
 )
-def test_numbers_are_positive(tmp_path, option):
+def test_bad_options_are_refused(tmp_path, option):
     with pytest.raises(UsageError) as error:
-        open_task("mathematics_stream", tmp_path, [MODULE], [f"{option}=0"])
-    assert error.value.field == option
+        open_task("mathematics_stream", tmp_path, [MODULE], [option])
+    assert error.value.field == option.partition("=")[0]
+    assert not list(tmp_path.iterdir())
