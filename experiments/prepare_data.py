@@ -215,7 +215,7 @@ def check_settings(module, shares, excluded):
         folder = task.prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
         made = f"was generated with {found}" if found else "is the release's"
         raise UsageError(
-            f"{folder} {made}. Ask for the same `source` and numbers, remove "
+            f"{folder} {made}. Ask for the same `source` and settings, remove "
             "the folder, or name another `data_dir`.",
             path=folder,
         )

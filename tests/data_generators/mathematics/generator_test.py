@@ -16,10 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.data_generators.files import MODULES
-from tests.data_generators.files import all_texts
 from tests.data_generators.files import text_problems
 from tests.data_generators.files import tree
-from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
@@ -45,24 +43,19 @@ def here(monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
-    ("difficulties", "expected"),
-    [
-        (None, (334, 333, 333)),
-        ("2:2:2", (334, 333, 333)),
-        ("0.1:0.2:0.7", (100, 200, 700)),
-        ("0:0:1", (0, 0, 1000)),
-    ],
-)
-def test_split_counts(difficulties, expected):
-    shares = {}
-    if difficulties:
-        shares = {"shares": generator.parse_difficulties(difficulties)}
-    counts = generator.split_counts("numbers__place_value", 1000, 70, **shares)
+def test_split_counts():
+    counts = generator.split_counts("numbers__place_value", 1000, 70)
     assert tuple(counts) == archive.SPLITS
-    assert tuple(counts.values()) == (*expected, 70, 70)
+    assert tuple(counts.values()) == (334, 333, 333, 70, 70)
     del counts["extrapolate"]
-    assert generator.split_counts("numbers__gcd", 1000, 70, **shares) == counts
+    assert generator.split_counts("numbers__gcd", 1000, 70) == counts
+    shares = generator.parse_difficulties("2:2:2")
+    assert (
+        generator.split_counts("numbers__gcd", 1000, 70, None, shares) == counts
+    )
+    shares = generator.parse_difficulties("0.1:0:0.9")
+    counts = generator.split_counts("numbers__gcd", 1000, 70, None, shares)
+    assert tuple(counts.values()) == (100, 0, 900, 70)
 
 
 def test_slow_modules_have_fewer_training_problems():
@@ -105,7 +98,7 @@ def test_generated_splits_are_unique_and_apart(text_dir, module):
     assert (report["dropped"]["duplicates"] > 0) == repeats
 
 
-@pytest.mark.parametrize(("module", "expected"), zip(MODULES, DIGESTS))
+@pytest.mark.parametrize(("module", "expected"), [*zip(MODULES, DIGESTS)])
 def test_seed_gives_the_same_problems_forever(text_dir, module, expected):
     digest = hashlib.sha256()
     for path in sorted(text_dir.glob(f"*/*/{module}*.txt")):
@@ -175,25 +168,18 @@ def test_resumes_from_whole_and_damaged_shards(
 def test_shares_and_excluded_questions(here, text_dir, tmp_path):
     hard = [q for q, _ in text_problems(text_dir, ["train_hard"], SMALL)]
     excluded = {shards.question_key(question) for question in hard[::2]}
-    left = generator.shard_dir(tmp_path / "3" / archive.FOLDER, SMALL)
-    left.mkdir(parents=True)
-    path = left / "train_hard-000001.json"
-    shards.stored_shard(path, SMALL, "train_hard", 1, 3)
-    roots = [tmp_path / name / archive.FOLDER for name in "13"]
-    for root, workers in zip(roots, (1, 3)):
-        numbers = 600, 100, 3, workers, excluded
-        generator.generate_modules([SMALL], root, *numbers, shares=(0, 1, 2))
-    assert tree(roots[0]) == tree(roots[1])
+    numbers = 600, 100, 3, 1, excluded
+    root = tmp_path / archive.FOLDER
+    generator.generate_modules([SMALL], root, *numbers, shares=(0, 1, 2))
     report = json.loads(archive.report_path(root, SMALL).read_text())
     assert report["excluded"] == generator.keys_hash(excluded)
-    metadata = prepare_dataset(SMALL, tmp_path, tmp_path / "3").info.metadata
-    assert metadata == {"generated": report}
-    task = open_task("mathematics_dataset", tmp_path, [SMALL])
-    questions = [q for q, _ in all_texts(task.examples("train")[SMALL])]
-    # 200 of medium difficulty, then the hard ones.
-    assert len(questions) == 600
-    assert {*questions[200:]} > {*hard[1::2]}
-    assert not {*questions} & {*hard[::2]}
+    info = prepare_dataset(SMALL, tmp_path, tmp_path).info
+    assert info.metadata == {"generated": report}
+    assert set(info.splits) == {"train_medium", "train_hard", "interpolate"}
+    questions = {q for q, _ in text_problems(tmp_path, ["train_hard"], SMALL)}
+    assert len(questions) == 400
+    assert questions > {*hard[1::2]}
+    assert not questions & {*hard[::2]}
 
 
 def test_report_counts_errors(here, tmp_path, monkeypatch):

@@ -14,16 +14,14 @@ from tests.data_generators.files import all_texts
 from tests.data_generators.files import examples_of
 from tpt_keras.data_generators import batches as batches_module
 from tpt_keras.data_generators import open_task
+from tpt_keras.data_generators import text_pairs
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import task as stream
 from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
-from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.task import StreamBatches
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import split_batches
-from tpt_keras.data_generators.text_pairs import Pair
-from tpt_keras.data_generators.text_pairs import write_pairs
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
@@ -58,18 +56,13 @@ def in_this_process(monkeypatch):
         monkeypatch.setattr(module, "spawned_pool", PoolOfThisProcess)
 
 
-def make_batches(
-    modules=MODULES, weights=(1, 1, 1), excluded=(), num_processes=1, **kwargs
-):
-    weights = np.outer(weights, kwargs.pop("difficulties", (1, 1, 1)))
+def make_batches(weights=(1,) * 9, num_processes=1, **kwargs):
     sample = examples_of(
         ("1" * (10 + 5 * index), "1" * (1 + index % 9)) for index in range(30)
     )
     kwargs = {"batch_size": 16, "seed": 1, **kwargs}
     sample = ProblemBatches(sample, CharacterTokenizer(), **kwargs)
-    return StreamBatches(
-        sample, modules, weights, frozenset(excluded), num_processes
-    )
+    return StreamBatches(sample, MODULES, weights, frozenset(), num_processes)
 
 
 def read(batches, count, start_step=0):
@@ -107,20 +100,30 @@ def test_seeds_and_windows_differ():
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_excluded_problems_never_appear():
-    found = questions_of(read(make_batches(), 6))
-    excluded = {question_key(question) for question in found}
-    others = questions_of(read(make_batches(excluded=excluded), 6))
-    assert len(others) == len(found)
-    assert not set(others) & set(found)
+def test_excluded_problems_never_appear(tmp_path):
+    path = tmp_path / "problems.jsonl"
+    options = ["evaluation_problems=1", "validation_problems=3"]
+    config = TrainingConfig.from_flat(modules=MODULES, generator_processes=1)
+    found, fingerprints = [], []
+    for more in ("difficulties=1:0:0", f"exclude={path}"):
+        options.append(more)
+        task = open_task("mathematics_stream", tmp_path, MODULES, options)
+        batches = task.training_batches(make_batches(), (1, 1, 1), config)
+        assert {split for _, split in batches._kinds} == {"train_easy"}
+        found.append(questions_of(read(batches, 6)))
+        text_pairs.write_pairs(path, [text_pairs.Pair(q, "") for q in found[0]])
+        fingerprints.append(task.fingerprints)
+    assert len(found[0]) == len(found[1])
+    assert not set(found[0]) & set(found[1])
+    assert fingerprints[1].pop("excluded")
+    assert fingerprints[0] == fingerprints[1]
 
 
 @pytest.mark.parametrize("batch_size", [2, 7, 500])
 @pytest.mark.parametrize("difficulties", [(1, 1, 1), (0, 3, 1), (1, 1, 0)])
 def test_problems_follow_the_weights(batch_size, difficulties):
-    batches = make_batches(
-        weights=(1, 2, 5), batch_size=batch_size, difficulties=difficulties
-    )
+    weights = np.outer((1, 2, 5), difficulties)
+    batches = make_batches(weights, batch_size=batch_size)
     shards, problems = [], Counter()
     for window in range(20):
         of_window = batches.window_shards(window)
@@ -246,42 +249,18 @@ def test_held_out_problems_are_apart(tmp_path):
     assert 0.2 < share < 0.3
 
 
-@pytest.mark.usefixtures("in_this_process")
-def test_options_of_the_training(tmp_path):
-    path = tmp_path / "problems.jsonl"
-    options = ["evaluation_problems=1", "validation_problems=3"]
-    options.append("difficulties=1:0:0")
-    config = TrainingConfig.from_flat(modules=MODULES, generator_processes=1)
-    found, fingerprints = [], []
-    for more in ([], [f"exclude={path}"]):
-        task = open_task(
-            "mathematics_stream", tmp_path, MODULES, options + more
-        )
-        batches = task.training_batches(make_batches(), (1, 1, 1), config)
-        found.append(questions_of(read(batches, 3)))
-        assert {shard[1] for shard in batches.window_shards(0)} == {
-            "train_easy"
-        }
-        write_pairs(path, [Pair(question, "") for question in found[0]])
-        fingerprints.append(task.fingerprints)
-    assert not {*found[0]} & {*found[1]}
-    assert fingerprints[1].pop("excluded")
-    assert fingerprints[0] == fingerprints[1]
-
-
 @pytest.mark.parametrize(
-    "option",
+    ("option", "values"),
     [
-        "evaluation_problems=0",
-        "validation_problems=0",
-        "exclude=nothing.jsonl",
-        "exclude=pyproject.toml",
-        *(f"difficulties={shares}" for shares in ("1:2", "0:0:0", "1:a:1")),
-        *(f"difficulties=1:{share}:1" for share in ("-1", "nan", "inf")),
+        ("evaluation_problems", ["0"]),
+        ("validation_problems", ["0"]),
+        ("exclude", ["no.jsonl", "pyproject.toml"]),
+        ("difficulties", ["1:2", "0:0:0", "1:-1:1", "1:nan:1", "1:inf:1"]),
     ],
 )
-def test_bad_options_are_refused(tmp_path, option):
-    with pytest.raises(UsageError) as error:
-        open_task("mathematics_stream", tmp_path, [MODULE], [option])
-    assert error.value.field == option.partition("=")[0]
-    assert not list(tmp_path.iterdir())
+def test_bad_options_are_refused(tmp_path, option, values):
+    for value in values:
+        options = [f"{option}={value}"]
+        with pytest.raises(UsageError) as error:
+            open_task("mathematics_stream", tmp_path, [MODULE], options)
+        assert error.value.field == option

@@ -237,8 +237,8 @@ def read_module(root, module):
 def text_paths(root, module):
     """The text files of the splits that a module has, as a dict."""
     paths = {split: text_path(root, split, module) for split in SPLITS}
-    wanted = _read_report(root, module).get("wanted", {})
-    return {s: path for s, path in paths.items() if path and wanted.get(s, 1)}
+    counts = _read_report(root, module).get("examples", {})
+    return {s: path for s, path in paths.items() if path and counts.get(s, 1)}
 
 
 def _read_report(root, module):

@@ -17,8 +17,6 @@ import math
 import pathlib
 import shutil
 
-import numpy as np
-
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics.archive import EVALUATION_SPLITS
 from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
@@ -269,8 +267,10 @@ def split_counts(
     if max_cost and COSTS.get(module, 1) > max_cost:
         fewer = int(train_examples * max_cost / COSTS[module])
         train_examples = min(train_examples, max(fewer, len(TRAIN_SPLITS)))
-    ends = -(-train_examples * np.cumsum([0, *shares]) // sum(shares))
-    counts = dict(zip(TRAIN_SPLITS, np.diff(ends).tolist()))
+    ends = itertools.accumulate(shares, initial=0)
+    ends = [-(-train_examples * end // sum(shares)) for end in ends]
+    counts = [end - start for start, end in itertools.pairwise(ends)]
+    counts = dict(zip(TRAIN_SPLITS, counts))
     counts |= dict.fromkeys(EVALUATION_SPLITS, evaluation_examples)
     return {
         split: count

@@ -169,7 +169,7 @@ class MathematicsStreamTask(MathematicsTask):
 
     The training's problems are generated when they are needed; see
     `StreamBatches`. Those of evaluation and validation are generated once, into
-    `data_dir`, and the training never has them. Their difficulties are equal.
+    `data_dir`, with equal difficulties, and the training never has them.
 
     Args:
         data_dir: Folder for the held-out problems.
