@@ -145,11 +145,10 @@ def test_token_caches_alone_are_those_of_the_datasets(
     assert len(tokens) == 2
     again = prepare(*arguments, "--format=tokens")
     assert "is there already" in again.stdout
-    others = ["--seed=1", "--train_examples=601", "--source=official"]
     problems = data_dir / "problems.jsonl"
     problems.write_text('{"question": "What is 1 + 1?"}\n')
-    others += ["--difficulties=1:0:1", f"--exclude={problems}"]
-    for other in others:
+    others = ["--seed=1", "--train_examples=601", "--source=official"]
+    for other in [*others, "--difficulties=1:0:1", f"--exclude={problems}"]:
         refused = prepare(*arguments, "--format=tokens", other)
         assert_refused(refused, folder, "--data_dir")
     # The dataset takes its place.

@@ -49,13 +49,13 @@ def test_split_counts():
     assert tuple(counts.values()) == (334, 333, 333, 70, 70)
     del counts["extrapolate"]
     assert generator.split_counts("numbers__gcd", 1000, 70) == counts
-    shares = generator.parse_difficulties("2:2:2")
-    assert (
-        generator.split_counts("numbers__gcd", 1000, 70, None, shares) == counts
-    )
-    shares = generator.parse_difficulties("0.1:0:0.9")
-    counts = generator.split_counts("numbers__gcd", 1000, 70, None, shares)
-    assert tuple(counts.values()) == (100, 0, 900, 70)
+    for text, numbers in (
+        ("2:2:2", counts.values()),
+        ("0.1:0:0.9", (100, 0, 900, 70)),
+    ):
+        shares = generator.parse_difficulties(text)
+        found = generator.split_counts("numbers__gcd", 1000, 70, None, shares)
+        assert [*found.values()] == [*numbers]
 
 
 def test_slow_modules_have_fewer_training_problems():
@@ -87,9 +87,7 @@ def test_generated_splits_are_unique_and_apart(text_dir, module):
         path = archive.text_path(root, split, module)
         questions[split] = {q for q, _ in archive.read_problems(path)}
         assert len(questions[split]) == count
-    training = set.union(
-        *(questions.pop(split) for split in archive.TRAIN_SPLITS)
-    )
+    training = set.union(*map(questions.pop, archive.TRAIN_SPLITS))
     assert len(training) == 600
     for evaluation in questions.values():
         assert not training & evaluation
@@ -302,10 +300,8 @@ def test_problems_are_unique(counts, universe):
         assert len(questions[split]) <= wanted
         if len(questions[split]) < wanted:
             # Left short, but not before so many problems.
-            shards_of_split = sum(each == split for each, _ in read)
-            assert shards_of_split == generator.MAX_TIMES * -(
-                -wanted // SHARD_SIZE
-            )
+            of_split = sum(each == split for each, _ in read)
+            assert of_split == generator.MAX_TIMES * -(-wanted // SHARD_SIZE)
 
 
 @pytest.mark.usefixtures("small_shards")

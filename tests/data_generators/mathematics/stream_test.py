@@ -212,17 +212,11 @@ def test_held_out_problems_are_apart(tmp_path):
         for _ in range(2)
     )
     held_out = {}
-    for split, count in (
-        (TRAIN, 45),
-        ("interpolate", 30),
-        ("extrapolate", 30),
-    ):
+    for split, count in ((TRAIN, 45), ("interpolate", 30), ("extrapolate", 30)):
         for group, examples in task.examples(split).items():
-            held_out[split, group] = all_texts(examples)
+            held_out[split, group] = texts = all_texts(examples)
             assert len(examples) == count
-            assert all_texts(again.examples(split)[group]) == all_texts(
-                examples
-            )
+            assert all_texts(again.examples(split)[group]) == texts
     assert len(held_out) == 6
     assert task.fingerprints == again.fingerprints
     with pytest.raises(UsageError):
@@ -250,17 +244,18 @@ def test_held_out_problems_are_apart(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("option", "values"),
+    "option",
     [
-        ("evaluation_problems", ["0"]),
-        ("validation_problems", ["0"]),
-        ("exclude", ["no.jsonl", "pyproject.toml"]),
-        ("difficulties", ["1:2", "0:0:0", "1:-1:1", "1:nan:1", "1:inf:1"]),
+        *("evaluation_problems=0", "validation_problems=0"),
+        *("exclude=no.jsonl", "exclude=pyproject.toml"),
+        *(
+            f"difficulties=1:{share}"
+            for share in ("1", "-1:1", "nan:1", "inf:1")
+        ),
+        "difficulties=0:0:0",
     ],
 )
-def test_bad_options_are_refused(tmp_path, option, values):
-    for value in values:
-        options = [f"{option}={value}"]
-        with pytest.raises(UsageError) as error:
-            open_task("mathematics_stream", tmp_path, [MODULE], options)
-        assert error.value.field == option
+def test_bad_options_are_refused(tmp_path, option):
+    with pytest.raises(UsageError) as error:
+        open_task("mathematics_stream", tmp_path, [MODULE], [option])
+    assert error.value.field == option.partition("=")[0]
