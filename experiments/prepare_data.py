@@ -26,8 +26,15 @@ import pathlib
 
 from absl import flags
 
+from tpt_keras.data_generators import select_groups
+from tpt_keras.data_generators import text_pairs
+from tpt_keras.data_generators.mathematics import archive
+from tpt_keras.data_generators.mathematics import generator
+from tpt_keras.data_generators.mathematics import task
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.processes import available_cores
+from tpt_keras.processes import named_when_killed
 
 from . import _cli
 
@@ -76,6 +83,14 @@ flags.DEFINE_float(
     "module's: slower modules get fewer. Default: the same number for all.",
     lower_bound=2,
 )
+flags.DEFINE_string(
+    "difficulties", "1:1:1", "Shares of easy, medium and hard problems."
+)
+flags.DEFINE_string(
+    "exclude",
+    None,
+    "JSON lines of questions that the generated training problems lack.",
+)
 flags.DEFINE_integer("seed", 0, "Seed of the generated problems.")
 flags.DEFINE_integer(
     "num_workers",
@@ -88,48 +103,46 @@ flags.DEFINE_integer(
 def check():
     if FLAGS.format != "tfds":
         check_choice("dataset", FLAGS.dataset, ("mathematics_dataset",))
-    if FLAGS.problems and FLAGS.format != "tfds":
-        raise UsageError(
-            "`problems` are JSON lines: leave `format` out.", field="format"
-        )
-    if FLAGS.problems and FLAGS.source == "official":
-        raise UsageError(
-            "`problems` are generated: leave `source` out.", field="source"
-        )
+    for name in ("problems", "difficulties", "exclude"):
+        # The stock dataset has no metadata, which would tell its settings.
+        for other in ("source", "format" if name == "problems" else "dataset"):
+            flag = FLAGS[other]
+            if FLAGS[name].present and flag.value != flag.default:
+                raise UsageError(
+                    f"`{name}` needs the default of `{other}`.", field=other
+                )
 
 
 def main():
     if FLAGS.problems:
         write_problems()
         return
-    from tpt_keras.data_generators import select_groups
-    from tpt_keras.data_generators.mathematics.task import open_module
-    from tpt_keras.data_generators.mathematics.task import prepared_folder
-
+    settings = {
+        "shares": generator.parse_difficulties(FLAGS.difficulties),
+        "excluded": generator.read_excluded(FLAGS.exclude),
+    }
     is_prepared, prepare = format_functions()
     missing = []
     for module in select_groups(FLAGS.dataset, FLAGS.data_dir, FLAGS.modules):
         if is_prepared(module, FLAGS.data_dir, FLAGS.dataset):
-            check_settings(module)
-            folder = prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
+            check_settings(module, **settings)
+            folder = task.prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
             print(f"{module} is there already: {folder}")
         else:
             missing.append(module)
     if not missing:
         return
-    text_dir = make_texts(missing, FLAGS.train_examples)
+    text_dir = make_texts(missing, FLAGS.train_examples, **settings)
     for module in missing:
         prepare(module, FLAGS.data_dir, text_dir, FLAGS.dataset)
-        folder = prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
-        splits, _ = open_module(module, FLAGS.data_dir, FLAGS.dataset)
+        folder = task.prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
+        splits, _ = task.open_module(module, FLAGS.data_dir, FLAGS.dataset)
         counts = {split: len(examples) for split, examples in splits.items()}
         print(f"{folder}: {json.dumps(counts)}")
 
 
 def format_functions():
     if FLAGS.format == "tokens":
-        from tpt_keras.data_generators.mathematics import task
-
         return task.prepared_folder, task.prepare_tokens
     _cli.import_tensorflow()
     from tpt_keras.data_generators.mathematics import datasets
@@ -142,32 +155,22 @@ def format_functions():
 
 def write_problems():
     """Writes the evaluation problems of generated modules to a file."""
-    from tpt_keras.data_generators.mathematics import archive
-    from tpt_keras.data_generators.mathematics.generator import problem_source
-    from tpt_keras.data_generators.mathematics.task import MathematicsTask
-    from tpt_keras.data_generators.text_pairs import Pair
-    from tpt_keras.data_generators.text_pairs import write_pairs
-
-    modules = MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
+    modules = task.MathematicsTask.select_groups(FLAGS.data_dir, FLAGS.modules)
     root = make_texts(modules, train_examples=0) / archive.FOLDER
     problems = [
-        Pair(question, answer, module, split)
+        text_pairs.Pair(question, answer, module, split)
         for split in archive.EVALUATION_SPLITS
         for module in modules
         if (path := archive.text_path(root, split, module))
         for question, answer in archive.read_problems(path)
     ]
-    write_pairs(FLAGS.problems, problems, source=problem_source(FLAGS.seed))
+    source = generator.problem_source(FLAGS.seed)
+    text_pairs.write_pairs(FLAGS.problems, problems, source=source)
     print(f"{FLAGS.problems}: {len(problems)} problems")
 
 
-def make_texts(modules, train_examples):
+def make_texts(modules, train_examples, shares=(1, 1, 1), excluded=frozenset()):
     """Makes text files in the official layout and returns their folder."""
-    from tpt_keras.data_generators.mathematics import archive
-    from tpt_keras.data_generators.mathematics.generator import generate_modules
-    from tpt_keras.processes import available_cores
-    from tpt_keras.processes import named_when_killed
-
     if FLAGS.source == "official":
         _cli.import_backend()  # Keras downloads it
         place = FLAGS.data_dir, modules, FLAGS.archive
@@ -176,39 +179,43 @@ def make_texts(modules, train_examples):
     text_dir = pathlib.Path(FLAGS.data_dir) / (
         "generated-seed{}-train{}-evaluation{}".format(FLAGS.seed, *counts)
         + (f"-cost{FLAGS.max_cost:g}" if FLAGS.max_cost else "")
+        + "-difficulties{}-{}-{}".format(*shares) * (len({*shares}) > 1)
+        + (f"-excluded{generator.keys_hash(excluded)}" if excluded else "")
     )
     with named_when_killed("num_workers"):
-        generate_modules(
+        generator.generate_modules(
             modules,
             text_dir / archive.FOLDER,
             *counts,
             FLAGS.seed,
             FLAGS.num_workers or available_cores(),
+            excluded,
             max_cost=FLAGS.max_cost,
+            shares=shares,
         )
     return text_dir
 
 
-def check_settings(module):
+def check_settings(module, shares, excluded):
     """Refuses a prepared module that was made with other settings."""
-    from tpt_keras.data_generators.mathematics.generator import split_counts
-    from tpt_keras.data_generators.mathematics.task import open_module
-    from tpt_keras.data_generators.mathematics.task import prepared_folder
-
     if FLAGS.dataset == "math_dataset":
         return  # the stock dataset has no metadata
     wanted = {}
     if FLAGS.source == "generated":
         counts = FLAGS.train_examples, FLAGS.evaluation_examples, FLAGS.max_cost
-        wanted = {"seed": FLAGS.seed, "wanted": split_counts(module, *counts)}
-    _, origin = open_module(module, FLAGS.data_dir, FLAGS.dataset)
+        counts = generator.split_counts(module, *counts, shares)
+        wanted = {"seed": FLAGS.seed, "wanted": counts}
+        if excluded:
+            wanted["excluded"] = generator.keys_hash(excluded)
+    _, origin = task.open_module(module, FLAGS.data_dir, FLAGS.dataset)
     found = origin.get("generated", {})
-    found = {name: found.get(name) for name in ("seed", "wanted") if found}
+    names = ("seed", "wanted", "excluded")
+    found = {name: found[name] for name in names if name in found}
     if wanted != found:
-        folder = prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
+        folder = task.prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
         made = f"was generated with {found}" if found else "is the release's"
         raise UsageError(
-            f"{folder} {made}. Ask for the same `source` and numbers, remove "
+            f"{folder} {made}. Ask for the same `source` and settings, remove "
             "the folder, or name another `data_dir`.",
             path=folder,
         )

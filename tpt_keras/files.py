@@ -17,7 +17,7 @@ LOCK_FILE = ".lock"
 
 
 @contextlib.contextmanager
-def reading(path, advice=""):
+def reading(path, advice="", field=None):
     """Turns every exception about a file's content into one error.
 
     Libraries raise dozens of different exceptions for a damaged file. Keep
@@ -26,6 +26,7 @@ def reading(path, advice=""):
     Args:
         path: The file.
         advice: What to do, as a sentence for the error's message.
+        field: The field or argument that names the file.
 
     Raises:
         UnreadableFileError: If the block raises an exception.
@@ -39,7 +40,7 @@ def reading(path, advice=""):
             f"The file {str(path)!r} cannot be read ({one_line(error)}). "
             f"{advice}"
         )
-        raise UnreadableFileError(message.strip(), path=path) from error
+        raise UnreadableFileError(message.strip(), field, path) from error
 
 
 def one_line(error):

@@ -156,8 +156,7 @@ def test_failed_write_leaves_no_cache(dataset):
 
 
 @settings(
-    max_examples=40,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_damaged_cache_is_made_again(dataset, data):

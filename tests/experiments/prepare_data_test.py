@@ -145,7 +145,10 @@ def test_token_caches_alone_are_those_of_the_datasets(
     assert len(tokens) == 2
     again = prepare(*arguments, "--format=tokens")
     assert "is there already" in again.stdout
-    for other in ("--seed=1", "--train_examples=601", "--source=official"):
+    problems = data_dir / "problems.jsonl"
+    problems.write_text('{"question": "What is 1 + 1?"}\n')
+    others = ["--seed=1", "--train_examples=601", "--source=official"]
+    for other in [*others, "--difficulties=1:0:1", f"--exclude={problems}"]:
         refused = prepare(*arguments, "--format=tokens", other)
         assert_refused(refused, folder, "--data_dir")
     # The dataset takes its place.
@@ -224,6 +227,10 @@ def test_full_disk_while_the_dataset_is_written(
         (["--modules=numbers__x*"], ["'numbers__x*'", MODULE]),
         (["--max_cost=nan"], ["--max_cost"]),
         (["--max_cost=inf"], ["--max_cost"]),
+        (["--difficulties=1,1,2"], ["--difficulties", "'1,1,2'"]),
+        (["--difficulties=1:1:2", "--dataset=math_dataset"], ["--dataset"]),
+        (["--exclude=no.jsonl"], ["'no.jsonl'", "--exclude"]),
+        (["--exclude=no.jsonl", "--source=official"], ["--source"]),
         (["--format=tokens", "--dataset=math_dataset"], ["'math_dataset'"]),
         (["--format=tokens", "--problems=a"], ["--format"]),
         (["--source=official", "--archive=no.tar.gz"], ["'no.tar.gz'"]),

@@ -72,7 +72,7 @@ def read_pairs(path: pathlib.Path) -> list[Pair]:
         if b"\0" in content:
             raise ValueError("it is UTF-16 or no text")
         text = content.decode("utf-8-sig")
-        rows = list(_table(text, delimiter) if delimiter else _objects(text))
+        rows = list(_table(text, delimiter) if delimiter else json_rows(text))
         if not rows:
             raise ValueError("it holds no pairs")
         keys = set().union(*(row for _, row in rows))
@@ -126,7 +126,7 @@ def _table(text, delimiter):
         raise ValueError(f"line {reader.line_num}: {error}") from error
 
 
-def _objects(text):
+def json_rows(text):
     """Generates the line numbers and the objects of JSON lines."""
     for number, line in enumerate(io.StringIO(text), 1):
         if line.strip():

@@ -49,10 +49,9 @@ def test_examples_are_the_problems_of_the_files(data_dir, text_dir, module):
     training = text_problems(text_dir, archive.TRAIN_SPLITS, module)
     assert texts(str(data_dir), module, "train") == training
     for split in archive.EVALUATION_SPLITS:
-        has_split = archive.split_module(split, module)
-        assert texts(data_dir, module, split) == (
-            text_problems(text_dir, [split], module) if has_split else []
-        )
+        splits = [split] if archive.split_module(split, module) else []
+        problems = text_problems(text_dir, splits, module)
+        assert texts(data_dir, module, split) == problems
 
 
 def test_stock_dataset_is_made_by_its_own_code(stock_dir, text_dir):
@@ -103,12 +102,11 @@ def test_plain_tfds_reads_it(data_dir, text_dir):
             if archive.split_module(split, module)
         }
         for split, problems in splits.items():
-            assert [tuple(problem) for problem in problems] == text_problems(
-                text_dir, [split], module
-            )
+            problems = [tuple(problem) for problem in problems]
+            assert problems == text_problems(text_dir, [split], module)
         report = archive.report_path(text_dir / archive.FOLDER, module)
-        generated = json.loads(report.read_text())
-        assert dataset["metadata"] == {"generated": generated}
+        metadata = {"generated": json.loads(report.read_text())}
+        assert dataset["metadata"] == metadata
 
 
 def test_release_is_kept_apart_from_evaluation(text_dir, tmp_path):
@@ -151,11 +149,9 @@ def drop_records(path):
             writer.write(record)
 
 
-def remove(path):
-    path.unlink()
-
-
-@pytest.mark.parametrize("damage", [flip_bit, cut_off, drop_records, remove])
+@pytest.mark.parametrize(
+    "damage", [flip_bit, cut_off, drop_records, pathlib.Path.unlink]
+)
 def test_damaged_records_are_refused(copied_dir, damage):
     builder = dataset_builder(MODULE, copied_dir)
     (path,) = builder.info.splits["interpolate"].filepaths

@@ -16,27 +16,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.data_generators.files import MODULES
+from tests.data_generators.files import text_problems
 from tests.data_generators.files import tree
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
+from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
 from tpt_keras.data_generators.mathematics.task import MathematicsStreamTask
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 
 SMALL = "numbers__is_prime"
 # SHA-256 of each module's texts of `text_dir`.
-DIGESTS = {
-    "numbers__place_value": (
-        "484fb6e6f40cc032f5f1c73b9c62ef701237f4afd273f61e42c3ba2c6169a5e4"
-    ),
-    "measurement__conversion": (
-        "3630585a7d16c58eaccbfcaa3b7841d888dccd48d73b238207a1c744a7ecaf44"
-    ),
-    "numbers__is_prime": (
-        "78d225a6add884fac30a0d9ec038c64b751c62497e9500364900828914037e05"
-    ),
-}
+DIGESTS = (
+    "484fb6e6f40cc032f5f1c73b9c62ef701237f4afd273f61e42c3ba2c6169a5e4",
+    "3630585a7d16c58eaccbfcaa3b7841d888dccd48d73b238207a1c744a7ecaf44",
+    "78d225a6add884fac30a0d9ec038c64b751c62497e9500364900828914037e05",
+)
 
 
 @pytest.fixture
@@ -53,6 +49,13 @@ def test_split_counts():
     assert tuple(counts.values()) == (334, 333, 333, 70, 70)
     del counts["extrapolate"]
     assert generator.split_counts("numbers__gcd", 1000, 70) == counts
+    for text, numbers in (
+        ("2:2:2", counts.values()),
+        ("0.1:0:0.9", (100, 0, 900, 70)),
+    ):
+        shares = generator.parse_difficulties(text)
+        found = generator.split_counts("numbers__gcd", 1000, 70, None, shares)
+        assert [*found.values()] == [*numbers]
 
 
 def test_slow_modules_have_fewer_training_problems():
@@ -84,9 +87,7 @@ def test_generated_splits_are_unique_and_apart(text_dir, module):
         path = archive.text_path(root, split, module)
         questions[split] = {q for q, _ in archive.read_problems(path)}
         assert len(questions[split]) == count
-    training = set.union(
-        *(questions.pop(split) for split in archive.TRAIN_SPLITS)
-    )
+    training = set.union(*map(questions.pop, archive.TRAIN_SPLITS))
     assert len(training) == 600
     for evaluation in questions.values():
         assert not training & evaluation
@@ -95,12 +96,12 @@ def test_generated_splits_are_unique_and_apart(text_dir, module):
     assert (report["dropped"]["duplicates"] > 0) == repeats
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_seed_gives_the_same_problems_forever(text_dir, module):
+@pytest.mark.parametrize(("module", "expected"), [*zip(MODULES, DIGESTS)])
+def test_seed_gives_the_same_problems_forever(text_dir, module, expected):
     digest = hashlib.sha256()
     for path in sorted(text_dir.glob(f"*/*/{module}*.txt")):
         digest.update(path.read_bytes())
-    assert digest.hexdigest() == DIGESTS[module]
+    assert digest.hexdigest() == expected
 
 
 def test_progress_is_logged(here, tmp_path, monkeypatch, caplog):
@@ -160,6 +161,23 @@ def test_resumes_from_whole_and_damaged_shards(
     assert tree(tmp_path) == {
         path: content for path, content in expected.items() if SMALL in path
     }
+
+
+def test_shares_and_excluded_questions(here, text_dir, tmp_path):
+    hard = [q for q, _ in text_problems(text_dir, ["train_hard"], SMALL)]
+    excluded = {shards.question_key(question) for question in hard[::2]}
+    numbers = 600, 100, 3, 1, excluded
+    root = tmp_path / archive.FOLDER
+    generator.generate_modules([SMALL], root, *numbers, shares=(0, 1, 2))
+    report = json.loads(archive.report_path(root, SMALL).read_text())
+    assert report["excluded"] == generator.keys_hash(excluded)
+    info = prepare_dataset(SMALL, tmp_path, tmp_path).info
+    assert info.metadata == {"generated": report}
+    assert set(info.splits) == {"train_medium", "train_hard", "interpolate"}
+    questions = {q for q, _ in text_problems(tmp_path, ["train_hard"], SMALL)}
+    assert len(questions) == 400
+    assert questions > {*hard[1::2]}
+    assert not questions & {*hard[::2]}
 
 
 def test_report_counts_errors(here, tmp_path, monkeypatch):
@@ -282,10 +300,8 @@ def test_problems_are_unique(counts, universe):
         assert len(questions[split]) <= wanted
         if len(questions[split]) < wanted:
             # Left short, but not before so many problems.
-            shards_of_split = sum(each == split for each, _ in read)
-            assert shards_of_split == generator.MAX_TIMES * -(
-                -wanted // SHARD_SIZE
-            )
+            of_split = sum(each == split for each, _ in read)
+            assert of_split == generator.MAX_TIMES * -(-wanted // SHARD_SIZE)
 
 
 @pytest.mark.usefixtures("small_shards")

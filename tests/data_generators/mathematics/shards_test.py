@@ -53,15 +53,14 @@ def test_shard_is_the_same_in_every_process():
 
 
 def test_shard_does_not_depend_on_other_draws():
-    first = shards.generate_shard(GCD, "interpolate", 3, seed=1, count=10)
+    where = GCD, "interpolate", 3, 1
+    first = shards.generate_shard(*where, count=10)
     shards.generate_shard("numbers__is_prime", "train_easy", 0, seed=1, count=7)
     random.random()
     np.random.random()
     sympy_random.rng.random()
-    assert (
-        shards.generate_shard(GCD, "interpolate", 3, seed=1, count=10) == first
-    )
-    shorter = shards.generate_shard(GCD, "interpolate", 3, seed=1, count=4)
+    assert shards.generate_shard(*where, count=10) == first
+    shorter = shards.generate_shard(*where, count=4)
     assert shorter.problems == first.problems[:4]
 
 
@@ -107,9 +106,8 @@ def test_long_problem_is_generated_again(monkeypatch):
     # An answer is a number: 10 ** 30 has 31 digits.
     lengths = [(161, 1), (160, 29), (160, 30), (200, 90), (1, 1)]
     draw_from(monkeypatch, [("q" * q, 10**a) for q, a in lengths])
-    assert shards.generate_shard(
-        "m", "interpolate", 0, 0, count=2
-    ) == shards.Shard([("q" * 160, "1" + "0" * 29), ("q", "10")])
+    found = shards.generate_shard("m", "interpolate", 0, 0, count=2)
+    assert found == shards.Shard([("q" * 160, "1" + "0" * 29), ("q", "10")])
 
 
 class Unprintable:
@@ -143,15 +141,12 @@ def test_module_without_new_problems_is_refused(monkeypatch):
     # A problem between, even a long one, resets the count.
     errors = [ValueError()] * 99
     draw_from(monkeypatch, [*errors, "1" * 31, *errors, 1, *errors, 2])
-    assert (
-        shards.generate_shard("m", "interpolate", 0, 0, count=2).raised
-        == 3 * 99
-    )
+    found = shards.generate_shard("m", "interpolate", 0, 0, count=2)
+    assert found.raised == 3 * 99
     draw_from(monkeypatch, [1] * 100)
+    excluded = {shards.question_key("q")}
     with pytest.raises(UsageError):
-        shards.generate_shard(
-            "m", "train_easy", 0, 0, excluded={shards.question_key("q")}
-        )
+        shards.generate_shard("m", "train_easy", 0, 0, excluded=excluded)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])
@@ -195,10 +190,8 @@ def test_shard_is_generated_unless_its_file_is_whole(tmp_path, monkeypatch):
 def test_every_module_draws_problems_of_the_vocabulary(split):
     tokenizer = CharacterTokenizer()
     for module in shards.problem_functions(split):
-        problems = shards.generate_shard(
-            module, split, 0, seed=1, count=1
-        ).problems
-        for question, answer in problems:
+        shard = shards.generate_shard(module, split, 0, seed=1, count=1)
+        for question, answer in shard.problems:
             assert question
             assert answer
             tokenizer.encode(question + answer)
@@ -307,17 +300,13 @@ def test_an_integer_is_that_of_the_generator(coprime_to):
 
     original = unpatched("mathematics_dataset.sample.number")
     found = []
+    arguments = {"signed": True, "coprime_to": coprime_to}
     for module in (number, original):
         random.seed(0)
-        found.append(
-            [
-                module.integer(2.5, signed=True, coprime_to=coprime_to)
-                for _ in range(50)
-            ]
-        )
+        found.append([module.integer(2.5, **arguments) for _ in range(50)])
     assert number.sympy.gcd is not original.sympy.gcd
     assert found[0] == found[1]
-    assert list(map(type, found[0])) == list(map(type, found[1]))
+    assert [*map(type, found[0])] == [*map(type, found[1])]
 
 
 def test_what_the_generator_misses_is_restored():

@@ -14,10 +14,11 @@ from tests.data_generators.files import all_texts
 from tests.data_generators.files import examples_of
 from tpt_keras.data_generators import batches as batches_module
 from tpt_keras.data_generators import open_task
+from tpt_keras.data_generators import text_pairs
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import task as stream
-from tpt_keras.data_generators.mathematics.shards import question_key
+from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
 from tpt_keras.data_generators.mathematics.task import StreamBatches
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import split_batches
@@ -55,17 +56,13 @@ def in_this_process(monkeypatch):
         monkeypatch.setattr(module, "spawned_pool", PoolOfThisProcess)
 
 
-def make_batches(
-    modules=MODULES, weights=(1, 1, 1), excluded=(), num_processes=1, **kwargs
-):
+def make_batches(weights=(1,) * 9, num_processes=1, **kwargs):
     sample = examples_of(
         ("1" * (10 + 5 * index), "1" * (1 + index % 9)) for index in range(30)
     )
     kwargs = {"batch_size": 16, "seed": 1, **kwargs}
     sample = ProblemBatches(sample, CharacterTokenizer(), **kwargs)
-    return StreamBatches(
-        sample, modules, weights, frozenset(excluded), num_processes
-    )
+    return StreamBatches(sample, MODULES, weights, frozenset(), num_processes)
 
 
 def read(batches, count, start_step=0):
@@ -103,17 +100,30 @@ def test_seeds_and_windows_differ():
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_excluded_problems_never_appear():
-    found = questions_of(read(make_batches(), 6))
-    excluded = {question_key(question) for question in found}
-    others = questions_of(read(make_batches(excluded=excluded), 6))
-    assert len(others) == len(found)
-    assert not set(others) & set(found)
+def test_excluded_problems_never_appear(tmp_path):
+    path = tmp_path / "problems.jsonl"
+    options = ["evaluation_problems=1", "validation_problems=3"]
+    config = TrainingConfig.from_flat(modules=MODULES, generator_processes=1)
+    found, fingerprints = [], []
+    for more in ("difficulties=1:0:0", f"exclude={path}"):
+        options.append(more)
+        task = open_task("mathematics_stream", tmp_path, MODULES, options)
+        batches = task.training_batches(make_batches(), (1, 1, 1), config)
+        assert {split for _, split in batches._kinds} == {"train_easy"}
+        found.append(questions_of(read(batches, 6)))
+        text_pairs.write_pairs(path, [text_pairs.Pair(q, "") for q in found[0]])
+        fingerprints.append(task.fingerprints)
+    assert len(found[0]) == len(found[1])
+    assert not set(found[0]) & set(found[1])
+    assert fingerprints[1].pop("excluded")
+    assert fingerprints[0] == fingerprints[1]
 
 
 @pytest.mark.parametrize("batch_size", [2, 7, 500])
-def test_problems_follow_the_weights(batch_size):
-    batches = make_batches(weights=(1, 2, 5), batch_size=batch_size)
+@pytest.mark.parametrize("difficulties", [(1, 1, 1), (0, 3, 1), (1, 1, 0)])
+def test_problems_follow_the_weights(batch_size, difficulties):
+    weights = np.outer((1, 2, 5), difficulties)
+    batches = make_batches(weights, batch_size=batch_size)
     shards, problems = [], Counter()
     for window in range(20):
         of_window = batches.window_shards(window)
@@ -121,11 +131,15 @@ def test_problems_follow_the_weights(batch_size):
         for module, split, shard, _, count in of_window:
             shards.append((module, split, shard))
             problems[module] += count
+            problems[split] += count
             assert 0 < count <= 100
     assert len(set(shards)) == len(shards)
     total = 20 * 3 * batch_size
-    for module, weight in zip(MODULES, (1, 2, 5)):
-        assert abs(problems[module] - total * weight / 8) < 20 + total / 100
+    for names, weights in ((MODULES, (1, 2, 5)), (TRAIN_SPLITS, difficulties)):
+        for name, weight in zip(names, weights):
+            expected = total * weight / sum(weights)
+            assert abs(problems[name] - expected) < 20 + total / 100
+            assert bool(problems[name]) == bool(weight)
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -198,17 +212,11 @@ def test_held_out_problems_are_apart(tmp_path):
         for _ in range(2)
     )
     held_out = {}
-    for split, count in (
-        (TRAIN, 45),
-        ("interpolate", 30),
-        ("extrapolate", 30),
-    ):
+    for split, count in ((TRAIN, 45), ("interpolate", 30), ("extrapolate", 30)):
         for group, examples in task.examples(split).items():
-            held_out[split, group] = all_texts(examples)
+            held_out[split, group] = texts = all_texts(examples)
             assert len(examples) == count
-            assert all_texts(again.examples(split)[group]) == all_texts(
-                examples
-            )
+            assert all_texts(again.examples(split)[group]) == texts
     assert len(held_out) == 6
     assert task.fingerprints == again.fingerprints
     with pytest.raises(UsageError):
@@ -236,9 +244,18 @@ def test_held_out_problems_are_apart(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option", ["evaluation_problems", "validation_problems"]
+    "option",
+    [
+        *("evaluation_problems=0", "validation_problems=0"),
+        *("exclude=no.jsonl", "exclude=pyproject.toml"),
+        *(
+            f"difficulties=1:{share}"
+            for share in ("1", "-1:1", "nan:1", "inf:1")
+        ),
+        "difficulties=0:0:0",
+    ],
 )
-def test_numbers_are_positive(tmp_path, option):
+def test_bad_options_are_refused(tmp_path, option):
     with pytest.raises(UsageError) as error:
-        open_task("mathematics_stream", tmp_path, [MODULE], [f"{option}=0"])
-    assert error.value.field == option
+        open_task("mathematics_stream", tmp_path, [MODULE], [option])
+    assert error.value.field == option.partition("=")[0]

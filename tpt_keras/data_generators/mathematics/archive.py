@@ -213,12 +213,9 @@ def read_module(root, module):
         training problems that are left out.
     """
     paths = text_paths(root, module)
-    report = report_path(root, module)
     evaluation = set()
-    if report.exists():
-        advice = "Remove it, and its module is generated again."
-        with reading(report, advice):
-            origin = {"generated": json.loads(report.read_bytes())}
+    if report := _read_report(root, module):
+        origin = {"generated": report}
     else:
         evaluation.update(_questions(paths, EVALUATION_SPLITS))
         origin = {
@@ -240,7 +237,16 @@ def read_module(root, module):
 def text_paths(root, module):
     """The text files of the splits that a module has, as a dict."""
     paths = {split: text_path(root, split, module) for split in SPLITS}
-    return {split: path for split, path in paths.items() if path}
+    counts = _read_report(root, module).get("examples", {})
+    return {s: path for s, path in paths.items() if path and counts.get(s, 1)}
+
+
+def _read_report(root, module):
+    path = report_path(root, module)
+    if not path.exists():
+        return {}
+    with reading(path, "Remove it, and its module is generated again."):
+        return dict(json.loads(path.read_bytes()))
 
 
 def _questions(paths, splits):

@@ -6,11 +6,15 @@ interrupted run resumes.
 
 import collections
 import concurrent.futures
+import contextlib
+import fractions
+import hashlib
 import importlib.metadata
 import itertools
 import json
 import logging
 import math
+import pathlib
 import shutil
 
 from tpt_keras.data_generators.mathematics import archive
@@ -21,7 +25,10 @@ from tpt_keras.data_generators.mathematics.shards import PROBLEMS_PER_SHARD
 from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.shards import stored_shard
 from tpt_keras.data_generators.task import TRAIN
+from tpt_keras.data_generators.text_pairs import json_rows
+from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
+from tpt_keras.files import reading
 from tpt_keras.files import remove_partial
 from tpt_keras.files import write_text
 from tpt_keras.processes import spawned_pool
@@ -62,19 +69,21 @@ def generate_modules(
     evaluation_examples,
     seed=0,
     num_workers=1,
-    max_cost=None,
+    excluded=frozenset(),
+    **counted,
 ):
     """Generates modules into `root`, in the official layout.
 
     A finished module leaves `<module>.json` with its settings and the numbers
     of dropped problems and of errors. A few modules are generated at a time.
-    For `max_cost` see `split_counts`.
+    `excluded` has the `question_key`s of questions that training may not have.
+    For `max_cost` and `shares` see `split_counts`.
     """
     reports = {}
     for module in modules:
         if not report_path(root, module).exists():
             wanted = split_counts(
-                module, train_examples, evaluation_examples, max_cost
+                module, train_examples, evaluation_examples, **counted
             )
             reports[module] = {
                 "source": problem_source(seed),
@@ -84,6 +93,8 @@ def generate_modules(
                 "dropped": {"duplicates": 0, "also_in_evaluation": 0},
                 "raised": 0,
             }
+            if excluded:
+                reports[module]["excluded"] = keys_hash(excluded)
     if not reports:
         return
     ahead = _AHEAD * num_workers
@@ -94,7 +105,7 @@ def generate_modules(
         spawned_pool(num_workers) as pool,
     ):
         futures = [
-            threads.submit(_write_module, root, *each, pool, ahead)
+            threads.submit(_write_module, root, *each, excluded, pool, ahead)
             for each in reports.items()
         ]
         _wait(futures, reports)
@@ -127,7 +138,7 @@ def _wait(futures, reports):
             logger.info(line if moved else f"Still {line} At work: {slow}.")
 
 
-def _write_module(root, module, report, pool, ahead):
+def _write_module(root, module, report, excluded, pool, ahead):
     """Writes the files of a module, and its report when they are complete."""
     folder = shard_dir(root, module)
 
@@ -141,7 +152,7 @@ def _write_module(root, module, report, pool, ahead):
     with folder_lock(folder, "generates problems"):
         if report_path(root, module).exists():
             return  # another process finished it meanwhile
-        seen = collections.defaultdict(set)
+        seen = collections.defaultdict(set, excluded=excluded)
         for split in SPLIT_ORDER:
             if report["wanted"].get(split):
                 path = archive.text_path(root, split, module)
@@ -170,8 +181,8 @@ def new_problems(split, report, seen, start, ahead):
         split: One of `SPLITS`.
         report: Dict of the numbers of `examples` that are there, `wanted`, and
             `dropped`, and of errors (`raised`).
-        seen: Dict of sets, which is empty before the first split. It gets a
-            hash of each question.
+        seen: Dict of sets, which is empty before the first split, but for the
+            hashes `excluded` from training. It gets that of each question.
         start: Function of a split and a number that starts the generation of a
             shard, and returns the future of the `Shard`.
         ahead: Number of shards that are generated at a time.
@@ -179,7 +190,8 @@ def new_problems(split, report, seen, start, ahead):
     wanted, examples = report["wanted"][split], report["examples"]
     own, others = seen[split], []
     if split in TRAIN_SPLITS:
-        own, others = seen[TRAIN], [seen[each] for each in EVALUATION_SPLITS]
+        others = [seen[each] for each in (*EVALUATION_SPLITS, "excluded")]
+        own = seen[TRAIN]
     most = MAX_TIMES * math.ceil(wanted / PROBLEMS_PER_SHARD)
     futures = (start(split, shard) for shard in range(most))
     started = collections.deque()
@@ -214,20 +226,51 @@ def problem_source(seed):
     return f"{packages} seed {seed}"
 
 
-def split_counts(module, train_examples, evaluation_examples, max_cost=None):
+def parse_difficulties(text):
+    """Parses the shares of difficulties, `"1:1:2"`, to whole numbers."""
+    shares = []
+    with contextlib.suppress(ValueError, ZeroDivisionError):
+        shares = [fractions.Fraction(share) for share in text.split(":")]
+    if len(shares) != len(TRAIN_SPLITS) or min(shares) < 0 or not any(shares):
+        raise UsageError(
+            "`difficulties` must be three finite shares of at least 0, not all "
+            f"0, such as 1:1:2. Received: {text!r}.",
+            field="difficulties",
+        )
+    factor = math.lcm(*(share.denominator for share in shares))
+    return tuple(int(share * factor) for share in shares)
+
+
+def read_excluded(path):
+    """Reads JSON lines with a question each, as a set of `question_key`s."""
+    if not path:
+        return frozenset()
+    with reading(path, "`exclude` takes JSON lines of questions.", "exclude"):
+        rows = json_rows(pathlib.Path(path).read_text("utf-8-sig"))
+        return frozenset(question_key(row["question"]) for _, row in rows)
+
+
+def keys_hash(keys):
+    """A hash of a set of `question_key`s, as a text."""
+    return hashlib.sha256(b"".join(sorted(keys))).hexdigest()[:16]
+
+
+def split_counts(
+    module, train_examples, evaluation_examples, max_cost=None, shares=(1, 1, 1)
+):
     """The number of problems of each split that a module has, as a dict.
 
     `max_cost` is the most time that the training problems may take, in
     multiples of the median module's; at least 2. A slower module has fewer.
+    `shares` are those of the difficulties, in whole numbers.
     """
     if max_cost and COSTS.get(module, 1) > max_cost:
         fewer = int(train_examples * max_cost / COSTS[module])
         train_examples = min(train_examples, max(fewer, len(TRAIN_SPLITS)))
-    easier, rest = divmod(train_examples, len(TRAIN_SPLITS))
-    counts = {
-        split: easier + (index < rest)
-        for index, split in enumerate(TRAIN_SPLITS)
-    }
+    ends = itertools.accumulate(shares, initial=0)
+    ends = [-(-train_examples * end // sum(shares)) for end in ends]
+    counts = [end - start for start, end in itertools.pairwise(ends)]
+    counts = dict(zip(TRAIN_SPLITS, counts))
     counts |= dict.fromkeys(EVALUATION_SPLITS, evaluation_examples)
     return {
         split: count

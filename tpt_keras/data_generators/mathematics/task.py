@@ -169,7 +169,7 @@ class MathematicsStreamTask(MathematicsTask):
 
     The training's problems are generated when they are needed; see
     `StreamBatches`. Those of evaluation and validation are generated once, into
-    `data_dir`, and the training never has them.
+    `data_dir`, with equal difficulties, and the training never has them.
 
     Args:
         data_dir: Folder for the held-out problems.
@@ -178,6 +178,8 @@ class MathematicsStreamTask(MathematicsTask):
         validation_problems: Problems of the training splits, of all modules
             together, that are held out for validation and for reports.
         problems_seed: Seed of the held-out problems.
+        difficulties: Shares of easy, medium and hard problems of the training.
+        exclude: JSON lines of questions that the training never has either.
 
     Example:
 
@@ -197,9 +199,13 @@ class MathematicsStreamTask(MathematicsTask):
         evaluation_problems: int = 200,
         validation_problems: int = 8192,
         problems_seed: int = 0,
+        difficulties: str = "1:1:1",
+        exclude: str = "",
     ) -> None:
         check_positive_integer("evaluation_problems", evaluation_problems)
         check_positive_integer("validation_problems", validation_problems)
+        self._difficulties = generator.parse_difficulties(difficulties)
+        self._excluded = generator.read_excluded(exclude)
         self.groups = self.select_groups(data_dir, groups)
         self._examples = _held_out(
             pathlib.Path(data_dir) / self.name,
@@ -209,6 +215,8 @@ class MathematicsStreamTask(MathematicsTask):
             evaluation_problems,
             problems_seed,
         )
+        if self._excluded:
+            self.fingerprints["excluded"] = generator.keys_hash(self._excluded)
 
     def training_batches(self, batches, weights, config):
         held_out = frozenset(
@@ -220,31 +228,23 @@ class MathematicsStreamTask(MathematicsTask):
         return StreamBatches(
             batches,
             self.groups,
-            weights,
-            held_out,
+            np.outer(weights, self._difficulties),
+            held_out | self._excluded,
             config.data.generator_processes,
         )
 
 
-def _held_out(folder, modules, train_examples, evaluation_examples, seed):
+def _held_out(folder, modules, *counts_and_seed):
     """Reads the held-out problems of modules, and generates them at first."""
-    root = folder / (
-        f"seed{seed}-train{train_examples}-evaluation{evaluation_examples}"
-    )
+    root = folder / "seed{2}-train{0}-evaluation{1}".format(*counts_and_seed)
     if not all(archive.report_path(root, m).exists() for m in modules):
         # Several processes of one training may start at the same time.
         with (
             folder_lock(root, "generates the held-out problems", wait=True),
             named_when_killed(),
         ):
-            generator.generate_modules(
-                modules,
-                root,
-                train_examples,
-                evaluation_examples,
-                seed,
-                available_cores(),
-            )
+            numbers = *counts_and_seed, available_cores()
+            generator.generate_modules(modules, root, *numbers)
     examples = {}
     for module in modules:
         splits, _ = archive.read_module(root, module)
@@ -271,7 +271,8 @@ class StreamBatches(batches.ProblemBatches):
         sample: A `ProblemBatches` of problems that are like those of the
             stream. Their lengths choose the buckets.
         modules: Names of modules.
-        weights: Their shares in the stream, positive numbers.
+        weights: Shares in the stream of each module's easy, medium and hard
+            problems: a row of a matrix.
         excluded: Set of the `question_key`s of problems that are left out.
         num_processes: Number of processes. `0`: one a core, less one.
     """
@@ -288,10 +289,10 @@ class StreamBatches(batches.ProblemBatches):
             sample.limits,
         )
         self.seconds_waited = 0.0
-        self._kinds = [*itertools.product(modules, archive.TRAIN_SPLITS)]
-        shares = np.repeat(
-            np.asarray(weights, float), len(archive.TRAIN_SPLITS)
-        )
+        kinds = itertools.product(modules, archive.TRAIN_SPLITS)
+        kinds = dict(zip(kinds, np.ravel(weights).astype(float)))
+        self._kinds = [kind for kind, share in kinds.items() if share]
+        shares = np.array([kinds[kind] for kind in self._kinds])
         # Where a kind ends and the next one starts, all of them from 0 to 1.
         self._ends = np.cumsum(shares / shares.sum())[:-1]
         self._excluded = excluded
