@@ -16,21 +16,19 @@ WEIGHTS = [0.0, 0.0, 1.0, 3.0, 0.5, 2.0]
 PAIRS = QUESTIONS, ANSWERS
 FIRST = QUESTIONS[:3], ANSWERS[:3]
 LAST = QUESTIONS[3:], ANSWERS[3:]
-# The default divides by the tokens' weights, Keras's own by their number.
-LOSSES = {
-    "auto": "auto",
-    "keras": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-}
+# It divides by the number of tokens, the default by their weights.
+KERAS_LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def new_model(rate, **kwargs):
+def new_model(rate, preset="tp_transformer", length=160, **kwargs):
     keras.utils.set_random_seed(3)
     model = Transformer.from_preset(
-        "tp_transformer",
+        preset,
         num_layers=1,
         hidden_dim=8,
         intermediate_dim=8,
         num_heads=2,
+        max_question_length=length,
     )
     model.compile(
         keras.optimizers.SGD(rate), run_eagerly=ON_TENSORFLOW, **kwargs
@@ -54,14 +52,14 @@ def trained():
 
 
 @pytest.fixture(
-    scope="module", params=[("auto", None), ("keras", ["accuracy"])]
+    scope="module", params=[("auto", None), (KERAS_LOSS, ["accuracy"])]
 )
 def metered(request, trained):
-    """The name of a loss, and a model that learns nothing with it."""
-    name, metrics = request.param
-    model = new_model(rate=0.0, loss=LOSSES[name], metrics=metrics)
+    """A loss, and a model that learns nothing with it."""
+    loss, metrics = request.param
+    model = new_model(rate=0.0, loss=loss, metrics=metrics)
     model.set_weights(trained)
-    return name, model
+    return loss, model
 
 
 def tokens_of(model, questions, answers):
@@ -108,37 +106,24 @@ def check(found, expected):
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 6])
 def test_metrics_are_those_of_all_tokens(metered, batch_size, weights):
-    name, model = metered
-    expected = metrics_of(model, PAIRS, weights, name)
+    loss, model = metered
+    expected = metrics_of(model, PAIRS, weights, loss)
     assert 0 < expected["sequence_accuracy"] < 1
-    options = {"batch_size": batch_size, "verbose": 0}
-    found = model.evaluate(
-        *PAIRS, sample_weight=weights, return_dict=True, **options
-    )
-    count = 2 if name == "keras" else 3  # without metrics, two accuracies
+    options = {"batch_size": batch_size, "verbose": 0, "sample_weight": weights}
+    found = model.evaluate(*PAIRS, return_dict=True, **options)
+    count = 3 if loss == "auto" else 2  # without metrics, two accuracies
     assert len(found) == count
     check(found, expected)
     history = model.fit(
-        *PAIRS,
-        sample_weight=weights,
-        validation_data=(*PAIRS, weights),
-        **options,
+        *PAIRS, validation_data=(*PAIRS, weights), **options
     ).history
     assert len(history) == 2 * count
     check({name: value for name, (value,) in history.items()}, expected)
 
 
 def test_the_longest_question():
-    # A mechanism that takes no more tokens than the model's questions have.
-    model = Transformer.from_preset(
-        "tp_transformer_multi_linear",
-        num_layers=1,
-        hidden_dim=8,
-        intermediate_dim=8,
-        num_heads=2,
-        max_question_length=20,
-    )
-    model.compile(run_eagerly=ON_TENSORFLOW)
+    # Multi-linear attention takes no more tokens than questions have.
+    model = new_model(0.0, "tp_transformer_multi_linear", length=20)
     model.fit(["1" * 20], ["1"], verbose=0)
 
 
@@ -164,18 +149,13 @@ def test_without_a_weight_nothing_is_learned(model):
 
 
 def test_padding_changes_no_gradient():
-    # An explicit loss, and token ids that are padded further.
     pair = QUESTIONS[:1], ANSWERS[:1]
     losses = []
-    for pad in (0, 9):
-        model = new_model(rate=0.1, loss=LOSSES["keras"])
+    for stop in (None, -9):
+        model = new_model(rate=0.1, loss=KERAS_LOSS)
         inputs, targets, _ = model.preprocess(*pair)
-        inputs = {
-            name: np.pad(ids[:, : ids.shape[1] - 9], ((0, 0), (0, pad)))
-            for name, ids in inputs.items()
-        }
-        targets = np.pad(targets[:, :-9], ((0, 0), (0, pad)))
-        model.train_on_batch(inputs, targets, np.ones(1))
+        inputs = {name: ids[:, :stop] for name, ids in inputs.items()}
+        model.train_on_batch(inputs, targets[:, :stop], np.ones(1))
         losses.append(loss_of(model, pair))
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
@@ -244,6 +224,10 @@ def test_a_batch_of_strings():
     assert after < before
 
 
+def fit_pairs(**kwargs):
+    return lambda model: model.fit(*PAIRS, **kwargs)
+
+
 TABLE = pd.DataFrame({"question": QUESTIONS, "answer": ANSWERS})
 
 
@@ -259,7 +243,7 @@ TABLE = pd.DataFrame({"question": QUESTIONS, "answer": ANSWERS})
         (lambda model: model.fit(QUESTIONS, [1, 2, 3, 4, 5, 6]), "y"),
         (lambda model: model.fit(list(zip(*PAIRS))), None),
         (lambda model: model.fit(Batches(PAIRS)), None),
-        (lambda model: model.fit(*PAIRS, validation_data=Batches(PAIRS)), None),
+        (fit_pairs(validation_data=Batches(PAIRS)), None),
         (lambda model: model.fit(["%"], ["1"]), None),
         (lambda model: model.fit("12", "34"), "x"),
         (lambda model: model.fit(TABLE[["question"]], TABLE["answer"]), "x"),
@@ -278,18 +262,9 @@ TABLE = pd.DataFrame({"question": QUESTIONS, "answer": ANSWERS})
             lambda model: model.fit(QUESTIONS[:1], ["1" * 99]),
             "max_answer_length",
         ),
-        (
-            lambda model: model.fit(*PAIRS, sample_weight=np.ones(3)),
-            "sample_weight",
-        ),
-        (
-            lambda model: model.fit(*PAIRS, sample_weight=[np.nan] * 6),
-            "sample_weight",
-        ),
-        (
-            lambda model: model.fit(*PAIRS, class_weight={0: 2.0}),
-            "class_weight",
-        ),
+        (fit_pairs(sample_weight=np.ones(3)), "sample_weight"),
+        (fit_pairs(sample_weight=[np.nan] * 6), "sample_weight"),
+        (fit_pairs(class_weight={0: 2.0}), "class_weight"),
     ],
 )
 def test_what_is_refused(model, use, field):
