@@ -279,7 +279,10 @@ class Twin(nn.Module):
             x = self.embed(ids, start=index, units_first=True)
             for cell, cache in zip(self.decoder_cells, caches):
                 x = cell(x, source, mask, cache, index)
-            new = self.logits(x).argmax(-1)
+            logits = self.logits(x)
+            is_token = self.tokenizer.answer_mask(logits.shape[-1])
+            logits[..., ~is_token] = -torch.inf
+            new = logits.argmax(-1)
             new = new.masked_fill(is_ended, self.tokenizer.pad_id)
             ids = torch.cat([ids, new], 1)
             is_ended |= new == self.tokenizer.end_id

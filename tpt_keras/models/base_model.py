@@ -56,7 +56,7 @@ class LogitsModel(keras.Model):
             *args: Keras's.
             **kwargs: Keras's. Without `metrics` and `weighted_metrics`, a
                 model of questions and answers has `sequence_accuracy` and
-                `token_accuracy`.
+                `token_accuracy` beside a sparse cross-entropy.
 
         Raises:
             UsageError: If the loss or a metric takes probabilities.
@@ -73,7 +73,9 @@ class LogitsModel(keras.Model):
             for each in keras.tree.flatten(arguments.get(field)):
                 _refuse_probabilities(each, field)
         metrics = arguments.get("metrics"), arguments.get("weighted_metrics")
-        if metrics == (None, None):
+        # Other losses may have other targets than token ids.
+        is_sparse = isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
+        if is_sparse and metrics == (None, None):
             arguments["weighted_metrics"] = self._default_metrics()
         super().compile(*bound.args, **bound.kwargs)
         # In place of Keras's, which is no tracked attribute either.
