@@ -123,7 +123,9 @@ def test_answers_are_the_models(preset, tmp_path):
     expected = Generator(model).score(QUESTIONS[:5], given)
     for x, y in zip(scored, expected):
         assert (x.text, x.status) == (y.text, y.status)
-        assert (x.log_prob or 0) == pytest.approx(y.log_prob or 0, 1e-5, 1e-5)
+        # Random weights of this size make some roundings large: a median of
+        # 1e-6, and up to 2e-4.
+        assert (x.log_prob or 0) == pytest.approx(y.log_prob or 0, 1e-3, 1e-3)
     answers = onnx_model.answer(QUESTIONS)
     # The model tells most of the questions apart.
     log_probs = {round(answer.log_prob, 2) for answer in answers}
@@ -153,7 +155,8 @@ def test_int8_weights_rarely_change_answers(tmp_path):
         if answer.text == other.text
     ]
     assert len(differences) > 0.8 * len(QUESTIONS)
-    assert 0.0 < np.median(differences) < 0.01
+    # Of four seeds: 0.003 to 0.012.
+    assert 0.0 < np.median(differences) < 0.03
 
 
 def test_bad_questions_do_not_affect_others(onnx_model, model):
