@@ -415,11 +415,7 @@ def model_buckets(pairs=None):
         ),
         tokenizer=types.SimpleNamespace(pad_id=7),
     )
-    return Buckets(model, pairs and batches_of(pairs))
-
-
-def batches_of(pairs):
-    return types.SimpleNamespace(length_pairs=np.array(pairs))
+    return Buckets(model, pairs and np.array(pairs))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -11,6 +11,7 @@ from keras import ops
 from tests.layer_test_case import LayerTestCase
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
+from tpt_keras.language_model import TransformerXL
 from tpt_keras.layers import DecoderCell
 from tpt_keras.layers import EncoderCell
 from tpt_keras.layers import Projection
@@ -189,10 +190,15 @@ class TransformerTest(LayerTestCase):
             z = EncoderCell(24, 2)(z)
             return keras.Model(x, DecoderCell(24, 2)(z, x))
 
+        def language_model():
+            sizes = {"hidden_dim": 16, "intermediate_dim": 24, "num_layers": 2}
+            return TransformerXL.from_preset("transformer_xl_base", **sizes)
+
         array = np.random.default_rng(0).normal(size=(2, 6, 16))
         for make, loss, x, y in (
             (functional, "mse", array, array),
             (make_model, "auto", INPUTS, INPUTS["decoder_token_ids"]),
+            (language_model, "auto", *2 * [INPUTS["decoder_token_ids"]]),
         ):
             losses = []
             for mode in (None, "full"):

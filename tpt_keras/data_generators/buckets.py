@@ -69,10 +69,14 @@ def _batches_of_bucket(rows, target_lengths, batch_size):
     return batches
 
 
-def choose_length_pairs(lengths: np.ndarray) -> np.ndarray:
-    """Chooses as few buckets as keep the padding below `MAX_PADDING`.
+def choose_length_pairs(
+    lengths: np.ndarray,
+    max_pairs: int = MAX_PAIRS,
+    max_padding: tuple[float, float] = MAX_PADDING,
+) -> np.ndarray:
+    """Chooses as few buckets as keep the padding below `max_padding`.
 
-    There are at most `MAX_PAIRS`, the smallest first. The last is as long as
+    There are at most `max_pairs`, the smallest first. The last is as long as
     any of the examples, whose lengths are `(examples, 2)`.
     """
     # Examples of nearly the same lengths fit the same pairs.
@@ -82,10 +86,10 @@ def choose_length_pairs(lengths: np.ndarray) -> np.ndarray:
     rounded, counts = np.unique(rounded, axis=0, return_counts=True)
     longest = rounded.max(axis=0)
     longest += -longest % _STEPS_OF_LONGEST
-    for others in range(MAX_PAIRS):
+    for others in range(max_pairs):
         pairs = _chosen_pairs(rounded, counts, longest, others)
         tokens = counts @ pairs[fitting_pair(rounded, pairs)]
-        if np.all(1 - lengths.sum(axis=0) / tokens <= MAX_PADDING):
+        if np.all(1 - lengths.sum(axis=0) / tokens <= max_padding):
             break
     return pairs
 
@@ -131,20 +135,19 @@ class Buckets:
 
     Args:
         model: A `SequenceToSequence`.
-        batches: `ProblemBatches` whose `length_pairs` are taken. Defaults to
-            none: then there are a few source lengths.
+        pairs: Lengths `(pairs, 2)`. Defaults to a few source lengths.
     """
 
-    def __init__(self, model: Any, batches: Any = None) -> None:
+    def __init__(self, model: Any, pairs: np.ndarray | None = None) -> None:
         # With the start and the end symbol; a target has one of them.
         source = model.config.max_question_length + 2
         target = model.config.max_answer_length + 1
         self._limits = (source, target)
         self._pad_id = model.tokenizer.pad_id
-        if batches is None:
-            pairs = [(-(-source * part // 4), target) for part in range(1, 5)]
-        else:
-            pairs = np.minimum(batches.length_pairs, self._limits).tolist()
+        if pairs is None:
+            few = [(-(-source * part // 4), target) for part in range(1, 5)]
+            pairs = np.array(few)
+        pairs = np.minimum(pairs, self._limits).tolist()
         # The smallest first.
         self.pairs = sorted(set(map(tuple, pairs)), key=sum)
 

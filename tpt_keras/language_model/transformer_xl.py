@@ -16,6 +16,7 @@ from tpt_keras.layers import QueryBiases
 from tpt_keras.layers import TokenAndPositionEmbedding
 from tpt_keras.layers import TransformerXLAttention
 from tpt_keras.layers import TransformerXLCell
+from tpt_keras.layers.base_layer import Dropout
 from tpt_keras.models.base_model import LogitsModel
 from tpt_keras.models.stored import load_model
 from tpt_keras.typing import StrPath
@@ -154,9 +155,7 @@ class TransformerXL(LogitsModel):
             shape=(config.vocabulary_size,),
             initializer="zeros",
         )
-        self.dropout_layer = keras.layers.Dropout(
-            config.dropout, dtype=self.dtype_policy
-        )
+        self.dropout_layer = Dropout(config.dropout, dtype=self.dtype_policy)
         if self.batch_size is not None:
             self.memory = keras.tree.map_structure(
                 lambda values: keras.Variable(values, trainable=False),

@@ -14,6 +14,7 @@ from keras import ops
 from tpt_keras.answer import list_of_texts
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import dtype_config
+from tpt_keras.layers.base_layer import Rematerialized
 from tpt_keras.models.metrics import Masked
 from tpt_keras.models.metrics import SequenceAccuracy
 from tpt_keras.models.metrics import TokenAccuracy
@@ -26,7 +27,7 @@ _SHORT_NAMES = ("bce", "ce")
 _LENGTH_STEP = 16
 
 
-class LogitsModel(keras.Model):
+class LogitsModel(Rematerialized, keras.Model):
     """Base class of models whose outputs are logits."""
 
     # The class of the configurations. A class without one is abstract.

@@ -11,7 +11,6 @@ from tpt_keras.answer import solve
 from tpt_keras.decoding import Generator
 from tpt_keras.decoding.generator import check_token_ids
 from tpt_keras.errors import UsageError
-from tpt_keras.layers.base_layer import Rematerialized
 from tpt_keras.models.base_model import StringsModel
 from tpt_keras.models.base_model import refuse_strings
 from tpt_keras.models.configs import SequenceToSequenceConfig
@@ -22,7 +21,7 @@ from tpt_keras.models.stored import load_model
 from tpt_keras.typing import StrPath
 
 
-class SequenceToSequence(Rematerialized, StringsModel):
+class SequenceToSequence(StringsModel):
     """Base class of the models that answer questions.
 
     Training, evaluation, tuning, export and serving use a model by this

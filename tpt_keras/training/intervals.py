@@ -52,12 +52,15 @@ class Intervals(keras.callbacks.Callback):
         self._model_dir = model_dir
         self._log = MetricsLog(model_dir)
         self._log.drop_after(state.step)
-        self._start = time.perf_counter() - state.seconds
 
     @property
     def seconds(self):
         """Duration of the training so far, in all its runs."""
         return time.perf_counter() - self._start
+
+    def on_train_begin(self, logs=None):
+        # What an accelerator compiles ahead is compiled.
+        self._start = time.perf_counter() - self.state.seconds
 
     def on_epoch_begin(self, epoch, logs=None):
         self._interval_start = self._last_line = time.perf_counter()

@@ -1,6 +1,7 @@
 """The step, the devices and the processes of a training on JAX."""
 
 import contextlib
+import functools
 import threading
 import types
 
@@ -11,6 +12,7 @@ import pytest
 from tests.training import processes
 from tpt_keras.errors import UsageError
 from tpt_keras.models import build_model
+from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.train import train
 from tpt_keras.training.trainer import Trainer
 
@@ -22,6 +24,7 @@ from jax.experimental import multihost_utils
 
 from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.backends import make_strategy
+from tpt_keras.training.backends.jax import QUEUED_STEPS
 
 pytestmark = pytest.mark.jax
 
@@ -50,6 +53,54 @@ def test_every_shape_is_compiled_once_and_logged(
     assert 2 <= len(lines) <= 12
     # The prefetching threads have ended.
     assert threading.active_count() == threads
+
+
+class BatchLogs(keras.callbacks.Callback):
+    def __init__(self, logged):
+        super().__init__()
+        self.logged = logged
+        self.losses = []
+        # Before the first step, and later.
+        self.compiled = []
+
+    def on_train_begin(self, logs=None):
+        self.compiled.append(self.logged().count("Compiling"))
+
+    on_train_end = on_train_begin
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.losses.append(float(logs["loss"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("distribution", ["none", "mirrored"])
+def test_an_accelerator_has_its_steps_ahead(
+    tmp_path, simple_config, tiny_training, monkeypatch, logged, distribution
+):
+    strategy = make_strategy(distribution, num_gpus=0)
+    steps = QUEUED_STEPS + 4
+    config = tiny_training.replace(
+        train_steps=steps, steps_per_evaluation=steps
+    )
+    found = {}
+    for platform in ("cpu", "gpu"):
+        named = functools.partial(str, platform)
+        monkeypatch.setattr(jax, "default_backend", named)
+        found[platform] = BatchLogs(logged)
+        train(
+            *(simple_config, config, tmp_path / platform, None, strategy),
+            callbacks=[found[platform]],
+        )
+    losses = [read_metrics(tmp_path / platform) for platform in found]
+    # Other lengths of padding change roundings alone.
+    close = functools.partial(pytest.approx, rel=1e-5)
+    assert losses[0][-1]["loss"] == close(losses[1][-1]["loss"])
+    of_steps, earlier = found["cpu"].losses, found["gpu"].losses
+    assert earlier[QUEUED_STEPS:] == close(of_steps[1 : 1 - QUEUED_STEPS])
+    assert found["cpu"].compiled[0] == 0
+    ahead, later = found["gpu"].compiled
+    # Later come the two batches of the evaluation.
+    assert ahead >= 3 > later
 
 
 def test_logs_of_a_step_alone_are_its_own(simple_config):

@@ -4,8 +4,11 @@ Replicas need no code in the step. XLA computes the whole batch on all devices
 that its rows lie on, and adds up their gradients.
 """
 
+import collections
+import concurrent.futures
 import contextlib
 import functools
+import itertools
 import logging
 import os
 
@@ -18,6 +21,7 @@ from keras import ops
 
 from tpt_keras.data_generators.batches import prefetch
 from tpt_keras.data_generators.buckets import Buckets
+from tpt_keras.data_generators.buckets import choose_length_pairs
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.training.backends.backend import Backend
@@ -32,6 +36,11 @@ from tpt_keras.training.step import weighted_batch
 # Prefetched batches: a GPU makes about as many steps while the next window of
 # a `ProblemBatches` is read.
 PREFETCHED = 64
+# Steps that an accelerator has before callbacks read the logs of the first one.
+# They wait for it: with one step, the device waits for them in turn.
+QUEUED_STEPS = 8
+# Its pairs of lengths. More of them take less work, and longer to compile.
+ACCELERATOR_PAIRS = 12
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +52,9 @@ class JaxBackend(Backend):
         super().__init__(strategy or keras.distribution.distribution())
         # The lengths that a training's batches are padded to.
         self._buckets = None
-        self._last_logs = None
+        self._is_accelerated = jax.default_backend() != "cpu"
+        queued = QUEUED_STEPS if self._is_accelerated else 1
+        self._logs = collections.deque(maxlen=queued + 1)
         self._worker = 0  # index of this process among those that train
         if self.strategy:
             devices = self.strategy.device_mesh.backend_mesh.devices.flat
@@ -76,19 +87,27 @@ class JaxBackend(Backend):
         placed = batches.iterate(start_step, num_epochs)
         if hasattr(batches, "length_pairs"):
             if num_epochs is None:
-                self._buckets = Buckets(trainer.model, batches)
+                pairs = batches.length_pairs
+                if self._is_accelerated:
+                    placed, pairs = _of_first_batches(placed, pairs)
+                self._buckets = Buckets(trainer.model, pairs)
+                self._rows = rows
             buckets = self._buckets or Buckets(trainer.model)
             placed = (buckets.pad(batch, rows) for batch in placed)
         placed = (jax.tree.map(lambda ids: ids[part], b) for b in placed)
+        if self.strategy is None:
+            placed = map(jax.device_put, placed)  # in the thread, too
         return prefetch(placed, PREFETCHED)
 
     def compile_train_step(self, trainer):
         """Compiles the gradients for each shape of a batch, the update once.
 
-        The step returns the logs of the step before, so that the device has the
-        next step while callbacks read them.
+        The step returns the logs of an earlier step, so that the device has the
+        next steps while callbacks read them.
         """
-        compute, update = _compiled(trainer, gradient_step), None
+        compute, update = CompiledStep(trainer, gradient_step), None
+        if self._is_accelerated and self._buckets:
+            compute.compile_ahead(self._rows, self._buckets.pairs)
 
         def function(state, iterator):
             nonlocal update
@@ -103,8 +122,8 @@ class JaxBackend(Backend):
             weights, optimizer_state = update(
                 optimizer_state, gradients, weights
             )
-            before, self._last_logs = self._last_logs or logs, logs
-            return before, (weights, others, optimizer_state, tracked)
+            self._logs.append(logs)
+            return self._logs[0], (weights, others, optimizer_state, tracked)
 
         return function
 
@@ -119,7 +138,7 @@ class JaxBackend(Backend):
         )
 
     def compile_test_step(self, trainer):
-        evaluate = _compiled(trainer, test_step)
+        evaluate = CompiledStep(trainer, test_step)
 
         def function(state, iterator):
             weights, *state = state
@@ -129,7 +148,23 @@ class JaxBackend(Backend):
         return function
 
     def begin_epoch(self):
-        self._last_logs = None
+        self._logs.clear()
+
+
+def _of_first_batches(batches, pairs):
+    """Returns all batches, and more pairs of lengths, which fit them closely.
+
+    The last of `pairs` fits those that are longer than the first batches.
+    """
+    first = list(itertools.islice(batches, PREFETCHED))
+    lengths = np.array(
+        [
+            (inputs["encoder_token_ids"].shape[1], targets.shape[1])
+            for inputs, targets in first
+        ]
+    )
+    chosen = choose_length_pairs(lengths, ACCELERATOR_PAIRS - 1, (0, 0))
+    return itertools.chain(first, batches), np.append(chosen, pairs[-1:], 0)
 
 
 def gradient_step(trainer, weights, state, data):
@@ -225,32 +260,83 @@ def _current_values(stateless_scope, variables):
     return [stateless_scope.get_current_value(v) for v in variables]
 
 
-def _compiled(trainer, step):
-    """Compiles a function of weights, a state and a batch.
+class CompiledStep:
+    """A function of weights, a state and a batch, compiled for each shape.
 
-    XLA takes long for each new shape of a batch, which is logged.
+    XLA takes long for a new shape of a batch, which is logged.
     """
-    step = functools.partial(step, trainer)
-    if trainer.run_eagerly:
-        return step
-    compiled, shapes = None, set()
 
-    def function(weights, state, batch):
-        nonlocal compiled
-        if compiled is None:
-            shardings = _shardings(trainer.backend.strategy, state)
-            compiled = jax.jit(
-                step,
+    def __init__(self, trainer, step):
+        self._trainer = trainer
+        self._function = functools.partial(step, trainer)
+        self._jitted = None
+        self._of_shape = {}
+
+    def __call__(self, weights, state, batch):
+        if self._trainer.run_eagerly:
+            return self._function(weights, state, batch)
+        shapes = _shapes(batch)
+        if shapes not in self._of_shape:
+            self._of_shape[shapes] = self._jit(state, shapes)
+        return self._of_shape[shapes](weights, state, batch)
+
+    def compile_ahead(self, rows, pairs):
+        """Compiles training steps for pairs of lengths, all at once."""
+        trainer = self._trainer
+        if trainer.run_eagerly:
+            return
+        weights, others, tracked = (
+            [variable.value for variable in variables]
+            for variables in (
+                trainer.trainable_variables,
+                trainer.non_trainable_variables,
+                trainer.metrics_variables,
+            )
+        )
+        lowered = {}
+        for source, target in pairs:
+            batch = _described_batch(
+                trainer.backend.strategy, rows, source, target
+            )
+            shapes = _shapes(batch)
+            jitted = self._jit((others, tracked), shapes)
+            lowered[shapes] = jitted.lower(weights, (others, tracked), batch)
+        with concurrent.futures.ThreadPoolExecutor(len(lowered)) as threads:
+            compiled = threads.map(
+                lambda each: each.compile(), lowered.values()
+            )
+            self._of_shape.update(zip(lowered, compiled))
+
+    def _jit(self, state, shapes):
+        if self._jitted is None:
+            shardings = _shardings(self._trainer.backend.strategy, state)
+            self._jitted = jax.jit(
+                self._function,
                 donate_argnums=1,
                 out_shardings=shardings and (None, shardings),
             )
-        shape = tuple(array.shape for array in jax.tree.leaves(batch))
-        if shape not in shapes:
-            shapes.add(shape)
-            _log.info("Compiling a step for batches of %s.", _text(shape))
-        return compiled(weights, state, batch)
+        _log.info("Compiling a step for batches of %s.", _text(shapes))
+        return self._jitted
 
-    return function
+
+def _described_batch(strategy, rows, source, target):
+    """Returns the shapes of a batch, with its sharding."""
+
+    def ids(length):
+        shape = (rows, length)
+        layout = strategy and strategy.get_data_layout(shape)
+        sharding = layout and layout.backend_layout
+        return jax.ShapeDtypeStruct(shape, "int32", sharding=sharding)
+
+    inputs = {
+        "encoder_token_ids": ids(source),
+        "decoder_token_ids": ids(target),
+    }
+    return inputs, ids(target)
+
+
+def _shapes(batch):
+    return tuple(array.shape for array in jax.tree.leaves(batch))
 
 
 def _shardings(strategy, state):
