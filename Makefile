@@ -89,7 +89,7 @@ test-oldest: RESOLUTION := lowest-direct
 test-newest test-oldest: setup
 	$(VENV)/bin/uv venv --clear --python=$(PYTHON) build/$(RESOLUTION)
 	$(VENV)/bin/uv pip install --python=build/$(RESOLUTION) \
-		--resolution=$(RESOLUTION) ".[analysis,jax,serving]" \
+		--resolution=$(RESOLUTION) ".[analysis,hub,jax,serving]" \
 		"hypothesis>=6.100" "pandas>=2.2.2" "pytest>=8" "pyyaml>=6.0.1"
 	KERAS_BACKEND=tensorflow build/$(RESOLUTION)/bin/python -m pytest \
 		-W default -m "not slow" $(RANGE_TESTS)
