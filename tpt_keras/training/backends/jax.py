@@ -106,7 +106,7 @@ class JaxBackend(Backend):
         next steps while callbacks read them.
         """
         compute, update = CompiledStep(trainer, gradient_step), None
-        if self._is_accelerated and self._buckets:
+        if self._is_accelerated and self._buckets and not trainer.run_eagerly:
             compute.compile_ahead(self._rows, self._buckets.pairs)
 
         def function(state, iterator):
@@ -157,13 +157,8 @@ def _of_first_batches(batches, pairs):
     The last of `pairs` fits those that are longer than the first batches.
     """
     first = list(itertools.islice(batches, PREFETCHED))
-    lengths = np.array(
-        [
-            (inputs["encoder_token_ids"].shape[1], targets.shape[1])
-            for inputs, targets in first
-        ]
-    )
-    chosen = choose_length_pairs(lengths, ACCELERATOR_PAIRS - 1, (0, 0))
+    sizes = [[x["encoder_token_ids"].shape[1], y.shape[1]] for x, y in first]
+    chosen = choose_length_pairs(np.array(sizes), ACCELERATOR_PAIRS - 1, (0, 0))
     return itertools.chain(first, batches), np.append(chosen, pairs[-1:], 0)
 
 
@@ -282,29 +277,19 @@ class CompiledStep:
 
     def compile_ahead(self, rows, pairs):
         """Compiles training steps for pairs of lengths, all at once."""
-        trainer = self._trainer
-        if trainer.run_eagerly:
-            return
-        weights, others, tracked = (
-            [variable.value for variable in variables]
-            for variables in (
-                trainer.trainable_variables,
-                trainer.non_trainable_variables,
-                trainer.metrics_variables,
-            )
-        )
+        trainer, strategy = self._trainer, self._trainer.backend.strategy
+        weights = [v.value for v in trainer.trainable_variables]
+        others = [v.value for v in trainer.non_trainable_variables]
+        state = others, [v.value for v in trainer.metrics_variables]
         lowered = {}
-        for source, target in pairs:
-            batch = _described_batch(
-                trainer.backend.strategy, rows, source, target
-            )
+        for pair in pairs:
+            batch = _described_batch(strategy, rows, *pair)
             shapes = _shapes(batch)
-            jitted = self._jit((others, tracked), shapes)
-            lowered[shapes] = jitted.lower(weights, (others, tracked), batch)
-        with concurrent.futures.ThreadPoolExecutor(len(lowered)) as threads:
-            compiled = threads.map(
-                lambda each: each.compile(), lowered.values()
+            lowered[shapes] = self._jit(state, shapes).lower(
+                weights, state, batch
             )
+        with concurrent.futures.ThreadPoolExecutor(len(lowered)) as threads:
+            compiled = threads.map(lambda x: x.compile(), lowered.values())
             self._of_shape.update(zip(lowered, compiled))
 
     def _jit(self, state, shapes):
