@@ -267,9 +267,10 @@ def _parse_flags(command, argv):
         print(f"{command.__doc__}\nFlags:")
         print(flags.FLAGS.module_help(command.__name__).partition(":\n")[2])
         sys.exit()
-    pattern = "^(--?flagfile=)(.*)"
-    name, *given = (re.sub(pattern, _with_path, each) for each in argv)
-    given = flags.FLAGS.read_flags_from_files(given, force_gnu=False)
+    name, *given = argv
+    given = flags.FLAGS.read_flags_from_files(
+        list(_with_flagfiles(given)), force_gnu=False
+    )
     rest = flags.FLAGS([name, *map(_with_home, given)])
     for name in flags.FLAGS:
         flag = flags.FLAGS[name]
@@ -282,13 +283,35 @@ def _parse_flags(command, argv):
     return rest
 
 
-def _with_path(flagfile):
-    """Replaces the name of a flagfile of the package by its path."""
-    flag, name = flagfile.groups()
-    if os.path.exists(os.path.expanduser(name)):
-        return flag + name
+def _with_flagfiles(arguments, within=()):
+    """Replaces flagfiles, also those that they include, by their lines."""
+    for argument in arguments:
+        match = re.fullmatch("--?flagfile=(.*)", argument)
+        if not match:
+            yield argument
+            continue
+        path = _flagfile_path(match[1])
+        if path in within:
+            raise UsageError(
+                f"The flagfile {str(path)!r} includes itself. Remove its "
+                "--flagfile, or that of a file that it includes.",
+                field="flagfile",
+                path=path,
+            )
+        lines = map(str.strip, path.read_text().splitlines())
+        yield from _with_flagfiles(
+            (each for each in lines if not re.match("#|//|$", each)),
+            (*within, path),
+        )
+
+
+def _flagfile_path(name):
+    """Returns the path of the user's flagfile, or else of the package's."""
+    path = pathlib.Path(os.path.expanduser(name))
+    if path.exists():
+        return path.resolve()
     check_choice("flagfile", name, flagfiles())
-    return f"{flag}{CONFIGS / name}"
+    return CONFIGS / name
 
 
 def _with_home(argument):

@@ -1,9 +1,12 @@
-"""The configuration that a command line asks for, without training."""
+"""The configuration that a command line asks for, mostly without training."""
 
+import numpy as np
 import pytest
 
 from tests.conftest import MODULE
 from tests.experiments.command import ROOT
+from tests.experiments.command import assert_refused
+from tpt_keras.models.stored import load_model
 from tpt_keras.training import train as train_module
 
 CONFIGS = sorted((ROOT / "experiments" / "configs").glob("*.cfg"))
@@ -57,3 +60,39 @@ def test_every_flagfile_is_valid(asked_for, path):
     assert f"--preset={preset}" in path.read_text()
     # The default is the paper's training.
     assert (config == asked_for(module)[0]) == (path.stem == "paper")
+
+
+def test_flagfile_includes_others(run, asked_for, tmp_path):
+    own, other = tmp_path / "own.cfg", tmp_path / "other.cfg"
+    own.write_text(f"# A comment\n\n--flagfile={other}\n--batch_size=7\n")
+    other.write_text("--flagfile=demo.cfg\n--batch_size=6\n--seed=6\n")
+    config, preset = asked_for(f"--flagfile={own}", "--schedule=linear")
+    assert (config.data.batch_size, config.run.seed) == (7, 6)
+    assert config.optimizer.schedule == "linear"
+    # Those of the package's flagfile.
+    assert preset == "tp_transformer_tiny"
+    assert config.data.modules == (MODULE,)
+    other.write_text(f"--flagfile={own}")
+    refused = run("train", f"--flagfile={own}")
+    assert_refused(refused, "--flagfile", "own.cfg", "includes itself")
+
+
+@pytest.mark.slow
+def test_shipped_solver_trains_on(run, monkeypatch, place_value_data, tmp_path):
+    """Its weights fit the flagfile's model."""
+    monkeypatch.setattr(train_module, "_fit", lambda *arguments: None)
+    folder = tmp_path / "model"
+    result = run(
+        "train",
+        "--flagfile=solver_gpu.cfg",
+        f"--modules={MODULE}",
+        f"--data_dir={place_value_data}",
+        "--validation_examples=20",
+        f"--model_dir={folder}",
+    )
+    assert result.status == 0, result.stderr
+    model = load_model(folder)
+    shipped = load_model("tp_transformer_mathematics")
+    assert model.config == shipped.config
+    for new, old in zip(model.weights, shipped.weights, strict=True):
+        np.testing.assert_array_equal(new, old)
