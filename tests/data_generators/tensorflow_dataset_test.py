@@ -1,13 +1,11 @@
 import gc
-import subprocess
-import sys
 import weakref
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.experiments.command import ROOT
+from tests.experiments.command import run_python
 from tpt_keras.data_generators.tensorflow_dataset import function_dataset
 
 SIGNATURE = (
@@ -93,12 +91,6 @@ def test_error_is_raised_and_nothing_stays_locked():
 @pytest.mark.slow
 def test_process_ends_with_live_iterators():
     """Without the gate, it mostly hangs."""
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.data_generators.held_iterators"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (result.returncode, result.stdout) == (0, "ends\n"), result
+    result = run_python("-m", "tests.data_generators.held_iterators")
+    assert (result.status, result.stdout) == (0, "ends\n"), result
     assert "PyFunc" not in result.stderr

@@ -190,7 +190,6 @@ def arguments(place_value_data, trained_model_dir, tmp_path):
     return {
         "evaluate": [model],
         "export": [model, f"--export_dir={tmp_path / 'new'}"],
-        "solve": ["--question=1 + 1"],
         "train": [f"--model_dir={tmp_path / 'new'}", *data],
     }
 
@@ -198,12 +197,8 @@ def arguments(place_value_data, trained_model_dir, tmp_path):
 @pytest.mark.parametrize(
     ("name", "flag", "parts"),
     [
-        ("train", "--hparams=binding=glue", ["'glue'", "hadamard"]),
-        ("train", "--batch_size=-1", ["--batch_size"]),
         ("train", "--data_dir=nothing", ["nothing", MODULE, "prepare_data"]),
         ("evaluate", "--splits=", ["--splits"]),
-        ("evaluate", "--model_dir=nothing", ["nothing"]),
-        ("solve", "--saved_model=nothing", ["nothing"]),
         ("export", "--export_dir=/sys/new", ["/sys/"]),
     ],
 )

@@ -1,9 +1,6 @@
 import json
 
-import pytest
-
 from tests.experiments.command import ROOT
-from tests.experiments.command import assert_refused
 from tpt_keras.models.stored import load_model
 
 # Their order in the released file is not published.
@@ -28,17 +25,3 @@ def test_a_model_folder_is_written(run, tmp_path):
     assert config["model"]["vocabulary_size"] == 73
     model = load_model(model_dir)
     assert "".join(model.config.vocabulary[4:]) == CHARACTERS
-
-
-@pytest.mark.parametrize(
-    ("flags", "part"),
-    [
-        (["--checkpoint=nowhere.pt"], "nowhere.pt"),
-        ([f"--checkpoint={CHECKPOINT}", "--num_heads=5"], "num_heads"),
-    ],
-)
-def test_invalid_flags_are_refused(run, tmp_path, flags, part):
-    model_dir = tmp_path / "m"
-    result = run("convert_checkpoint", *flags, f"--model_dir={model_dir}")
-    assert_refused(result, part)
-    assert not model_dir.exists()

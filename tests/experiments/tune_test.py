@@ -107,7 +107,6 @@ def test_a_search_without_a_completed_trial_is_an_error(tune, tmp_path):
     [
         (["--tuner=simplex"], ["--tuner=simplex", "grid"]),
         (["--objective=loss"], ["--objective=loss", "val_loss"]),
-        (["--variants=tp_transformr"], ["'tp_transformr'", "tp_transformer_b"]),
         (["--modules="], ["--modules"]),
         (["--max_trials=0"], ["max_trials", "0"]),
         (["--max_weights=3100", "--min_weights=3090"], ["--max_weights"]),

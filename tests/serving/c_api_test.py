@@ -60,10 +60,11 @@ def test_greedy_answers_are_the_models(version, model):
 
 def test_beam_answers_are_the_models(beam_version, model):
     sums = SUMS[:60:7]
-    [n_best] = run_without_python(
-        beam_version,
-        ("n_best", questions(q.encode() for q in sums)),
-    )
+    inputs = questions(q.encode() for q in sums)
+    requests = ("n_best", inputs), ("serving_default", inputs)
+    n_best, outputs = run_without_python(beam_version, *requests)
+    for name in ("answers", "log_probs"):
+        assert n_best[name][:, 0].tolist() == outputs[name].tolist()
     generator = Generator(model, SAMPLER, MAX_ANSWER_LENGTH)
     for row, answer in enumerate(generator.answer(sums)):
         best = [answer, *answer.alternatives]

@@ -12,16 +12,11 @@ from tensorflow.python.framework import op_def_registry
 from tensorflow_serving.apis import prediction_log_pb2
 
 from tests.models.transformer_test import VOCABULARY
-from tests.serving.c_api_test import jit_compiled
-from tests.serving.c_api_test import python_function
 from tests.serving.c_api_test import save_graph
 from tests.serving.c_api_test import slice_update
-from tests.serving.conftest import MAX_ANSWER_LENGTH
-from tests.serving.conftest import SAMPLER
 from tests.serving.conftest import SUMS
 from tests.serving.served import Served
 from tests.serving.served import signature_defs
-from tpt_keras.decoding import Generator
 from tpt_keras.errors import MissingDependencyError
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import disk_fault
@@ -108,28 +103,6 @@ def test_an_answer_that_cannot_be_scored_does_not_affect_others(served, model):
     is_scored = together["status"] == b"OK"
     assert np.all(together["log_probs"][is_scored] < 0.0)
     assert not np.any(together["log_probs"][~is_scored])
-
-
-@pytest.mark.slow
-def test_n_best_answers_are_the_generators(beam_served, model):
-    questions = [*SUMS[:100:9], QUESTIONS[0]]
-    n_best = beam_served("n_best", questions=questions)
-    generator = Generator(model, SAMPLER, MAX_ANSWER_LENGTH)
-    token_ids = model.tokenizer.encode_questions(questions)
-    found = generator.generate_on_batch(token_ids)
-    assert n_best["answers"].tolist() == [
-        [model.tokenizer.decode(ids).encode() for ids in row]
-        for row in found["token_ids"]
-    ]
-    np.testing.assert_allclose(
-        n_best["log_probs"], found["log_probs"], rtol=1e-4, atol=1e-4
-    )
-    assert np.all(np.diff(n_best["log_probs"], axis=1) <= 0.0)
-    best = beam_served("serving_default", questions=questions)
-    for name in ("answers", "log_probs"):
-        assert n_best[name][:, 0].tolist() == best[name].tolist()
-    lengths = {len(answer) for answer in n_best["answers"].flat}
-    assert max(lengths) == MAX_ANSWER_LENGTH > min(lengths)
 
 
 @pytest.mark.slow
@@ -250,9 +223,7 @@ def numpy_function(x):
     ("function", "op"),
     [
         (in_a_branch, "XlaDynamicUpdateSlice"),
-        (python_function, "EagerPyFunc"),
         (numpy_function, "PyFunc"),
-        (jit_compiled, "marked for XLA"),
     ],
 )
 def test_ops_that_a_stock_server_lacks_are_refused(tmp_path, function, op):

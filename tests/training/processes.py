@@ -11,10 +11,8 @@ import sys
 import threading
 import time
 
-from experiments import _cli
+from tests.experiments.command import ROOT
 from tpt_keras.processes import end_with_parent
-
-ROOT = pathlib.Path(_cli.__file__).parent.parent
 
 # A worker whose partner failed waits for it forever: a hang has to fail.
 TIMEOUT = 300
