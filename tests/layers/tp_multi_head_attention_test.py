@@ -95,7 +95,8 @@ class TPMultiHeadAttentionTest(LayerTestCase):
                 "bias_initializer": "ones",
                 "kernel_regularizer": "l2",
                 "bias_regularizer": "l1",
-                "activity_regularizer": "l1",
+                # Keras 3.13 cannot compute "l1" in bfloat16.
+                "activity_regularizer": "l2",
                 "kernel_constraint": "max_norm",
                 "bias_constraint": "non_neg",
                 "seed": 3,
