@@ -21,6 +21,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import disk_fault
 from tpt_keras.errors import require
+from tpt_keras.files import reading
 
 # Flagfiles of the package, which can be named without their folder.
 CONFIGS = pathlib.Path(__file__).parent / "configs"
@@ -298,7 +299,8 @@ def _with_flagfiles(arguments, within=()):
                 field="flagfile",
                 path=path,
             )
-        lines = map(str.strip, path.read_text().splitlines())
+        with reading(path, "A `flagfile` has a flag in a line.", "flagfile"):
+            lines = map(str.strip, path.read_text().splitlines())
         yield from _with_flagfiles(
             (each for each in lines if not re.match("#|//|$", each)),
             (*within, path),

@@ -75,6 +75,10 @@ def test_flagfile_includes_others(run, asked_for, tmp_path):
     other.write_text(f"--flagfile={own}")
     refused = run("train", f"--flagfile={own}")
     assert_refused(refused, "--flagfile", "own.cfg", "includes itself")
+    own.write_bytes(b"--seed=\xff")
+    for path in (own, tmp_path):
+        refused = run("train", f"--flagfile={path}")
+        assert_refused(refused, "--flagfile", path)
 
 
 @pytest.mark.slow
@@ -82,14 +86,9 @@ def test_shipped_solver_trains_on(run, monkeypatch, place_value_data, tmp_path):
     """Its weights fit the flagfile's model."""
     monkeypatch.setattr(train_module, "_fit", lambda *arguments: None)
     folder = tmp_path / "model"
-    result = run(
-        "train",
-        "--flagfile=solver_gpu.cfg",
-        f"--modules={MODULE}",
-        f"--data_dir={place_value_data}",
-        "--validation_examples=20",
-        f"--model_dir={folder}",
-    )
+    data = f"--data_dir={place_value_data}", f"--modules={MODULE}"
+    flags = "--flagfile=solver_gpu.cfg", "--validation_examples=20", *data
+    result = run("train", *flags, f"--model_dir={folder}")
     assert result.status == 0, result.stderr
     model = load_model(folder)
     shipped = load_model("tp_transformer_mathematics")

@@ -78,10 +78,8 @@ def test_an_accelerator_has_its_steps_ahead(
     tmp_path, simple_config, tiny_training, monkeypatch, logged, distribution
 ):
     strategy = make_strategy(distribution, num_gpus=0)
-    steps = QUEUED_STEPS + 4
-    config = tiny_training.replace(
-        train_steps=steps, steps_per_evaluation=steps
-    )
+    n = QUEUED_STEPS + 4
+    config = tiny_training.replace(train_steps=n, steps_per_evaluation=n)
     found = {}
     for platform in ("cpu", "gpu"):
         named = functools.partial(str, platform)

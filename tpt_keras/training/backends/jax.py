@@ -159,7 +159,9 @@ def _of_first_batches(batches, pairs):
     first = list(itertools.islice(batches, PREFETCHED))
     sizes = [[x["encoder_token_ids"].shape[1], y.shape[1]] for x, y in first]
     chosen = choose_length_pairs(np.array(sizes), ACCELERATOR_PAIRS - 1, (0, 0))
-    return itertools.chain(first, batches), np.append(chosen, pairs[-1:], 0)
+    # An iterator, because `chain` would keep the list.
+    batches = itertools.chain(iter(first), batches)
+    return batches, np.append(chosen, pairs[-1:], axis=0)
 
 
 def gradient_step(trainer, weights, state, data):
