@@ -299,7 +299,7 @@ def _with_flagfiles(arguments, within=()):
                 field="flagfile",
                 path=path,
             )
-        with reading(path, "A `flagfile` has a flag in a line.", "flagfile"):
+        with reading(path, "--flagfile needs a text file.", "flagfile"):
             lines = map(str.strip, path.read_text().splitlines())
         yield from _with_flagfiles(
             (each for each in lines if not re.match("#|//|$", each)),

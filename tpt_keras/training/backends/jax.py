@@ -315,11 +315,8 @@ def _described_batch(strategy, rows, source, target):
         sharding = layout and layout.backend_layout
         return jax.ShapeDtypeStruct(shape, "int32", sharding=sharding)
 
-    inputs = {
-        "encoder_token_ids": ids(source),
-        "decoder_token_ids": ids(target),
-    }
-    return inputs, ids(target)
+    lengths = {"encoder_token_ids": source, "decoder_token_ids": target}
+    return jax.tree.map(ids, (lengths, target))
 
 
 def _shapes(batch):
