@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,12 +17,15 @@ from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 TOKENIZER = CharacterTokenizer()
 UNITS_FIRST = CharacterTokenizer(answer_order="units_first")
+MINUTES_FIRST = CharacterTokenizer(answer_order="minutes_first")
 # Texts of many numbers, points and signs.
-NUMBERS = st.text("0123456789.-/*x ", max_size=30)
-either_order = pytest.mark.parametrize("tokenizer", [TOKENIZER, UNITS_FIRST])
+NUMBERS = st.text("0123456789.:-/*x ", max_size=30)
+each_order = pytest.mark.parametrize(
+    "tokenizer", [TOKENIZER, UNITS_FIRST, MINUTES_FIRST]
+)
 
 
-@either_order
+@each_order
 @given(st.text(CHARACTERS, max_size=160) | NUMBERS)
 def test_decode_inverts_encode(tokenizer, text):
     token_ids = tokenizer.encode(text)
@@ -33,12 +37,16 @@ def test_decode_inverts_encode(tokenizer, text):
     assert tokenizer.decode([*token_ids[1:], 5, 0]) == text
 
 
+@pytest.mark.parametrize(
+    ("tokenizer", "symbols"), [(UNITS_FIRST, "0-9"), (MINUTES_FIRST, "0-9:")]
+)
 @given(NUMBERS)
-def test_units_first_reverses_the_digits_before_a_point(text):
-    reverse = re.compile(r"(?<![0-9.])[0-9]+")
+@example("9:24 PM")
+def test_digits_before_a_point_are_reversed(tokenizer, symbols, text):
+    reverse = re.compile(rf"(?<![{symbols}.])[{symbols}]+")
     expected = reverse.sub(lambda run: run[0][::-1], text)
-    assert UNITS_FIRST.encode(text) == TOKENIZER.encode(expected)
-    questions = UNITS_FIRST.encode_batch([text], questions=True)
+    assert tokenizer.encode(text) == TOKENIZER.encode(expected)
+    questions = tokenizer.encode_batch([text], questions=True)
     assert questions[0].tolist() == TOKENIZER.encode(text)
 
 
@@ -48,7 +56,7 @@ def test_an_unknown_order_is_refused():
     assert error.value.field == "answer_order"
 
 
-@either_order
+@each_order
 @given(
     st.lists(
         st.text(CHARACTERS, max_size=160) | NUMBERS, min_size=1, max_size=5

@@ -4,6 +4,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tokenizers.character_tokenizer_test import MINUTES_FIRST
 from tests.tokenizers.character_tokenizer_test import NUMBERS
 from tests.tokenizers.character_tokenizer_test import QUESTIONS
 from tests.tokenizers.character_tokenizer_test import UNITS_FIRST
@@ -67,16 +68,17 @@ def test_decodes_as_the_tokenizer_does(ids):
     assert decoded.numpy()[0, 0].decode() == TOKENIZER.decode(ids)
 
 
+@pytest.mark.parametrize("tokenizer", [UNITS_FIRST, MINUTES_FIRST])
 @given(st.lists(NUMBERS, min_size=1, max_size=4))
-def test_units_first(texts):
-    in_graph = GraphTokenizer(UNITS_FIRST, len(UNITS_FIRST.vocabulary))
-    expected = UNITS_FIRST.encode_batch(texts)
+def test_orders_of_answers(tokenizer, texts):
+    in_graph = GraphTokenizer(tokenizer, len(tokenizer.vocabulary))
+    expected = tokenizer.encode_batch(texts)
     ids, status = in_graph.encode(tf.constant(texts), 100)
     np.testing.assert_array_equal(ids, expected)
     assert set(status.numpy()) == {b"OK"}
     ids = expected[:, 1:]
     # Rows of digits without an end, as of answers that were cut off.
-    ids = np.where(ids == UNITS_FIRST.end_id, UNITS_FIRST.pad_id, ids)
+    ids = np.where(ids == tokenizer.end_id, tokenizer.pad_id, ids)
     decoded = in_graph.decode(tf.constant(ids))
     assert [text.decode() for text in decoded.numpy()] == texts
 

@@ -203,7 +203,8 @@ class SequenceToSequenceConfig(ModelConfig):
         max_question_length: Most characters of a question, words or not.
         max_answer_length: Most characters of an answer.
         answer_order: Order in which a model writes the digits of an answer:
-            `"as_written"`, or `"units_first"`, see `CharacterTokenizer`.
+            `"as_written"`, `"units_first"` or `"minutes_first"`, see
+            `CharacterTokenizer`.
 
     See `ModelConfig` for the other arguments.
     """

@@ -6,9 +6,9 @@ A variant is a row of `PRESETS` and nothing more.
 from tpt_keras.models.configs import LSTMConfig
 from tpt_keras.models.configs import TransformerConfig
 
-# Numbers in answers units first, the places of digits and rotary positions
-# (docs/lab.md); few decoder layers, because answering takes a step for each
-# character.
+# Numbers and times in answers units first, the places of digits and rotary
+# positions (docs/lab.md); few decoder layers, because answering takes a step
+# for each character.
 NUMBERS = TransformerConfig(
     hidden_dim=192,
     intermediate_dim=768,
@@ -18,7 +18,7 @@ NUMBERS = TransformerConfig(
     positions="rotary",
     vocabulary="mathematics_words",
     digit_places=True,
-    answer_order="units_first",
+    answer_order="minutes_first",
 )
 
 PRESETS: dict = {
@@ -93,7 +93,10 @@ PRESETS: dict = {
     ),
     # The trained solver.
     "tp_transformer_mathematics": NUMBERS.replace(
-        hidden_dim=320, intermediate_dim=1216, num_heads=8
+        hidden_dim=320,
+        intermediate_dim=1216,
+        num_heads=8,
+        answer_order="units_first",
     ),
 }
 # Those with weights, in `saved_models/`.

@@ -54,7 +54,7 @@ class Transformer(SequenceToSequence):
         if config.digit_places:
             # In the order of writing, the places of digits follow from those
             # that are not written yet.
-            self._answers_have_places = config.answer_order == "units_first"
+            self._answers_have_places = config.answer_order != "as_written"
             self.digit_places = DigitPlaceEmbedding(
                 self.tokenizer.digit_ids,
                 config.hidden_dim,

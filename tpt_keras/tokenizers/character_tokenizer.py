@@ -70,7 +70,7 @@ VOCABULARIES = {
 MAX_QUESTION_LENGTH = 160
 MAX_ANSWER_LENGTH = 30
 
-ANSWER_ORDERS = ("as_written", "units_first")
+ANSWER_ORDERS = ("as_written", "units_first", "minutes_first")
 DIGITS = tuple("0123456789")
 
 # What TensorFlow strips, too. A question of nothing else is empty.
@@ -87,16 +87,19 @@ class CharacterTokenizer:
     paper (figure 2). A question's run of letters and digits that is a word of
     the vocabulary is one token; answers are characters. With
     `answer_order="units_first"`, the digits of an answer before a decimal point
-    are reversed, because a sum is computed from its units:
+    are reversed, because a sum is computed from its units. With
+    `"minutes_first"`, a time of day is reversed, too:
 
         -1234.56  ->  -4321.56
+        9:24 PM   ->  42:9 PM
 
     Args:
         vocabulary: Sequence of symbols, each at its token id: the special
             symbols `<pad>`, `<start>` and `<end>`, characters, and words of
             two or more of its letters from A to Z and a to z. Defaults to the
             Mathematics Dataset's 72 symbols.
-        answer_order: `"as_written"` (default) or `"units_first"`.
+        answer_order: `"as_written"` (default), `"units_first"` or
+            `"minutes_first"`.
 
     Raises:
         UsageError: If the vocabulary lacks a special symbol or a letter of a
@@ -142,6 +145,10 @@ class CharacterTokenizer:
             self.token_ids[digit] for digit in DIGITS if digit in self.token_ids
         ]
         self.point_id = self.token_ids.get(".", -1)
+        # Runs of these symbols are reversed in answers.
+        self.reversed_ids = list(self.digit_ids)
+        if answer_order == "minutes_first" and ":" in self.token_ids:
+            self.reversed_ids.append(self.token_ids[":"])
         self.words = sorted(filter(_WORD.fullmatch, self.vocabulary))
         codes = list(map(ord, self.id_of_character))
         # Indexed by code point. The last stands for all higher ones.
@@ -251,7 +258,7 @@ class CharacterTokenizer:
         if self.answer_order == "as_written" or not len(token_ids):
             return token_ids
         rows = np.repeat(np.arange(len(lengths)), lengths)
-        is_digit = np.isin(token_ids, self.digit_ids)
+        is_digit = np.isin(token_ids, self.reversed_ids)
         # A piece is a run of digits, or any other symbol.
         is_start = np.ones(len(rows), bool)
         is_start[1:] = ~(is_digit[1:] & is_digit[:-1]) | (rows[1:] != rows[:-1])

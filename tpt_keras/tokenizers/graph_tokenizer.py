@@ -122,7 +122,7 @@ class GraphTokenizer:
         indices = tf.range(tf.size(flat))
         is_first = indices % tf.shape(token_ids)[-1] == 0
         is_digit = tf.reduce_any(
-            flat[:, tf.newaxis] == self._tokenizer.digit_ids, axis=-1
+            flat[:, tf.newaxis] == self._tokenizer.reversed_ids, axis=-1
         )
         before = tf.roll(flat, 1, axis=0)
         is_inside = is_digit & tf.roll(is_digit, 1, axis=0) & ~is_first

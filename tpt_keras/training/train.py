@@ -188,7 +188,8 @@ def _initial_model(learner, config, model_dir):
     found = [
         difference
         for name, difference in model_folder.differences(there, here)
-        if name not in FREE_FIELDS
+        # A model can learn another order of answers.
+        if name not in (*FREE_FIELDS, "answer_order")
     ]
     if found:
         raise UsageError(
