@@ -1,12 +1,19 @@
-"""Compiles a function of token ids, on every backend."""
+"""Compiles functions of token ids, on every backend."""
 
+import collections
+import logging
 import threading
+import time
 
 import keras
 import numpy as np
 
 # Keras layers are traced by one thread at a time.
 _TRACING = threading.RLock()
+# About what PyTorch takes to trace a model.
+_EAGER_SECONDS = 4.0
+
+_log = logging.getLogger(__name__)
 
 
 def compiled(function, variables, num_inputs=1):
@@ -14,7 +21,8 @@ def compiled(function, variables, num_inputs=1):
 
     On TensorFlow it is traced once, for every shape, but a first single row is
     computed eagerly, which takes a third of the time of tracing. On JAX it is
-    compiled for each shape. PyTorch runs it eagerly.
+    compiled for each shape. PyTorch runs it eagerly, but for its parts that
+    are a `TorchGraph`.
 
     Args:
         function: Function of int32 tensors `(batch, length)` to a dict of
@@ -91,3 +99,176 @@ def _on_jax(function, variables):
         return found
 
     return run
+
+
+class TorchGraph:
+    """A function of nested tensors that becomes graphs of PyTorch's own ops.
+
+    Around a small op, Keras's Python takes most of the time. Calls are eager
+    until they have taken about as long as tracing does. Then the function is
+    traced for any size of the axes whose sizes differed. A call with other
+    sizes is eager again, until the function is traced anew. A function that
+    cannot be traced, or branches by sizes, stays eager.
+
+    Args:
+        function: Function of tensors in dicts and tuples to such tensors. It
+            is the same for all calls.
+    """
+
+    def __init__(self, function):
+        self._function = function
+        self._can_trace = True
+        # PyTorch takes sizes of 0 and 1 for constants.
+        self._calls = collections.defaultdict(_Calls)
+
+    def __call__(self, *inputs):
+        tensors = _leaves(inputs)
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        calls = self._calls[
+            tuple(min(size, 2) for shape in shapes for size in shape)
+        ]
+        if self._can_trace and calls.fits(shapes):
+            try:
+                found = iter(calls.graph(*tensors))
+                return _packed(calls.structure, found)
+            except (AssertionError, RuntimeError) as error:
+                # A layer takes another branch for other sizes.
+                self._stay_eager(error)
+        # The tracing of another thread exchanges variables.
+        with _TRACING:
+            start = time.perf_counter()
+            outputs = self._function(*inputs)
+            if self._can_trace:
+                calls.count(shapes, time.perf_counter() - start)
+                if calls.seconds >= _EAGER_SECONDS:
+                    self._trace(calls, inputs, outputs)
+        return outputs
+
+    def _trace(self, calls, inputs, outputs):
+        try:
+            shapes = calls.common_shapes()
+            graph = _torch_graph(self._function, inputs, shapes)
+        except Exception as error:  # of PyTorch, or of a layer
+            self._stay_eager(error)
+        else:
+            calls.shapes, calls.structure = shapes, outputs
+            calls.graph, calls.seconds = graph, 0.0
+
+    def _stay_eager(self, error):
+        _log.debug("PyTorch cannot trace it: %s", error)
+        self._can_trace = False
+        self._calls.clear()
+
+
+class _Calls:
+    """The calls of a `TorchGraph` whose axes of sizes 0 and 1 are the same."""
+
+    def __init__(self):
+        self.seconds = 0.0
+        self.graph = None
+        self.shapes = None
+        self.structure = None
+        # For each axis of all tensors, the sizes so far.
+        self._sizes = collections.defaultdict(set)
+
+    def fits(self, shapes):
+        return self.graph is not None and all(
+            fixed in (None, size)
+            for sizes, fixed_sizes in zip(shapes, self.shapes)
+            for size, fixed in zip(sizes, fixed_sizes)
+        )
+
+    def count(self, shapes, seconds):
+        self.seconds += seconds
+        for index, shape in enumerate(shapes):
+            for axis, size in enumerate(shape):
+                self._sizes[index, axis].add(size)
+        self._ranks = list(map(len, shapes))
+
+    def common_shapes(self):
+        """The shapes of all calls, `None` where their sizes differ."""
+        return [
+            [
+                None if len(sizes) > 1 else max(sizes)
+                for sizes in (self._sizes[index, axis] for axis in range(rank))
+            ]
+            for index, rank in enumerate(self._ranks)
+        ]
+
+
+def _leaves(inputs):
+    if isinstance(inputs, dict):
+        inputs = [inputs[name] for name in sorted(inputs)]
+    if isinstance(inputs, (tuple, list)):
+        return [leaf for each in inputs for leaf in _leaves(each)]
+    return [inputs]
+
+
+def _packed(structure, leaves):
+    if isinstance(structure, dict):
+        return {
+            name: _packed(structure[name], leaves) for name in sorted(structure)
+        }
+    if isinstance(structure, (tuple, list)):
+        return tuple(_packed(each, leaves) for each in structure)
+    return next(leaves)
+
+
+def _torch_graph(function, inputs, shapes):
+    """Traces a function as a graph, whose inputs and outputs are flat."""
+    import torch
+
+    module = torch.nn.Module()
+    module.forward = lambda *tensors: tuple(
+        _leaves(function(*_packed(inputs, iter(tensors))))
+    )
+    axes = tuple(
+        {
+            axis: torch.export.Dim.DYNAMIC
+            for axis, fixed in enumerate(shape)
+            if fixed is None
+        }
+        for shape in shapes
+    )
+    with torch.inference_mode(False), torch.no_grad():
+        # Tensors of inference mode cannot be traced.
+        tensors = tuple(each.clone() for each in _leaves(inputs))
+        program = torch.export.export(
+            module, tensors, dynamic_shapes=(axes,), strict=False
+        )
+        traced = program.module()
+    _simplify(traced.graph)
+    traced.graph.set_codegen(torch.fx.graph.CodeGen())
+    traced.recompile()
+    return traced
+
+
+def _simplify(graph):
+    """Removes checks, and copies and casts that change nothing."""
+    changed = _changed_in_place(graph)
+    for node in list(graph.nodes):
+        name = str(node.target)
+        if name.startswith("aten._assert_"):
+            graph.erase_node(node)
+        elif node in changed or changed.intersection(node.all_input_nodes):
+            changed.add(node)
+        elif name.startswith("aten.lift_fresh_copy") or (
+            name.startswith("aten.to.")
+            and node.meta["val"].dtype == node.args[0].meta["val"].dtype
+        ):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+
+
+def _changed_in_place(graph):
+    """The nodes that another one writes to, with what they are views of."""
+    changed = set()
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            written = [node]
+            while written:
+                changed.update(written)
+                written = written[0].all_input_nodes[:1]
+    return changed

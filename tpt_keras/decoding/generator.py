@@ -11,6 +11,7 @@ from tpt_keras.answer import IMPOSSIBLE
 from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
+from tpt_keras.compilation import TorchGraph
 from tpt_keras.compilation import compiled
 from tpt_keras.decoding.samplers import Sampler
 from tpt_keras.decoding.samplers import get_sampler
@@ -32,10 +33,11 @@ UNFINISHED_SHARE = 0.75
 class Generator(AnsweringModel):
     """Answers questions with a model and a sampler.
 
-    It is compiled at the first answer, except on PyTorch, and on TensorFlow if
-    that is of a single question. Threads may share it. Finished answers leave
-    the batch, and the KV cache grows on demand. On JAX, whose shapes are fixed,
-    batches are padded to a few shapes instead, and it is compiled for each.
+    It is compiled at the first answer, on TensorFlow at the second if the first
+    is of a single question, and on PyTorch after a few seconds of answers.
+    Threads may share it. Finished answers leave the batch, and the KV cache
+    grows on demand. On JAX, whose shapes are fixed, batches are padded to a few
+    shapes instead, and it is compiled for each.
 
     Args:
         model: A `SequenceToSequence`, or what has its `config`, `tokenizer`,
@@ -159,10 +161,13 @@ class Generator(AnsweringModel):
             `log_probs`, float32 `(batch, num_sequences)`, of the tokens up to
             the end symbol, with it.
         """
-        model, num_sequences = self.model, self.sampler.num_sequences
-        tokenizer = model.tokenizer
         if cache is None:
             cache = self.init_cache(encoder_token_ids)
+        return self._generate(encoder_token_ids, cache)
+
+    def _generate(self, encoder_token_ids, cache, compile_step=None):
+        model, num_sequences = self.model, self.sampler.num_sequences
+        tokenizer = model.tokenizer
         # All sequences of a row read the same question.
         if num_sequences > 1:
             cache = tree.map_structure(
@@ -173,7 +178,7 @@ class Generator(AnsweringModel):
             logits, cache = model.decode_step(token_ids, cache, index)
             return logits, {name: cache[name] for name in model.changing_caches}
 
-        early_exit = EarlyExit(model.grow_cache, num_sequences)
+        early_exit = EarlyExit(model.grow_cache, num_sequences, compile_step)
         return self.sampler.decode(
             step,
             cache,
@@ -228,11 +233,28 @@ class Generator(AnsweringModel):
                 self._compiled = variables, programs
             if name not in programs:
                 function, count = {
-                    "generate": (lambda token_ids: self.generate(token_ids), 1),
+                    "generate": (self._in_graphs(), 1),
                     "score": (self.score_token_ids, 2),
                 }[name]
                 programs[name] = compiled(function, variables, count)
             return programs[name]
+
+    def _in_graphs(self):
+        """Returns `generate`. On PyTorch its parts become graphs."""
+        if keras.backend.backend() != "torch":
+            return lambda token_ids: self.generate(token_ids)
+        init_cache = TorchGraph(self.init_cache)
+        steps = []
+
+        def compile_step(step):
+            # The steps of all batches do the same.
+            if not steps:
+                steps.append(TorchGraph(step))
+            return steps[0]
+
+        return lambda token_ids: self._generate(
+            token_ids, init_cache(token_ids), compile_step
+        )
 
     def _padded(self, token_ids, max_length):
         """Pads a batch to one of a few shapes."""
@@ -274,13 +296,19 @@ class EarlyExit:
     Args:
         grow_cache: A model's `grow_cache`.
         num_sequences: Number of sequences of a question. They leave together.
+        compile_step: Function of the loop's body to what computes the same.
+            Defaults to the body itself.
     """
 
     def __init__(
-        self, grow_cache: Callable[[Any, Any], Any], num_sequences: int = 1
+        self,
+        grow_cache: Callable[[Any, Any], Any],
+        num_sequences: int = 1,
+        compile_step: Callable[..., Any] | None = None,
     ) -> None:
         self._grow_cache = grow_cache
         self._num_sequences = num_sequences
+        self._compile_step = compile_step
 
     def __call__(
         self,
@@ -295,6 +323,8 @@ class EarlyExit:
         state may have the length 1.
         """
         (state,) = loop_vars
+        if self._compile_step is not None:
+            body = self._compile_step(body)
         results = {
             name: values
             for name, values in state.items()
@@ -359,6 +389,8 @@ class EarlyExit:
 
     def _unfinished_only(self, state, rows):
         unfinished = ops.repeat(self._unfinished(state), self._num_sequences)
+        if keras.backend.backend() == "torch" and bool(ops.all(unfinished)):
+            return state, rows
         (kept,) = ops.nonzero(unfinished)
         return tree.map_structure(
             lambda values: (

@@ -175,8 +175,12 @@ class MultiLinearAttention(AttentionMechanism):
         of_keys = ops.einsum(
             "hjv,bhjr->bhrv", ops.take(kernel, index, axis=2), keys
         )
-        contracted += ops.einsum("bthr,bhrv->bhrv", key_heads, of_values)
-        contracted += ops.einsum("bthr,bhrv->bhrv", value_heads, of_keys)
+        # Not in place, which would change the cache that it was given.
+        contracted = (
+            contracted
+            + ops.einsum("bthr,bhrv->bhrv", key_heads, of_values)
+            + ops.einsum("bthr,bhrv->bhrv", value_heads, of_keys)
+        )
         return write_position(keys, key_heads, index), values, contracted
 
     def _contract_until_each(self, keys, values):
