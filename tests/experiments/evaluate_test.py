@@ -30,8 +30,7 @@ def test_a_row_for_each_model_and_split(run, model_dir):
     # While somebody trains there, too.
     with folder_lock(model_dir, "trains"):
         for flags in (["--nobest"], ["--best"]):
-            result = run("evaluate", f"--model_dir={model_dir}", *flags)
-            assert result.status == 0
+            run("evaluate", f"--model_dir={model_dir}", *flags).succeeded()
     rows = evaluations_of(model_dir)
     assert [(row["model"], row["module"], row["split"]) for row in rows] == [
         (model, MODULE, split)
@@ -66,8 +65,7 @@ def test_problems_of_a_file(run, model_dir, tmp_path):
         "--dataset=text_pairs",
         f"--data_dir={tmp_path / 'problems.jsonl'}",
         "--modules=all",
-    )
-    assert (result.status, result.stderr) == (0, "")
+    ).quiet()
     *_, mean = result.stdout.splitlines()
     rows = evaluations_of(model_dir)
     assert mean.startswith("mean of 2 modules")
@@ -85,8 +83,7 @@ def test_a_trained_preset(run, place_value_data):
         f"--modules={MODULE}",
         f"--data_dir={place_value_data}",
         "--splits=interpolate",
-    )
-    assert (result.status, result.stderr) == (0, "")
+    ).quiet()
     folder = resolve("tp_transformer_mathematics")
     assert not (folder / "evaluations.jsonl").exists()
     # The module is one of the easiest.
@@ -147,8 +144,7 @@ def test_other_data_than_the_trainings_is_named(
         "quiz": [f"--model_dir={model_dir}", "--count=1"],
         "report": [f"--model_dirs={model_dir}", page, "--examples=1"],
     }
-    result = run(name, *flags[name])
-    assert (result.status, result.stderr) == (0, "")
+    result = run(name, *flags[name]).quiet()
     named = [
         line for line in result.stdout.splitlines() if str(model_dir) in line
     ]
