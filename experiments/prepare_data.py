@@ -35,6 +35,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.processes import available_cores
 from tpt_keras.processes import named_when_killed
+from tpt_keras.processes import raise_if_interrupted
 
 from . import _cli
 
@@ -134,6 +135,7 @@ def main():
         return
     text_dir = make_texts(missing, FLAGS.train_examples, **settings)
     for module in missing:
+        raise_if_interrupted()
         prepare(module, FLAGS.data_dir, text_dir, FLAGS.dataset)
         folder = task.prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
         splits, _ = task.open_module(module, FLAGS.data_dir, FLAGS.dataset)

@@ -1,4 +1,4 @@
-"""Processes that work beside this one, and end with it."""
+"""The interruption of this process, and processes that end with it."""
 
 import concurrent.futures
 import contextlib
@@ -14,6 +14,19 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 
 from tpt_keras.errors import UsageError
+
+# Set by a command's first Ctrl-C or SIGTERM.
+interrupted = threading.Event()
+
+
+def raise_if_interrupted():
+    """Raises a `KeyboardInterrupt` again that something has dropped.
+
+    Keras drops all errors while it waits for the logs of a step, and Python
+    those in a destructor or in a callback of the garbage collector.
+    """
+    if interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
