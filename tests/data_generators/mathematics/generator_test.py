@@ -23,7 +23,7 @@ from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
 from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
-from tpt_keras.data_generators.mathematics.task import MathematicsStreamTask
+from tpt_keras.data_generators.mathematics.stream import MathematicsStreamTask
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 

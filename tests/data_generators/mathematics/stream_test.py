@@ -18,9 +18,9 @@ from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import text_pairs
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.mathematics import generator
-from tpt_keras.data_generators.mathematics import task as stream
+from tpt_keras.data_generators.mathematics import stream
 from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
-from tpt_keras.data_generators.mathematics.task import StreamBatches
+from tpt_keras.data_generators.mathematics.stream import StreamBatches
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
