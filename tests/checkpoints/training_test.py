@@ -24,7 +24,6 @@ from tpt_keras.training.trainer import Trainer
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.torch,
     pytest.mark.exhaustive_on_jax,
     # Of a PyTorch with CUDA, where there is no GPU.
     pytest.mark.filterwarnings("ignore:CUDA initialization"),

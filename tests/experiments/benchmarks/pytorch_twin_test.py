@@ -6,6 +6,8 @@ import pytest
 
 from tests.checkpoints.conversion_test import torch
 from tpt_keras.models import Transformer
+from tpt_keras.models.weights import copy_model
+from tpt_keras.training.trainer import Trainer
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,10 +32,11 @@ def model(tiny_config):
 
 @pytest.fixture(scope="module")
 def batch(model):
-    """Questions, and answers without their last tokens."""
+    """Questions, answers without their last tokens, and targets."""
     encode = model.tokenizer.encode_batch
     questions = encode(["What is 1 + 1?", "Solve 2*x = 4 for x.", "7"])
-    return questions, encode(["2", "-12", "0.125"])[:, :-1]
+    target = encode(["2", "-12", "0.125"])
+    return questions, target[:, :-1], target[:, 1:]
 
 
 def twin_of(model):
@@ -50,7 +53,7 @@ def outputs(twin, *token_ids):
 
 
 def test_outputs_are_the_same(model, batch):
-    questions, ids = batch
+    questions, ids, _ = batch
     inputs = {"encoder_token_ids": questions, "decoder_token_ids": ids}
     logits, encoded = outputs(twin_of(model), questions, ids)
     # The decoder's padding attends to real tokens alone in ours.
@@ -70,3 +73,33 @@ def test_answers_are_the_same(model, batch):
     assert (expected == model.tokenizer.end_id).any(axis=1).sum() == 1
     found = twin_of(model).generate(torch.as_tensor(questions), MAX_LENGTH)
     assert found.tolist() == expected.tolist()
+
+
+def test_the_loss_and_the_gradient_are_the_same(model, batch):
+    from experiments.benchmarks._pytorch_twin import autocast
+
+    questions, ids, targets = batch
+    trainer = Trainer(copy_model(model, "float32"))
+    trainer.compile("sgd", run_eagerly=True)
+    expected = trainer.train_on_batch(
+        {"encoder_token_ids": questions, "decoder_token_ids": ids},
+        targets,
+        return_dict=True,
+    )
+    twin = twin_of(model)
+    losses = {}
+    for precision in ("float32", "bfloat16"):
+        with autocast(precision):
+            losses[precision] = twin.loss(*map(torch.as_tensor, batch))
+    np.testing.assert_allclose(
+        losses["float32"].item(), expected["loss"], **TOLERANCE
+    )
+    assert losses["bfloat16"] != losses["float32"]
+    torch.testing.assert_close(*losses.values(), rtol=0.05, atol=0.0)
+    losses["float32"].backward()
+    gradients = [parameter.grad for parameter in twin.parameters()]
+    np.testing.assert_allclose(
+        torch.nn.utils.get_total_norm(gradients),
+        expected["gradient_norm"],
+        **TOLERANCE,
+    )

@@ -11,6 +11,7 @@ from tests.refusals import refused
 from tpt_keras.models import Transformer
 from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.backends import make_strategy
+from tpt_keras.training.optimizers import PyTorchAdam
 from tpt_keras.training.trainer import Trainer
 
 pytestmark = pytest.mark.torch
@@ -52,6 +53,27 @@ def test_micro_batches_learn_what_the_batch_does(tiny_config, micro_batches):
     whole = new_trainer(tiny_config)
     parts = new_trainer(tiny_config, gradient_accumulation_steps=micro_batches)
     assert_close(steps_of(parts), steps_of(whole), rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_is_that_of_pytorchs_adam(tiny_config):
+    adam = {"beta_2": 0.995, "epsilon": 1e-3}
+    trainer = new_trainer(
+        tiny_config, PyTorchAdam(0.01, **adam), global_clipnorm=0.1
+    )
+    model = new_trainer(tiny_config).model
+    values = [variable.value for variable in model.trainable_variables]
+    optimizer = torch.optim.Adam(values, 0.01, (0.9, 0.995), 1e-3)
+    inputs, targets = BATCH
+    targets = torch.as_tensor(targets)
+    for _ in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(
+            model(inputs).transpose(1, 2), targets, ignore_index=0
+        ).backward()
+        torch.nn.utils.clip_grad_norm_(values, 0.1)
+        optimizer.step()
+    _, weights = steps_of(trainer)
+    assert_close(weights, model.get_weights(), atol=1e-5)
 
 
 def test_dropout_depends_on_the_seed_and_the_step(tiny_config):
