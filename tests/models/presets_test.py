@@ -133,7 +133,7 @@ def small(tmp_path, monkeypatch):
     folder.mkdir()
     CompressedModel.of(model).write(folder / COMPRESSED_FILE)
     (folder / "config.json").write_text("{}")
-    monkeypatch.setattr(stored, "PLACES", (tmp_path,))
+    monkeypatch.setattr(stored, "ROOTS", (tmp_path,))
     return load_model(folder)
 
 

@@ -14,7 +14,7 @@ from tpt_keras.models import Transformer
 from tpt_keras.models import stored
 from tpt_keras.models.stored import BEST_MODEL_FILE
 from tpt_keras.models.stored import MODEL_FILE
-from tpt_keras.models.stored import PLACES
+from tpt_keras.models.stored import ROOTS
 from tpt_keras.models.stored import load_model
 from tpt_keras.models.stored import resolve
 
@@ -107,14 +107,14 @@ def test_a_path_comes_before_a_preset_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # Of an export, say.
     (tmp_path / "saved_models" / name).mkdir(parents=True)
-    assert resolve(name) == PLACES[0] / name
+    assert resolve(name) == ROOTS[0] / name
     (tmp_path / name).mkdir()
     assert resolve(name) == pathlib.Path(name)
 
 
 @pytest.mark.parametrize("name", ["nothing", "transformer", *TRAINED_PRESETS])
 def test_a_model_that_is_nowhere(name, monkeypatch, tmp_path):
-    monkeypatch.setattr(stored, "PLACES", (tmp_path,))
+    monkeypatch.setattr(stored, "ROOTS", (tmp_path,))
     with refused("preset", path=name):
         resolve(name)
 

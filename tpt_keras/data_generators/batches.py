@@ -175,7 +175,7 @@ class ProblemBatches(NumberedBatches):
         return len(self.source)
 
     @property
-    def steps_per_epoch(self) -> int:
+    def steps_per_epoch(self) -> int | None:
         return -(-len(self) // self.batch_size)
 
     @property

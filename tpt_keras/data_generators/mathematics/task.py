@@ -98,7 +98,7 @@ def open_module(
     """Opens the token cache of a module's prepared dataset."""
 
     def read():
-        # TensorFlow Datasets is not needed where the cache is already there.
+        # An existing cache needs no TensorFlow Datasets.
         from tpt_keras.data_generators.mathematics.datasets import read_prepared
 
         return read_prepared(module, data_dir, dataset)
