@@ -27,7 +27,7 @@ from tpt_keras.training import train as training_module
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.state.logs import read_metrics
 
-train = functools.partial(training_module.train, make_learner=TextLearner)
+train = functools.partial(training_module.train, learner_class=TextLearner)
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 

@@ -37,7 +37,7 @@ class Intervals(keras.callbacks.Callback):
         trainer: The `Trainer` of the model.
         state: The `TrainingState`, restored.
         config: The `TrainingConfig`.
-        learner: The `QuestionLearner` or the `TextLearner`.
+        learner: The `Learner`.
         model_dir: Folder for logs and the best model.
 
     Raises:
