@@ -180,7 +180,6 @@ def test_fault_of_the_disk_is_one_line(error, part):
         ("convert_checkpoint", "--checkpoint=no", ["--checkpoint=no: "]),
         ("export", "--model_dir=no/model", [". --export_dir is needed."]),
         ("quiz", "--count=0", ["--count=0: "]),
-        ("evaluate", "--splits=", ["--splits is empty"]),
         ("train", "--flagfile=no.cfg", ["'no.cfg'", "demo.cfg"]),
     ],
 )

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from tests.conftest import MODULE
+from tests.experiments.command import assert_refused
 from tpt_keras.data_generators.text_pairs import Pair
 from tpt_keras.data_generators.text_pairs import write_pairs
 from tpt_keras.files import folder_lock
@@ -105,6 +106,11 @@ def test_problems_that_are_too_long(run, model_dir, limit, notes):
     assert re.search(f"% of 60 answers right {notes}$", result.stdout.strip())
     (row,) = evaluations_of(model_dir)
     assert (row["unread"] == 60) == (limit == 9)
+
+
+def test_no_splits_are_refused(run, model_dir):
+    result = run("evaluate", f"--model_dir={model_dir}", "--splits=")
+    assert_refused(result, "--splits")
 
 
 @pytest.mark.slow
