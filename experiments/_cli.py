@@ -22,6 +22,7 @@ from tpt_keras.errors import check_choice
 from tpt_keras.errors import disk_fault
 from tpt_keras.errors import require
 from tpt_keras.files import reading
+from tpt_keras.processes import interrupted
 
 # Flagfiles of the package, which can be named without their folder.
 CONFIGS = pathlib.Path(__file__).parent / "configs"
@@ -110,7 +111,7 @@ def line_of(error):
         text = re.sub(r"^flag (--.*?)\.?$", r"\1.", text, flags=re.MULTILINE)
         return with_flags(" ".join(text.split()))
     fault = disk_fault(error)
-    advice = "Make room or change the rights there, or name another place."
+    advice = "Make room or change the rights there, or name another path."
     if isinstance(error, FileNotFoundError):
         advice = "Name one that is there."
     return fault and f"{fault}. {advice}"
@@ -145,51 +146,31 @@ def _interruptible(line):
     """Ends the process with one line on Ctrl-C or SIGTERM.
 
     The first signal raises a `KeyboardInterrupt`, as soon as TensorFlow returns
-    to Python; one after that kills.
+    to Python; one after that kills. `raise_if_interrupted` raises it again if
+    something has dropped it.
     """
     received = []
 
     def interrupt(number, frame):
         received.append(number)
+        interrupted.set()
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_DFL)
-        # It may be dropped: by Keras, which waits for the logs of a step, or by
-        # Python in a destructor or a callback of the garbage collector. Then it
-        # is raised again in the first function that goes on.
-        while frame:
-            frame.f_trace = raise_again
-            frame = frame.f_back
-        sys.settrace(lambda *event: None)
         raise KeyboardInterrupt
 
-    def raise_again(frame, event, value):
-        if event != "exception":
-            raise KeyboardInterrupt
-        return raise_with_value
-
-    def raise_with_value(frame, event, value):
-        # Without a value, the exception has ended the function.
-        if event == "return" and value is not None:
-            raise KeyboardInterrupt
-        return raise_with_value
-
-    def hook(unraisable):
-        if not (
-            received and isinstance(unraisable.exc_value, KeyboardInterrupt)
-        ):
-            before(unraisable)
-
-    before, sys.unraisablehook = sys.unraisablehook, hook
+    # Python prints a traceback of what a destructor drops.
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda error: received or before(error)
     try:
         with _handling(interrupt):
             yield
     except BaseException:
-        sys.settrace(None)
         # TensorFlow may have turned it into an exception of its own.
         if not received:
             raise
     finally:
         sys.unraisablehook = before
+        interrupted.clear()
     if received:
         print(line, file=sys.stderr)
         sys.exit(128 + received[0])

@@ -35,6 +35,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.processes import available_cores
 from tpt_keras.processes import named_when_killed
+from tpt_keras.processes import raise_if_interrupted
 
 from . import _cli
 
@@ -134,6 +135,7 @@ def main():
         return
     text_dir = make_texts(missing, FLAGS.train_examples, **settings)
     for module in missing:
+        raise_if_interrupted()
         prepare(module, FLAGS.data_dir, text_dir, FLAGS.dataset)
         folder = task.prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
         splits, _ = task.open_module(module, FLAGS.data_dir, FLAGS.dataset)
@@ -173,8 +175,8 @@ def make_texts(modules, train_examples, shares=(1, 1, 1), excluded=frozenset()):
     """Makes text files in the official layout and returns their folder."""
     if FLAGS.source == "official":
         _cli.import_backend()  # Keras downloads it
-        place = FLAGS.data_dir, modules, FLAGS.archive
-        return archive.fetch_official_text(*place)
+        source = FLAGS.data_dir, modules, FLAGS.archive
+        return archive.fetch_official_text(*source)
     counts = (train_examples, FLAGS.evaluation_examples)
     text_dir = pathlib.Path(FLAGS.data_dir) / (
         "generated-seed{}-train{}-evaluation{}".format(FLAGS.seed, *counts)

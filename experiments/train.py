@@ -72,7 +72,7 @@ def main():
         FLAGS.model_dir,
         preset=FLAGS.preset,
         strategy=strategy,
-        make_learner=TextLearner if FLAGS.text_file else QuestionLearner,
+        learner_class=TextLearner if FLAGS.text_file else QuestionLearner,
     )
     if CurrentBackend(strategy).is_chief:
         draw_curves()

@@ -78,15 +78,6 @@ def test_readmes_own_model_learns_and_does_not_see_padding():
     assert history["loss"][-1] < history["loss"][0]
 
 
-def test_every_figure_is_shown_beside_commands():
-    shown = set()
-    for page in DOCS.glob("*.md"):
-        for section in page.read_text().split("\n## "):
-            if "```sh" in section:
-                shown |= set(re.findall(r"\((\w+\.png)\)", section))
-    assert shown == {path.name for path in DOCS.glob("*.png")}
-
-
 @pytest.mark.parametrize("parts", [MECHANISMS, BINDINGS])
 def test_options_are_listed_with_their_defaults(parts):
     text = (DOCS / "variants.md").read_text()

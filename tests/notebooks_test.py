@@ -11,14 +11,6 @@ import tpt_keras
 
 FOLDER = pathlib.Path(tpt_keras.__file__).parents[1] / "docs" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-METADATA = {
-    "kernelspec": {
-        "display_name": "Python 3",
-        "language": "python",
-        "name": "python3",
-    },
-    "language_info": {"name": "python"},
-}
 of_each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -52,7 +44,8 @@ def test_is_stored_with_its_outputs(execute, path):
     # No folder of the machine that executed it.
     assert not re.search(r"/(home|root|tmp|work|Users)\b", text)
     notebook = json.loads(text)
-    assert notebook["metadata"] == METADATA
+    # Nor the versions of its packages.
+    assert notebook["metadata"]["language_info"] == {"name": "python"}
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     counts = [cell["execution_count"] for cell in code]
     assert counts == [*range(1, len(code) + 1)]

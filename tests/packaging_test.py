@@ -19,16 +19,43 @@ from packaging.requirements import Requirement
 from tests.experiments.command import ROOT
 
 OURS = {"experiments", "tests", "tpt_keras"}
-# The places that may import the packages of an extra.
+# The files and folders that import each package, by the extra that has it; all
+# users have those of "".
 PLACES = {
-    "analysis": "analysis/ visualization/ experiments/playground.py",
-    "hub": "models/stored.py",
-    "jax": "compilation.py training/ experiments/benchmarks/",
-    "onnx": "serving/",
-    "playground": "experiments/playground.py visualization/",
-    "serving": "serving/ experiments/benchmarks/",
-    "torch": "checkpoints/ compilation.py serving/onnx_export.py "
-    "training/backends/ training/optimizers.py experiments/benchmarks/",
+    "": {
+        "absl": "experiments/",
+        "filelock": "files.py",
+        "keras": "analysis/ compilation.py data_generators/ decoding/ layers/ "
+        "language_model/ models/ serving/ training/ tuning/ experiments/",
+        "keras_tuner": "tuning/",
+        "mathematics_dataset": "data_generators/mathematics/",
+        "numpy": "analysis/ checkpoints/ compilation.py data_generators/ "
+        "decoding/ language_model/ layers/ models/ serving/ tokenizers/ "
+        "training/ visualization/ experiments/",
+        "safetensors": "models/weights.py",
+        "sympy": "data_generators/mathematics/",
+        "tensorboard": "training/state/logs.py",
+        "tensorflow": "compilation.py data_generators/ language_model/training "
+        "serving/ tokenizers/graph_tokenizer.py training/backends/tensorflow "
+        "experiments/benchmarks/",
+        "tensorflow_datasets": "data_generators/mathematics/",
+        "tqdm": "data_generators/mathematics/ experiments/_cli.py",
+    },
+    "analysis": {"matplotlib": "visualization/", "sklearn": "analysis/"},
+    "hub": {"huggingface_hub": "models/stored.py"},
+    "jax": {"jax": "compilation.py training/backends/jax.py"},
+    "onnx": {"onnxruntime": "serving/", "onnxscript": "serving/onnx_export.py"},
+    "playground": {"streamlit": "experiments/playground.py"},
+    "serving": {
+        "requests": "serving/client.py",
+        "tensorflow_serving": "serving/export.py",
+        "urllib3": "serving/client.py",
+    },
+    "torch": {
+        "torch": "checkpoints/ compilation.py serving/onnx_export.py "
+        "training/backends/torch.py training/optimizers.py "
+        "experiments/benchmarks/"
+    },
 }
 
 
@@ -52,9 +79,9 @@ def declared():
     }
 
 
-def third_party_imports(folder):
+def third_party_imports():
     """Pairs of a file and the top-level name of what it imports."""
-    for path in sorted((ROOT / folder).rglob("*.py")):
+    for path in [*ROOT.glob("tpt_keras/**/*.py"), *ROOT.glob("exp*/**/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             names = []
             if isinstance(node, ast.Import):
@@ -66,24 +93,16 @@ def third_party_imports(folder):
                     yield path.relative_to(ROOT).as_posix(), name
 
 
-def test_every_import_is_declared_where_it_is_used(declared):
+def test_packages_stay_in_their_places_and_extras(declared):
     # Slow: it reads the metadata of everything that is installed.
     distributions = importlib.metadata.packages_distributions()
-    for path, module in [
-        *third_party_imports("tpt_keras"),
-        *third_party_imports("experiments"),
-    ]:
+    for path, package in third_party_imports():
+        [extra] = [name for name, of in PLACES.items() if package in of]
+        places = PLACES[extra][package].split()
+        assert any(each in path for each in places), (path, package)
         # Of a namespace such as `google`, any may be the one.
-        needed = set(map(canonical, distributions[module]))
-        extras = [
-            extra
-            for extra in ("", *PLACES)
-            if needed & declared[extra]
-            and (
-                not extra or any(each in path for each in PLACES[extra].split())
-            )
-        ]
-        assert extras, f"{path} imports {module}"
+        needed = set(map(canonical, distributions[package]))
+        assert needed & declared[extra], package
 
 
 def test_readme_lists_every_extra(declared):

@@ -278,7 +278,7 @@ def solve(
     questions: Sequence[str | bytes],
     batch_size: int | None,
 ) -> list[str]:
-    """The body of the methods `solve`: a warning is of the method's caller."""
+    """Does the work of the methods `solve`, and warns their caller."""
     texts = list_of_texts(questions)
     answers = model.answer(texts, batch_size)
     faults = model.unanswered(texts, answers)

@@ -1,4 +1,4 @@
-"""Processes that work beside this one, and end with it."""
+"""The interruption of this process, and processes that end with it."""
 
 import concurrent.futures
 import contextlib
@@ -14,6 +14,19 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 
 from tpt_keras.errors import UsageError
+
+# Set by a command's first Ctrl-C or SIGTERM.
+interrupted = threading.Event()
+
+
+def raise_if_interrupted():
+    """Raises a `KeyboardInterrupt` again that something has dropped.
+
+    Keras drops all errors while it waits for the logs of a step, and Python
+    those in a destructor or in a callback of the garbage collector.
+    """
+    if interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -93,9 +106,10 @@ def spawned_pool(num_processes, *initial):
 
 @contextlib.contextmanager
 def _sigint_blocked():
-    """Processes that start here inherit that SIGINT is blocked.
+    """Blocks SIGINT, also in the processes that start within the scope.
 
-    A terminal sends it to all processes, and each would print a traceback.
+    A terminal sends the signal to every process, and each would print a
+    traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

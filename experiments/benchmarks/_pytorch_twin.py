@@ -109,9 +109,9 @@ class DecoderCell(EncoderCell):
             source = self.cross_attention.keys_and_values(source)
         else:
             room, source = cache
-            for place, values in zip(room, new):
-                place[:, :, index : index + 1] = values
-            past = [place[:, :, : index + 1] for place in room]
+            for cached, values in zip(room, new):
+                cached[:, :, index : index + 1] = values
+            past = [cached[:, :, : index + 1] for cached in room]
         # Padding follows the real tokens, which therefore do not attend to it.
         x = x + self.self_attention(z, *past, index, is_causal=cache is None)
         z = self.cross_attention_norm(x)

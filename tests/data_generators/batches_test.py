@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.data_generators.files import all_texts
 from tests.data_generators.files import examples_of
 from tests.data_generators.files import numbered_examples
+from tests.refusals import refused
 from tpt_keras.data_generators import batches as batches_module
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.batches import prefetch
@@ -244,9 +245,8 @@ def test_words_shorten_batches_but_not_the_limits():
 def test_character_unknown_to_the_model_is_refused():
     tokenizer = CharacterTokenizer(("<pad>", "<start>", "<end>", "1", "2"))
     source = examples_of([("1", "1"), ("1z", "1"), ("2", "2")])
-    with pytest.raises(UsageError) as error:
+    with refused(part="'z'"):
         list(ProblemBatches(source, tokenizer, 3).iterate(num_epochs=1))
-    assert "'z'" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,8 @@ def test_example_too_long_for_the_model_is_refused(problem, field):
     source = examples_of([("1" * 10, "1" * 3), problem])
     batches = ProblemBatches(source, TOKENIZER, 2, limits=limits)
     for read in (lambda: batches.length_pairs, lambda: next(batches.iterate())):
-        with pytest.raises(UsageError) as error:
+        with refused(field):
             read()
-        assert error.value.field == field
 
 
 def test_no_examples_are_refused():
@@ -373,9 +372,8 @@ def test_own_error_is_raised_in_place_of_tensorflows():
             raise UsageError("damaged", path="a")
 
     batches = ProblemBatches(Damaged([numbered_examples(9)]), TOKENIZER, 2)
-    with pytest.raises(UsageError) as error, batches.opened():
+    with refused(path="a"), batches.opened():
         list(batches.dataset(num_epochs=1))
-    assert error.value.path == "a"
     # Other errors stay what they are.
     with pytest.raises(tf.errors.DataLossError), batches.opened():
         raise tf.errors.DataLossError(None, None, "something else")

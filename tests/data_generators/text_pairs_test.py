@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.data_generators.files import all_texts
+from tests.refusals import refused
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
 from tpt_keras.data_generators.text_pairs import Pair
@@ -18,7 +19,6 @@ from tpt_keras.data_generators.text_pairs import TextPairsTask
 from tpt_keras.data_generators.text_pairs import read_pairs
 from tpt_keras.data_generators.text_pairs import write_pairs
 from tpt_keras.errors import UnreadableFileError
-from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
 from tpt_keras.tokenizers.character_tokenizer import MATHEMATICS_VOCABULARY
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
@@ -157,11 +157,8 @@ def test_quotes_belong_to_a_text_unless_it_starts_with_one():
 def test_uncertain_file_is_refused(tmp_path, name, content, reason):
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(UnreadableFileError) as error:
+    with refused(path=path, part=reason, error=UnreadableFileError):
         read_pairs(path)
-    assert error.value.path == str(path)
-    assert reason in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_one_line_says_what_was_read(tmp_path, caplog):
@@ -183,9 +180,8 @@ def texts(task, split):
 def test_missing_files_are_refused(tmp_path):
     (tmp_path / "a.txt").write_text("1\t2\n")
     for place in (tmp_path, tmp_path / "a.txt", tmp_path / "b.tsv"):
-        with pytest.raises(UsageError) as error:
+        with refused("data_dir"):
             TextPairsTask(place)
-        assert error.value.field == "data_dir"
 
 
 def questions(task, split):
@@ -265,9 +261,8 @@ def test_groups_are_the_files(tmp_path):
         lambda: select_groups("text_pairs", tmp_path, ["c"]),
         lambda: TextPairsTask(tmp_path, ["c"]),
     ):
-        with pytest.raises(UsageError) as error:
+        with refused("module"):
             call()
-        assert error.value.field == "module"
 
 
 LABELLED = [
@@ -330,10 +325,8 @@ def test_contradictory_splits_are_refused(tmp_path, labels, named):
         question = f"{1 + number % (len(labels) - 1)} + 1"
         pairs = [Pair(question, "2", split=label)]
         write_pairs(tmp_path / f"{number}.jsonl", pairs)
-    with pytest.raises(UsageError) as error:
+    with refused("split", part=named):
         TextPairsTask(tmp_path)
-    assert error.value.field == "split"
-    assert named in str(error.value)
 
 
 def test_a_file_may_have_a_name_like_a_pattern(tmp_path):
@@ -354,9 +347,8 @@ def test_vocabulary_is_that_of_the_pairs(tmp_path):
 def test_vocabulary_of_the_model_is_refused(tmp_path):
     task = TextPairsTask(write(tmp_path / "a.tsv"))
     config = PRESETS["tp_transformer_tiny"]
-    with pytest.raises(UsageError) as caught:
+    with refused("vocabulary"):
         task.adapted(config.replace(vocabulary="mathematics_words"))
-    assert caught.value.field == "vocabulary"
     assert task.adapted(task.adapted(config)) == task.adapted(config)
 
 
@@ -373,9 +365,8 @@ def test_vocabulary_may_be_given(tmp_path):
     task = TextPairsTask(path, vocabulary=str(characters))
     assert task.vocabulary[3:] == tuple(sorted("0123456789 +z"))
     characters.write_text("0123456789")
-    with pytest.raises(UsageError) as error:
+    with refused(part="' '"):
         TextPairsTask(path, vocabulary=str(characters))
-    assert "' '" in str(error.value)
 
 
 def test_options_are_parsed(tmp_path):
@@ -390,9 +381,7 @@ def test_options_are_parsed(tmp_path):
         (["test_share=many"], "dataset_options"),
         (["test_share=1.5"], "test_share"),
     ):
-        with pytest.raises(UsageError) as error:
+        with refused(field):
             open_task("text_pairs", path, options=wrong)
-        assert error.value.field == field
-    with pytest.raises(UsageError) as error:
+    with refused("dataset_options"):
         open_task("mathematics_dataset", tmp_path, ["numbers__gcd"], options)
-    assert error.value.field == "dataset_options"

@@ -13,6 +13,7 @@ from tests.models.transformer_test import VOCABULARY
 from tests.models.transformer_test import make_answering_model
 from tests.models.transformer_test import make_model
 from tests.models.transformer_test import set_logit
+from tests.refusals import refused
 from tpt_keras.answer import Answer
 from tpt_keras.decoding import BeamSampler
 from tpt_keras.decoding import Generator
@@ -114,9 +115,8 @@ def test_an_answer_that_cannot_be_scored_does_not_affect_others(generator):
         scored[0].log_prob, first.log_prob, rtol=1e-5, atol=1e-5
     )
     assert scored[1] == Answer("é", None, "UNKNOWN_CHARACTER")
-    with pytest.raises(UsageError) as caught:
+    with refused("answers"):
         generator.score(questions, answers[1:])
-    assert caught.value.field == "answers"
 
 
 def test_order_and_batch_size_do_not_matter(generator):
@@ -241,9 +241,8 @@ def test_no_rows(generator):
 def test_unknown_token_ids_are_refused(model, generator, token_id):
     token_ids = np.array([[1, token_id, 2]])
     for generate in (generator.generate_on_batch, model.generate):
-        with pytest.raises(UsageError) as caught:
+        with refused("encoder_token_ids"):
             generate(token_ids)
-        assert caught.value.field == "encoder_token_ids"
 
 
 @pytest.mark.skipif(on_jax, reason="JAX's loops keep every size.")
@@ -259,6 +258,5 @@ def test_refuses_invalid_sizes(model, value):
         ("batch_size", lambda: model.solve(["1"], batch_size=value)),
         ("max_length", lambda: Generator(model, max_length=value)),
     ):
-        with pytest.raises(UsageError) as error:
+        with refused(field):
             ask()
-        assert error.value.field == field

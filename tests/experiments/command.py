@@ -22,6 +22,16 @@ class Result:
     stdout: str
     stderr: str
 
+    def succeeded(self):
+        """Asserts that the command succeeded; returns the result."""
+        assert self.status == 0, self
+        return self
+
+    def quiet(self):
+        """Asserts that it also wrote no error; returns the result."""
+        assert self.succeeded().stderr == "", self
+        return self
+
 
 def run_here(capfd, name, *arguments):
     """Runs a command in this process, which is quicker.

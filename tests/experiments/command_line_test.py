@@ -1,10 +1,10 @@
 """The frame of the commands: list, help, flags, flagfiles, output, refusals."""
 
-import ast
 import errno
 import importlib
 import os
 import pathlib
+import re
 import sys
 
 import pytest
@@ -15,7 +15,6 @@ import tpt_keras
 from experiments import __main__ as experiments_main
 from experiments._cli import _with_home
 from experiments._cli import line_of
-from tests.conftest import MODULE
 from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
@@ -57,27 +56,14 @@ def test_list_has_every_command_in_a_line(monkeypatch, capfd):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_shows_docstring_and_flags(run, name):
-    result = run(name, "--help")
-    assert (result.status, result.stderr) == (0, "")
+    result = run(name, "--help").quiet()
     module = ROOT / "experiments" / f"{name.replace('.', '/')}.py"
-    tree = ast.parse(module.read_text())
-    lines = result.stdout.splitlines()
-    assert lines[0] == ast.get_docstring(tree).splitlines()[0]
+    text = module.read_text()
     assert f"    tpt_keras {name}" in result.stdout
-    assert max(map(len, lines)) <= 80
-    shown = {
-        line.split()[0].strip(":-").removeprefix("[no]")
-        for line in lines
-        if line.startswith("  --")
-    }
-    defined = {
-        call.args[0].value
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr.startswith("DEFINE_")
-    }
-    assert defined <= shown
+    assert text.split('"""')[1] in result.stdout
+    shown = re.findall(r"^  --(?:\[no\])?(\w+)", result.stdout, re.MULTILINE)
+    defined = re.findall(r'DEFINE_\w+\(\s*"(\w+)"', text)
+    assert {*defined} <= {*shown}
 
 
 @pytest.fixture
@@ -95,8 +81,6 @@ def test_every_field_has_a_flag_with_its_default(train_flags):
     config = TrainingConfig(DataConfig(["m"]))
     for name, expected in config.flat().items():
         flag = train_flags[name]
-        assert flag.help.endswith("."), name
-        assert "`" not in flag.help
         if isinstance(expected, tuple):
             expected = list(expected)
         if name == "weight_decay":  # every optimizer has its own
@@ -170,41 +154,18 @@ def test_frame_of_a_command(
 
 
 @pytest.mark.parametrize(
-    ("error", "is_line"),
+    ("error", "part"),
     [
-        (tf.errors.ResourceExhaustedError(None, None, f"a; {FULL}"), True),
+        (tf.errors.ResourceExhaustedError(None, None, f"a; {FULL}"), FULL),
         # HDF5's, with the number in its text alone.
-        (OSError(f"Can't write data (errno = 28, '{FULL}')"), True),
-        (tf.errors.ResourceExhaustedError(None, None, "OOM"), False),
+        (OSError(f"Can't write data (errno = 28, '{FULL}')"), FULL),
+        (PermissionError(errno.EACCES, "No permission", "/sys/a"), "/sys/a"),
+        (tf.errors.ResourceExhaustedError(None, None, "OOM"), None),
     ],
 )
-def test_full_disk_of_a_library_is_one_line(error, is_line):
-    assert (FULL in (line_of(error) or "")) == is_line
-
-
-@pytest.fixture
-def arguments(place_value_data, trained_model_dir, tmp_path):
-    """A command line of each command, which the flags of a test change."""
-    data = (f"--modules={MODULE}", f"--data_dir={place_value_data}")
-    model = f"--model_dir={trained_model_dir}"
-    return {
-        "evaluate": [model],
-        "export": [model, f"--export_dir={tmp_path / 'new'}"],
-        "train": [f"--model_dir={tmp_path / 'new'}", *data],
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "flag", "parts"),
-    [
-        ("train", "--data_dir=nothing", ["nothing", MODULE, "prepare_data"]),
-        ("evaluate", "--splits=", ["--splits"]),
-        ("export", "--export_dir=/sys/new", ["/sys/"]),
-    ],
-)
-def test_refusal(run, arguments, tmp_path, name, flag, parts):
-    assert_refused(run(name, *arguments[name], flag), *parts)
-    assert not (tmp_path / "new").exists()
+def test_fault_of_the_disk_is_one_line(error, part):
+    line = line_of(error)
+    assert part in line if part else line is None
 
 
 @pytest.mark.parametrize(

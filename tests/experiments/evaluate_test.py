@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from tests.conftest import MODULE
+from tests.experiments.command import assert_refused
 from tpt_keras.data_generators.text_pairs import Pair
 from tpt_keras.data_generators.text_pairs import write_pairs
 from tpt_keras.files import folder_lock
@@ -30,8 +31,7 @@ def test_a_row_for_each_model_and_split(run, model_dir):
     # While somebody trains there, too.
     with folder_lock(model_dir, "trains"):
         for flags in (["--nobest"], ["--best"]):
-            result = run("evaluate", f"--model_dir={model_dir}", *flags)
-            assert result.status == 0
+            run("evaluate", f"--model_dir={model_dir}", *flags).succeeded()
     rows = evaluations_of(model_dir)
     assert [(row["model"], row["module"], row["split"]) for row in rows] == [
         (model, MODULE, split)
@@ -66,8 +66,7 @@ def test_problems_of_a_file(run, model_dir, tmp_path):
         "--dataset=text_pairs",
         f"--data_dir={tmp_path / 'problems.jsonl'}",
         "--modules=all",
-    )
-    assert (result.status, result.stderr) == (0, "")
+    ).quiet()
     *_, mean = result.stdout.splitlines()
     rows = evaluations_of(model_dir)
     assert mean.startswith("mean of 2 modules")
@@ -85,8 +84,7 @@ def test_a_trained_preset(run, place_value_data):
         f"--modules={MODULE}",
         f"--data_dir={place_value_data}",
         "--splits=interpolate",
-    )
-    assert (result.status, result.stderr) == (0, "")
+    ).quiet()
     folder = resolve("tp_transformer_mathematics")
     assert not (folder / "evaluations.jsonl").exists()
     # The module is one of the easiest.
@@ -108,6 +106,11 @@ def test_problems_that_are_too_long(run, model_dir, limit, notes):
     assert re.search(f"% of 60 answers right {notes}$", result.stdout.strip())
     (row,) = evaluations_of(model_dir)
     assert (row["unread"] == 60) == (limit == 9)
+
+
+def test_no_splits_are_refused(run, model_dir):
+    result = run("evaluate", f"--model_dir={model_dir}", "--splits=")
+    assert_refused(result, "--splits")
 
 
 @pytest.mark.slow
@@ -147,8 +150,7 @@ def test_other_data_than_the_trainings_is_named(
         "quiz": [f"--model_dir={model_dir}", "--count=1"],
         "report": [f"--model_dirs={model_dir}", page, "--examples=1"],
     }
-    result = run(name, *flags[name])
-    assert (result.status, result.stderr) == (0, "")
+    result = run(name, *flags[name]).quiet()
     named = [
         line for line in result.stdout.splitlines() if str(model_dir) in line
     ]

@@ -62,8 +62,7 @@ def read(folder, name):
 
 
 def test_roles_are_clustered_and_drawn(look, output):
-    result = look("roles", "--count=8", "--clusters=3", "--head=2")
-    assert (result.status, result.stderr) == (0, "")
+    result = look("roles", "--count=8", "--clusters=3", "--head=2").quiet()
     path = output / "roles.html"
     assert result.stdout.endswith(f"{path}\n")
     found = read(output, "roles")
@@ -82,16 +81,14 @@ def test_problems_and_title_are_those_of_the_training(run, tmp_path, output):
     fields = {"dataset": "text_pairs", "data_dir": str(tmp_path)}
     write_config(tmp_path, modules=["sums"], **fields)
     flags = (f"--model_dir={tmp_path}", f"--output_dir={output}")
-    result = run("roles", *flags, "--clusters=2")
-    assert (result.status, result.stderr) == (0, "")
+    run("roles", *flags, "--clusters=2").quiet()
     assert "Roles of text_pairs:" in (output / "roles.html").read_text()
 
 
 def test_values_of_a_model_without_roles_are_clustered(look, tmp_path, output):
     make_model(tmp_path, "transformer", **TINY)
     arguments = ("--count=4", "--clusters=2", "--attention=cross")
-    result = look("roles", *arguments, model_dir=tmp_path)
-    assert (result.status, result.stderr) == (0, "")
+    look("roles", *arguments, model_dir=tmp_path).quiet()
     assert read(output, "roles")["of"] == "values"
     result = look("roles", *arguments, "--of=roles", model_dir=tmp_path)
     assert_refused(result, "--of")
@@ -116,16 +113,14 @@ def test_attention_is_drawn_for_every_question(look, output):
 def test_unreadable_problems_are_left_out(look, tmp_path):
     make_model(tmp_path, **TINY, max_question_length=42)
     arguments = ("--count=60", "--train_characters=20")
-    result = look("representations", *arguments, model_dir=tmp_path)
-    assert result.status == 0, result.stderr
+    result = look("representations", *arguments, model_dir=tmp_path).succeeded()
     assert result.stderr.startswith("Left out: ")
     assert result.stderr.count("\n") == 1
 
 
 def test_errors_of_reconstruction_are_written_and_drawn(look, output):
     sizes = ("--train_characters=20", "--train_characters=100")
-    result = look("representations", "--count=8", *sizes)
-    assert (result.status, result.stderr) == (0, "")
+    result = look("representations", "--count=8", *sizes).quiet()
     found = read(output, "reconstruction")
     # So few characters are fitted too well.
     [train], [held_out] = (
@@ -140,8 +135,7 @@ def test_errors_of_reconstruction_are_written_and_drawn(look, output):
 
 def test_kept_variance_is_written_and_drawn(look, output):
     arguments = ("--measure=kept_variance", "--train_characters=100")
-    result = look("representations", "--count=8", *arguments)
-    assert (result.status, result.stderr) == (0, "")
+    look("representations", "--count=8", *arguments).quiet()
     found = read(output, "kept_variance")
     for diagonal, rotated, principal in zip(*(t[0] for t in found.values())):
         assert 0 < diagonal <= 1
@@ -250,8 +244,7 @@ def test_names_are_short_and_differ(paths, names):
 def test_the_playground_starts_streamlit(run, monkeypatch, model_dir):
     started = []
     monkeypatch.setattr("os.execv", lambda *command: started.append(command))
-    result = run("playground", f"--model_dir={model_dir}")
-    assert (result.status, result.stderr) == (0, "")
+    run("playground", f"--model_dir={model_dir}").quiet()
     [(_, arguments)] = started
     assert "--server.address=localhost" in arguments
     assert arguments[-1] == str(model_dir)

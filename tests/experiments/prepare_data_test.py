@@ -69,8 +69,7 @@ def assert_ended_in_one_line(result, *parts):
 
 @pytest.mark.slow
 def test_generated_problems_are_prepared_once(prepare, run, data_dir):
-    result = prepare(*COUNTS)
-    assert result.status == 0, result
+    result = prepare(*COUNTS).succeeded()
     assert "Unknown size" not in result.stdout + result.stderr
     line = result.stdout.splitlines()[-1]
     assert str(data_dir / "mathematics_dataset" / MODULE) in line
@@ -83,14 +82,12 @@ def test_generated_problems_are_prepared_once(prepare, run, data_dir):
         "--modules=numbers__gcd,numbers__place_valu?",
         f"--data_dir={data_dir}",
         *COUNTS,
-    )
-    assert result.status == 0, result
+    ).succeeded()
     assert f"{MODULE} is there already" in result.stdout
     assert "numbers__gcd/1.0.0: {" in result.stdout
 
     surds = "--modules=arithmetic__simplify_surd"
-    result = prepare(*COUNTS, "--max_cost=2", "--format=tokens", surds)
-    assert result.status == 0, result
+    prepare(*COUNTS, "--max_cost=2", "--format=tokens", surds).succeeded()
     assert list(data_dir.glob("generated-*-cost2"))
     path = data_dir / "mathematics_dataset" / "arithmetic__simplify_surd"
     for other in ([], ["--max_cost=4"]):
@@ -101,8 +98,7 @@ def test_generated_problems_are_prepared_once(prepare, run, data_dir):
 @pytest.mark.parametrize("dataset", ["mathematics_dataset", "math_dataset"])
 def test_official_archive_is_prepared(prepare, data_dir, official, dataset):
     arguments = (official, f"--dataset={dataset}")
-    result = prepare(*arguments)
-    assert result.status == 0, result
+    result = prepare(*arguments).succeeded()
     assert f"{data_dir / dataset / MODULE}/1.0.0: " in result.stdout
     assert is_prepared(data_dir, dataset)
     assert "is there already" in prepare(*arguments).stdout
@@ -113,8 +109,7 @@ def test_a_file_of_problems_has_always_the_same_bytes(prepare, tmp_path):
     def written(name, *arguments):
         path = tmp_path / f"{name}.jsonl"
         folder = f"--data_dir={tmp_path / name}"
-        result = prepare(f"--problems={path}", folder, *arguments)
-        assert (result.status, result.stderr) == (0, "")
+        prepare(f"--problems={path}", folder, *arguments).quiet()
         return path.read_bytes()
 
     first = written("first", *COUNTS)
@@ -162,15 +157,14 @@ def test_token_caches_alone_need_no_tensorflow(data_dir, texts, tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     modules = ("keras", "tensorflow", "tensorflow_datasets")
-    process = run_python(
+    run_python(
         *("-m", "experiments", "prepare_data"),
         f"--modules={MODULE}",
         f"--data_dir={data_dir}",
         "--format=tokens",
         *COUNTS,
         env=without(hidden, *modules),
-    )
-    assert process.status == 0, process
+    ).succeeded()
     assert list(data_dir.rglob("tokens.npy"))
 
 
@@ -226,7 +220,6 @@ def test_full_disk_while_the_dataset_is_written(
     [
         (["--modules=numbers__x*"], ["'numbers__x*'", MODULE]),
         (["--max_cost=nan"], ["--max_cost"]),
-        (["--max_cost=inf"], ["--max_cost"]),
         (["--difficulties=1,1,2"], ["--difficulties", "'1,1,2'"]),
         (["--difficulties=1:1:2", "--dataset=math_dataset"], ["--dataset"]),
         (["--exclude=no.jsonl"], ["'no.jsonl'", "--exclude"]),

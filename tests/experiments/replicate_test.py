@@ -30,8 +30,7 @@ def test_more_seeds_continue_a_replication(
     replicate, tmp_path, without_graphs, monkeypatch
 ):
     folder = tmp_path / "replication"
-    result = replicate("--seeds=1")
-    assert result.status == 0, result.stderr
+    result = replicate("--seeds=1").succeeded()
     assert result.stdout.endswith(f"{folder / 'report.md'}\n")
     report = json.loads((folder / "report.json").read_text())
     names = ["transformer-0", "tp_transformer_c-0"]
@@ -47,8 +46,7 @@ def test_more_seeds_continue_a_replication(
         return build(*arguments)
 
     monkeypatch.setattr(training_module, "make_trainer", make_trainer)
-    result = replicate("--seeds=2")
-    assert result.status == 0, result.stderr
+    result = replicate("--seeds=2").succeeded()
     assert len(trained) == 2
     assert "tp_transformer_c-1 (4 of 4)" in result.stdout
     losses = [
@@ -65,15 +63,14 @@ def test_more_seeds_continue_a_replication(
 
 @pytest.mark.slow
 def test_models_of_equal_weights_differ_in_their_filter(replicate, tmp_path):
-    result = replicate(
+    replicate(
         "--seeds=1",
         "--hparams=hidden_dim=12,dropout=0.1",
         # Heads that divide this size, and not that of the scale.
         "--num_heads=3",
         "--max_weights=9000",
         "--variants=transformer,transformer_gated_per_head",
-    )
-    assert result.status == 0, result.stderr
+    ).succeeded()
     report = json.loads((tmp_path / "replication/report.json").read_text())
     for model in report["models"]:
         assert 0.98 * 9000 < model["weights"] <= 9000
@@ -102,8 +99,7 @@ def test_every_flagfile_is_valid(
         f"--data_dir={place_value_data}",
         "--seeds=1",
         f"--replication_dir={tmp_path}",
-    )
-    assert result.status == 0, result.stderr
+    ).succeeded()
     assert result.stdout.startswith(f"{tmp_path / 'transformer-0'} (1 of ")
     if name != "replicate":
         assert min(trained.values()) > 0.98 * max(trained.values())

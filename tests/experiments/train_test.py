@@ -27,8 +27,7 @@ def asked_for(run, monkeypatch, tmp_path):
             "train",
             lambda *args, **kwargs: calls.append((args, kwargs)),
         )
-        result = run("train", f"--model_dir={tmp_path / 'model'}", *flags)
-        assert result.status == 0, result.stderr
+        run("train", f"--model_dir={tmp_path / 'model'}", *flags).succeeded()
         [(args, kwargs)] = calls
         return args[1], kwargs["preset"]
 
@@ -88,8 +87,7 @@ def test_shipped_solver_trains_on(run, monkeypatch, place_value_data, tmp_path):
     folder = tmp_path / "model"
     data = f"--data_dir={place_value_data}", f"--modules={MODULE}"
     flags = "--flagfile=solver_gpu.cfg", "--validation_examples=20", *data
-    result = run("train", *flags, f"--model_dir={folder}")
-    assert result.status == 0, result.stderr
+    run("train", *flags, f"--model_dir={folder}").succeeded()
     model = load_model(folder)
     shipped = load_model("tp_transformer_mathematics")
     assert model.config == shipped.config

@@ -6,6 +6,7 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tests.layer_test_case import saved_and_loaded
+from tests.refusals import refused
 from tpt_keras.errors import UsageError
 from tpt_keras.language_model import TransformerXL
 from tpt_keras.language_model import TransformerXLConfig
@@ -210,9 +211,8 @@ class TransformerXLTest(LayerTestCase):
         ({**MULTI_LINEAR, "hidden_dim": 6}, "output_dim"),
     )
     def test_invalid_configuration_is_refused(self, values, name):
-        with self.assertRaises(UsageError) as caught:
+        with refused(part=name):
             CONFIG.replace(**values)
-        self.assertIn(name, str(caught.exception))
 
     def test_invalid_arguments_are_refused(self):
         for call in (
@@ -257,9 +257,8 @@ class GenerateTest(LayerTestCase):
 
     def test_model_without_memory_is_refused(self):
         model = make_model(vocabulary=b"abcd", **MULTI_LINEAR)
-        with self.assertRaises(UsageError) as caught:
+        with refused("memory_length"):
             model.generate("ab")
-        self.assertEqual(caught.exception.field, "memory_length")
 
     def test_text_depends_on_the_seed(self):
         model = make_model(vocabulary=b"abcd")
@@ -280,6 +279,5 @@ class GenerateTest(LayerTestCase):
     )
     def test_invalid_arguments_are_refused(self, **arguments):
         model = make_model(vocabulary=b"abcd", num_layers=1)
-        with self.assertRaises(UsageError) as caught:
+        with refused(*arguments):
             model.generate(**{"prompt": "ab", **arguments})
-        self.assertEqual([caught.exception.field], list(arguments))

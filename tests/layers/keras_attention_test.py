@@ -11,7 +11,7 @@ from keras import ops
 from packaging.version import Version
 
 from tests.layer_test_case import LayerTestCase
-from tpt_keras.errors import UsageError
+from tests.refusals import refused
 from tpt_keras.layers import TPMultiHeadAttention
 
 pytestmark = pytest.mark.slow_on_jax
@@ -49,6 +49,9 @@ MASKS = {
 }
 # Query's lengths, value's lengths, the attention mask's shape, arguments.
 AXES = [
+    ("of_heads", (4,), (5,), (3, 2, 4, 5), {}),
+    ("of_one_row", (4,), (5,), (1, 2, 4, 5), {}),
+    ("of_all_rows", (4,), (5,), (4, 5), {}),
     ("mask2", (3, 4), (3, 2), (4, 2), {"attention_axes": 2}),
     ("mask4", (3, 4), (3, 2), (3, 3, 4, 2), {"attention_axes": (2,)}),
     (
@@ -227,9 +230,8 @@ class KerasAttentionTest(LayerTestCase):
         self.assertEqual(ours, [p.name for p in kerases][: len(ours)])
 
     def test_gate_is_no_second_binding(self):
-        with self.assertRaises(UsageError) as caught:
+        with refused("use_gate"):
             TPMultiHeadAttention(2, 3, binding="tensor", use_gate=True)
-        self.assertEqual(caught.exception.field, "use_gate")
 
     @parameterized.parameters(
         {"dropout": 0.1}, {"attention": "relative"}, {"attention": "none"}

@@ -5,6 +5,7 @@ import pytest
 import safetensors.numpy
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 from tpt_keras.models import PRESETS
@@ -132,9 +133,8 @@ def test_weights_of_one_name_are_refused():
                 layer.build((None, 2))
 
     model = TwoLayers(tiny_model().config)
-    with pytest.raises(UsageError) as caught:
+    with refused(part="kernel"):
         CompressedModel.of(model)
-    assert "kernel" in str(caught.value)
 
 
 def test_output_columns_have_scales(compressed):
@@ -171,9 +171,8 @@ def test_tiny_and_huge_columns_stay_close(size):
 def test_weights_that_are_not_finite_are_refused(value):
     model = tiny_model()
     model.embedding.role_dense.bias.assign(np.full(8, value))
-    with pytest.raises(UsageError) as caught:
+    with refused(part="embedding/role/bias"):
         CompressedModel.of(model)
-    assert "embedding/role/bias" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -186,9 +185,8 @@ def test_weights_that_are_not_finite_are_refused(value):
 )
 def test_another_models_weights_are_refused(compressed, change, part):
     other = Transformer(compressed.config.replace(**change))
-    with pytest.raises(UsageError) as caught:
+    with refused(part=part):
         compressed.assign_to(other)
-    assert part in str(caught.value)
 
 
 def test_the_file_is_plain_safetensors(file, compressed):
@@ -207,9 +205,8 @@ def test_the_file_is_plain_safetensors(file, compressed):
     ],
 )
 def test_another_file_is_refused(file, damage):
-    with pytest.raises(UnreadableFileError) as caught:
+    with refused(path=file.path, error=UnreadableFileError):
         file.read(damage(file.content))
-    assert caught.value.path == str(file.path)
 
 
 @hypothesis.settings(max_examples=40)

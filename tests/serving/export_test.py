@@ -12,6 +12,7 @@ from tensorflow.python.framework import op_def_registry
 from tensorflow_serving.apis import prediction_log_pb2
 
 from tests.models.transformer_test import VOCABULARY
+from tests.refusals import refused
 from tests.serving.c_api_test import save_graph
 from tests.serving.c_api_test import slice_update
 from tests.serving.conftest import SUMS
@@ -140,9 +141,8 @@ def test_weights_that_are_not_finite_are_refused(
 ):
     model = Transformer(model.config)
     model.embedding.role_dense.kernel.assign(np.full((16, 16), value))
-    with pytest.raises(UsageError) as caught:
+    with refused(part="embedding/role/kernel"):
         export(model, tmp_path / "model", precision=precision)
-    assert "embedding/role/kernel" in str(caught.value)
     assert not (tmp_path / "model").exists()
 
 
@@ -301,9 +301,8 @@ def test_versions_count_up(tmp_path, model, quick):
     (tmp_path / "30-old").mkdir()
     assert export(model, str(tmp_path)).name == "12"
     (tmp_path / "13").symlink_to("nowhere")
-    with pytest.raises(UsageError) as caught:
+    with refused(path=tmp_path / "13"):
         export(model, tmp_path)
-    assert caught.value.path == str(tmp_path / "13")
 
 
 def test_a_crash_leaves_no_version(tmp_path, model, quick, monkeypatch):
@@ -362,9 +361,8 @@ def test_the_longest_answer_is_stored_and_checked(tmp_path, model, quick):
         max_answer_length=6,
         attention_options={"max_length": 7},
     )
-    with pytest.raises(UsageError) as caught:
+    with refused("attention_options"):
         export(limited, tmp_path / "long", max_answer_length=30)
-    assert caught.value.field == "attention_options"
     assert not (tmp_path / "long").exists()
 
 

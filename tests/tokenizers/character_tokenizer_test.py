@@ -5,6 +5,7 @@ from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from tpt_keras.errors import UsageError
 from tpt_keras.tokenizers.character_tokenizer import CHARACTERS
 from tpt_keras.tokenizers.character_tokenizer import END
@@ -51,9 +52,8 @@ def test_digits_before_a_point_are_reversed(tokenizer, symbols, text):
 
 
 def test_an_unknown_order_is_refused():
-    with pytest.raises(UsageError) as error:
+    with refused("answer_order"):
         CharacterTokenizer(answer_order="tens_first")
-    assert error.value.field == "answer_order"
 
 
 @each_order
@@ -121,9 +121,8 @@ def test_another_vocabulary():
     ],
 )
 def test_refuses_invalid_vocabularies(symbols, named):
-    with pytest.raises(UsageError) as error:
+    with refused(part=named):
         CharacterTokenizer(symbols)
-    assert named in str(error.value)
 
 
 def test_any_character_of_unicode_can_be_a_symbol():
@@ -159,9 +158,8 @@ def test_status_and_error_agree(question, max_length, status):
     if status == "OK":
         TOKENIZER.encode_questions([question], max_length)
         return
-    with pytest.raises(UsageError) as error:
+    with refused(part=repr(question)):
         TOKENIZER.encode_questions(["1", question], max_length)
-    assert repr(question) in str(error.value)
 
 
 @pytest.mark.parametrize("question", [None, 5, ["1"]])
@@ -209,9 +207,8 @@ def test_lengths_are_of_characters_and_errors_name_them():
     assert WITH_WORDS.question_status("What is", 7) == "OK"
     assert WITH_WORDS.question_status("What is", 6) == "TOO_LONG"
     assert WITH_WORDS.encode_questions(["What is"], 7).shape == (1, 5)
-    with pytest.raises(UsageError) as error:
+    with refused(part="'_'"):
         WITH_WORDS.encode_questions(["What_is"])
-    assert "'_'" in str(error.value)
 
 
 def test_vocabularies_have_names():

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests.refusals import refused
 from tpt_keras.errors import UsageError
 from tpt_keras.training.config import OPTIMIZERS
 from tpt_keras.training.config import DataConfig
@@ -19,9 +20,8 @@ def make(**fields):
 
 
 def assert_refused(field, **fields):
-    with pytest.raises(UsageError) as caught:
+    with refused(part=field):
         make(**fields)
-    assert field in str(caught.value)
 
 
 def test_flat_names_make_the_nested_configuration():
@@ -119,7 +119,6 @@ def test_wrong_value_is_refused_with_its_field(field, value):
 
 
 def test_fields_that_do_not_fit_are_refused():
-    assert_refused("momentum", optimizer="adam", momentum=0.9)
     assert_refused(
         "steps_per_evaluation", steps_per_checkpoint=2, steps_per_evaluation=3
     )

@@ -91,8 +91,7 @@ def train_without_tensorflow(backend, flags):
         *("-m", "tests.training.trained_without_tensorflow"),
         *(f"--{name}={value}" for name, value in flags.items()),
         env={**os.environ, **choices},
-    )
-    assert result.status == 0, result.stderr
+    ).succeeded()
     return result.stdout
 
 

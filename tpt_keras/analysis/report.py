@@ -181,15 +181,15 @@ def short_names(paths: Iterable[StrPath]) -> dict[str, str]:
     They keep their paths if two parts are the same.
     """
     names = {str(path): str(path) for path in paths}
-    places = {
+    folders = {
         path: pathlib.Path(os.path.abspath(path))
         for path in names
         if not path.startswith(HUB) and path not in TRAINED_PRESETS
     }
-    if places:
-        common = os.path.commonpath([each.parent for each in places.values()])
-        for path, place in places.items():
-            names[path] = place.relative_to(common).as_posix()
+    if folders:
+        common = os.path.commonpath([each.parent for each in folders.values()])
+        for path, folder in folders.items():
+            names[path] = folder.relative_to(common).as_posix()
     if len(set(names.values())) < len(names):
         return {path: path for path in names}
     return names

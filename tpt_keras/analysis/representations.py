@@ -167,13 +167,13 @@ def split_characters(
             "and to test on as many. Take more problems or fewer characters."
         )
     rng = np.random.default_rng(seed)
-    place = np.argsort(rng.permutation(len(lengths)))[rows]
+    rank = np.argsort(rng.permutation(len(lengths)))[rows]
     # The training texts end with a whole text.
-    last = np.sort(place)[len(rows) // 2 - 1]
-    training = np.flatnonzero(place <= last)
+    last = np.sort(rank)[len(rows) // 2 - 1]
+    training = np.flatnonzero(rank <= last)
     return (
         np.sort(rng.permutation(training)[:num_train]),
-        np.flatnonzero(place > last),
+        np.flatnonzero(rank > last),
     )
 
 

@@ -183,15 +183,15 @@ def _reference_names(model):
     """Returns a dict of the released names to the model's weights."""
     names = {}
     for weight in model.weights:
-        _, place, *parts = weight.path.split("/")
-        stack, _, index = place.partition("_cell_")
+        _, owner, *parts = weight.path.split("/")
+        stack, _, index = owner.partition("_cell_")
         if stack == "embedding":
             table = EMBEDDING
         else:
             table = {**CELLS[stack], **MAPS[model.config.binding]}
-            place = f"{stack}.layers.{index}"
+            owner = f"{stack}.layers.{index}"
         released = [{**table, **WEIGHTS}[part] for part in parts]
-        names[".".join([place, *released])] = weight
+        names[".".join([owner, *released])] = weight
     return names
 
 

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from tpt_keras.data_generators.mathematics.task import MathematicsStreamTask
+from tpt_keras.data_generators.mathematics.stream import MathematicsStreamTask
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.mathematics.task import StockMathematicsTask
 from tpt_keras.data_generators.task import Task

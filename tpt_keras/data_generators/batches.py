@@ -51,8 +51,8 @@ class NumberedBatches:
         raise NotImplementedError
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Number of batches in an epoch."""
+    def steps_per_epoch(self) -> int | None:
+        """Number of batches in an epoch, `None` for a stream without end."""
         raise NotImplementedError
 
     @property
@@ -175,7 +175,7 @@ class ProblemBatches(NumberedBatches):
         return len(self.source)
 
     @property
-    def steps_per_epoch(self) -> int:
+    def steps_per_epoch(self) -> int | None:
         return -(-len(self) // self.batch_size)
 
     @property
@@ -192,7 +192,9 @@ class ProblemBatches(NumberedBatches):
 
         def part(number):
             step, index = divmod(number, len(shards))
-            epoch, step = divmod(step, self.steps_per_epoch)
+            epoch = 0
+            if self.steps_per_epoch:
+                epoch, step = divmod(step, self.steps_per_epoch)
             row = step % WINDOW_BATCHES
             batches, encode = read_window(epoch, step - row)
             return encode(batches[row][shards[index] :: num_shards])

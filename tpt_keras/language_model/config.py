@@ -52,7 +52,7 @@ class TransformerXLConfig(AttentionConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        mechanism = self.make_mechanism(self.key_dim)
+        mechanism = self.check_attention(self.key_dim)
         if self.memory_length and (
             mechanism.max_length is not None or self.positions == "sinusoidal"
         ):

@@ -17,6 +17,7 @@ from tpt_keras.language_model.config import TransformerXLConfig
 from tpt_keras.language_model.transformer_xl import TransformerXL
 from tpt_keras.models.weights import copy_weights
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.training.learner import Learner
 from tpt_keras.training.step import token_metrics
 from tpt_keras.training.trainer import Trainer
 from tpt_keras.typing import StrPath
@@ -177,19 +178,8 @@ def text_part(text: np.ndarray, name: str) -> np.ndarray:
     return parts[name]
 
 
-class TextLearner:
-    """Lets `train` learn a text; see `QuestionLearner`.
-
-    Args:
-        model_config: A `TransformerXLConfig`. Its vocabulary becomes the
-            text's.
-        config: A `TrainingConfig` with a `text_file`.
-
-    Attributes:
-        model_config: The configuration of the model to train.
-        training: The training's `TextSegments`.
-        validation: The validation's `TextSegments`.
-        fingerprints: Dict with a hash of the text.
+class TextLearner(Learner):
+    """Lets `train` learn a `text_file`, whose bytes are the vocabulary.
 
     Raises:
         UsageError: If the file is missing or too short, or if a segment is
@@ -253,7 +243,6 @@ class TextLearner:
         )
 
     def evaluate(self, trainer: Trainer) -> dict[str, float]:
-        """Evaluates a compiled `Trainer` on the validation's text."""
         results = evaluate_segments(trainer, self.validation)
         return {f"val_{name}": value for name, value in results.items()}
 

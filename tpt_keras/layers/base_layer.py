@@ -83,22 +83,23 @@ def dtype_config(layer: keras.layers.Layer) -> dict[str, Any]:
 
 def make_part(
     field: str,
-    part: Any,
-    options: dict[str, Any] | None,
     base: type,
     table: Mapping[str, type],
+    part: Any,
+    options: dict[str, Any] | None = None,
+    /,
     **kwargs: Any,
 ) -> Any:
     """Makes the mechanism or the binding of an attention.
 
     Args:
         field: The name of the argument `part`. That of `options` follows.
+        base: Base class of the parts.
+        table: Dict of names to built-in classes.
         part: A key of `table`, the name of a subclass of `base` that is
             registered with Keras (`"package>Class"`), or an instance.
         options: Dict of arguments of that class, or `None`. They override
             `kwargs`. An instance takes none.
-        base: Base class of the parts.
-        table: Dict of names to built-in classes.
         **kwargs: Arguments of every such class.
     """
     if isinstance(part, dict):

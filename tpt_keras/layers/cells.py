@@ -176,7 +176,7 @@ class EncoderCell(TransformerCell):
         kernel_initializer: Initializer of the feed-forward's kernels.
         attention_kernel_initializer: Initializer of the attention's kernels.
         bias_initializer: Initializer of all biases.
-        seed: Seed of the dropouts. Each draws masks of its own.
+        seed: Seed of the dropouts. Each has masks of its own.
         attention: The attention mechanism, see `TPMultiHeadAttention`.
         attention_options: See `TPMultiHeadAttention`.
         binding_options: See `TPMultiHeadAttention`.

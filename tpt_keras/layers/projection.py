@@ -293,7 +293,7 @@ class _MatrixInitializer(keras.initializers.Initializer):
 
 
 def _copy(initializer):
-    """A new initializer: an old one would draw the same values again."""
+    """A new initializer: an old one would sample the same values again."""
     initializer = keras.initializers.get(initializer)
     is_initializer = isinstance(initializer, keras.initializers.Initializer)
     return initializer.clone() if is_initializer else initializer

@@ -11,7 +11,7 @@ from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_choices
 from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import POSITIONS
-from tpt_keras.layers import TPMultiHeadAttention
+from tpt_keras.layers import make_binding
 from tpt_keras.layers import make_mechanism
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.settings import check_settings
@@ -153,25 +153,17 @@ class AttentionConfig(ModelConfig):
             return self.attention_options
         return {**self.attention_options, "positions": self.positions}
 
-    def make_mechanism(self, key_dim: int | None = None) -> AttentionMechanism:
-        """Makes the mechanism, not built, and checks its options."""
+    def check_attention(self, key_dim: int | None = None) -> AttentionMechanism:
+        """Checks what an attention would refuse; returns its mechanism."""
         if not key_dim and self.hidden_dim % self.num_heads:
             raise UsageError(
                 "`num_heads` must divide `hidden_dim`. Received: num_heads="
                 f"{self.num_heads}, hidden_dim={self.hidden_dim}.",
                 field="num_heads",
             )
-        layer = TPMultiHeadAttention(
-            self.num_heads,
-            key_dim or self.hidden_dim // self.num_heads,
-            binding=self.binding,
-            binding_options=self.binding_options,
-            attention=self.attention,
-            attention_options=self.attention_options,
-            # Other initializers draw seeds, which changes those of the model.
-            kernel_initializer="zeros",
-        )
-        mechanism = layer.attention
+        mechanism = make_mechanism(self.attention, self.attention_options)
+        binding = make_binding(self.binding, self.binding_options)
+        mechanism.check_layer(self.num_heads, binding)
         if self.positions in ATTENTION_POSITIONS:
             if not mechanism.takes_positions:
                 raise UsageError(
@@ -273,7 +265,7 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        mechanism = self.make_mechanism()
+        mechanism = self.check_attention()
         # A question has a start and an end, a decoded answer a start.
         longest = max(self.max_question_length + 2, self.max_answer_length + 1)
         if mechanism.max_length is not None and mechanism.max_length < longest:

@@ -286,7 +286,7 @@ def count_weights(config: SequenceToSequenceConfig) -> int:
     >>> count_weights(PRESETS["transformer"].replace(vocabulary_size=73))
     44188160
     """
-    # Initializers draw seeds, which would change those of other models.
+    # Initializers take seeds, which would change those of other models.
     random_state = random.getstate()
     # Keras lists variables without values in their thread, and would give them
     # values later.

@@ -27,7 +27,7 @@ BEST_MODEL_FILE = "best.keras"
 # The address of a model on the Hugging Face Hub is hf://user/name.
 HUB = "hf://"
 # The folders of trained presets: in a clone, and in the package.
-PLACES = (
+ROOTS = (
     pathlib.Path(__file__).parents[2] / "saved_models",
     pathlib.Path(__file__).parents[1] / "saved_models",
 )
@@ -51,7 +51,7 @@ def resolve(name: StrPath) -> pathlib.Path:
     text = str(name)
     if text.startswith(HUB):
         return _download(text)
-    folders = [place / text for place in PLACES if text in TRAINED_PRESETS]
+    folders = [root / text for root in ROOTS if text in TRAINED_PRESETS]
     for path in (pathlib.Path(name), *folders):
         if path.exists():
             return path

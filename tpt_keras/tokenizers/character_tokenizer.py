@@ -23,7 +23,7 @@ UNKNOWN = "<unknown>"
 SPECIAL_SYMBOLS = (PAD, START, END, UNKNOWN)
 
 # The Mathematics Dataset's characters, and the paper's 72 symbols; a symbol's
-# place is its token id.
+# position is its token id.
 CHARACTERS = (
     " !'()*+,-./0123456789:<=>?ACDEFGHILMPRSTWabcdefghijklmnopqrstuvwxyz{}"
 )
@@ -230,12 +230,12 @@ class CharacterTokenizer:
         )
         starts = np.flatnonzero(is_start)
         sizes = np.diff(starts, append=len(codes))
-        places = np.arange(self._words.itemsize)
-        pieces = np.flatnonzero((sizes > 1) & (sizes <= len(places)))
+        offsets = np.arange(self._words.itemsize)
+        pieces = np.flatnonzero((sizes > 1) & (sizes <= len(offsets)))
         # The pieces as byte strings, which end with their first zero.
         texts = codes[
-            np.minimum(starts[pieces, None] + places, len(codes) - 1)
-        ] * (places < sizes[pieces, None])
+            np.minimum(starts[pieces, None] + offsets, len(codes) - 1)
+        ] * (offsets < sizes[pieces, None])
         texts = texts.view(self._words.dtype)[:, 0]
         found = np.searchsorted(self._words[:-1], texts)
         is_word = self._words[found] == texts

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from tpt_keras.errors import UsageError
+from tpt_keras.processes import raise_if_interrupted
 from tpt_keras.training.optimizers import learning_rate_in_time
 from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.logs import MetricsLog
@@ -36,7 +37,7 @@ class Intervals(keras.callbacks.Callback):
         trainer: The `Trainer` of the model.
         state: The `TrainingState`, restored.
         config: The `TrainingConfig`.
-        learner: The `QuestionLearner` or the `TextLearner`.
+        learner: The `Learner`.
         model_dir: Folder for logs and the best model.
 
     Raises:
@@ -67,6 +68,7 @@ class Intervals(keras.callbacks.Callback):
         self._waited_before = self._learner.training.seconds_waited
 
     def on_train_batch_end(self, batch, logs=None):
+        raise_if_interrupted()
         # Fewer than in the interval if a callback ends it.
         self._steps = batch + 1
         if self.state.step + self._steps == self._config.run.train_steps:

@@ -16,30 +16,22 @@ from tpt_keras.models import build_model
 from tpt_keras.models.configs import SequenceToSequenceConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.training.learner import Learner
 from tpt_keras.training.trainer import Trainer
 
 
-class QuestionLearner:
-    """Lets `train` learn the questions of a `Task`.
+class QuestionLearner(Learner):
+    """Lets `train` learn the questions of a `Task`, its attribute `task`.
 
     A language model has a `TextLearner` in its place.
-
-    Args:
-        model_config: A `SequenceToSequenceConfig`.
-        config: A `TrainingConfig`.
-
-    Attributes:
-        model_config: The configuration of the model to train.
-        task: The `Task`.
-        training: The training's `ProblemBatches`.
-        validation: The validation's.
-        fingerprints: See `Task.fingerprints`.
 
     Raises:
         UsageError: If the problems are missing or too few, or some of a sample
             are too long for the model.
     """
 
+    training: ProblemBatches
+    validation: ProblemBatches
     model_classes = (SequenceToSequence,)
     learns_on_replicas = True
     # Trainings of version 0.13.0, which lack this, trained on some of them.
@@ -66,7 +58,6 @@ class QuestionLearner:
 
     @staticmethod
     def make_trainer(model_config, config):
-        """Makes a new model and its `Trainer`, not compiled."""
         return Trainer(
             build_model(model_config, config.run.precision),
             global_clipnorm=config.optimizer.global_clipnorm,
@@ -74,7 +65,6 @@ class QuestionLearner:
         )
 
     def evaluate(self, trainer: Trainer) -> dict[str, float]:
-        """Returns metrics of validation and of the splits; see `MetricsLog`."""
         results = trainer.evaluate_batches(self.validation)
         metrics = {f"val_{name}": value for name, value in results.items()}
         examples = self._config.run.evaluation_examples
@@ -97,7 +87,6 @@ class QuestionLearner:
 
     @staticmethod
     def score(metrics: dict[str, float]) -> float:
-        """The score of an evaluation's metrics; higher is better."""
         return metrics["val_sequence_accuracy"]
 
 

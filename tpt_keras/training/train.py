@@ -27,6 +27,7 @@ from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import Intervals
 from tpt_keras.training.intervals import TimeLimit
+from tpt_keras.training.learner import Learner
 from tpt_keras.training.optimizers import make_optimizer
 from tpt_keras.training.questions import QuestionLearner
 from tpt_keras.training.state import model_folder
@@ -45,7 +46,7 @@ def train(
     preset: str | None = None,
     strategy: Any = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    make_learner: Any = QuestionLearner,
+    learner_class: type[Learner] = QuestionLearner,
 ) -> Any:
     """Trains a model, or resumes the training of the same folder.
 
@@ -59,7 +60,7 @@ def train(
         callbacks: Keras callbacks. They see the model. An epoch lies between
             two checkpoints; its logs hold the metrics of the evaluation, if
             there was one.
-        make_learner: `QuestionLearner`, or `TextLearner` for a language model.
+        learner_class: `QuestionLearner`, or `TextLearner` for a language model.
 
     Returns:
         The trained model. `read_metrics(model_dir)` reads its history.
@@ -88,8 +89,8 @@ def train(
     model_dir = pathlib.Path(model_dir)
     backend = CurrentBackend(strategy)
     _check_callbacks(callbacks, config.optimizer)
-    _check_devices(config, backend, make_learner)
-    learner = make_learner(model_config, config)
+    _check_devices(config, backend, learner_class)
+    learner = learner_class(model_config, config)
     record = {
         "preset": preset,
         "model": to_stored(learner.model_config),
@@ -106,7 +107,7 @@ def train(
         model_folder.write_config(output_dir, record)
         keras.utils.set_random_seed(config.run.seed)
         with backend.scope():
-            trainer = make_trainer(learner.model_config, config, make_learner)
+            trainer = make_trainer(learner.model_config, config, learner_class)
             if initial:
                 copy_weights(initial, trainer.model)
         state = TrainingState(
@@ -129,10 +130,10 @@ def train(
 def make_trainer(
     model_config: ModelConfig,
     config: TrainingConfig,
-    make_learner: Any = QuestionLearner,
+    learner_class: type[Learner] = QuestionLearner,
 ) -> Trainer:
     """Makes a new model and its compiled `Trainer`; see `train`."""
-    trainer = make_learner.make_trainer(model_config, config)
+    trainer = learner_class.make_trainer(model_config, config)
     trainer.compile(make_optimizer(config), jit_compile=False)
     # A checkpoint is restored into its variables.
     trainer.optimizer.build(trainer.model.trainable_variables)
@@ -240,8 +241,8 @@ def _check_callbacks(callbacks, optimizer):
             )
 
 
-def _check_devices(config, backend, make_learner):
-    if backend.num_replicas > 1 and not make_learner.learns_on_replicas:
+def _check_devices(config, backend, learner_class):
+    if backend.num_replicas > 1 and not learner_class.learns_on_replicas:
         raise UsageError(
             "A language model is trained on one device, because it remembers "
             "the rows of a batch. Set `distribution` to none.",

@@ -103,10 +103,10 @@ def _draw_trainings(axes, trainings, metric, over):
 
 def _draw_curve(axes, rows, metric, label, over="step", marker="o", **style):
     rows = [row for row in rows if metric in row and over in row]
-    places = [row[over] for row in rows]
+    x = [row[over] for row in rows]
     values = [row[metric] for row in rows]
     style = {"marker": marker, "markersize": 3, "label": label, **style}
-    axes.plot(places, values, **style)
+    axes.plot(x, values, **style)
 
 
 def markdown_report(report: dict[str, Any]) -> str:

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from tests.data_generators.files import MODULES
 from tests.data_generators.files import text_problems
 from tests.data_generators.files import tree
+from tests.refusals import refused
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import shards
 from tpt_keras.data_generators.mathematics.datasets import prepare_dataset
-from tpt_keras.data_generators.mathematics.task import MathematicsStreamTask
+from tpt_keras.data_generators.mathematics.stream import MathematicsStreamTask
 from tpt_keras.errors import UsageError
 from tpt_keras.files import PARTIAL
 
@@ -209,9 +210,8 @@ def test_death_of_a_process_ends_the_generation(tmp_path, monkeypatch):
     monkeypatch.setattr(generator, "stored_shard", Fatal())
     with pytest.raises(BrokenProcessPool):
         generator.generate_modules(MODULES, tmp_path, 9, 9, num_workers=2)
-    with pytest.raises(UsageError) as error:
+    with refused(None):
         MathematicsStreamTask(tmp_path, MODULES)
-    assert error.value.field is None
 
 
 def test_error_of_a_module_ends_the_others(here, tmp_path, monkeypatch):
@@ -222,9 +222,8 @@ def test_error_of_a_module_ends_the_others(here, tmp_path, monkeypatch):
 
     monkeypatch.setattr(generator, "stored_shard", stored_shard)
     before = threading.active_count()
-    with pytest.raises(UsageError) as error:
+    with refused("modules"):
         generator.generate_modules(MODULES, tmp_path, 1, 10**7, num_workers=3)
-    assert error.value.field == "modules"
     assert threading.active_count() <= before
     left = [path.name for path in tmp_path.rglob("*") if path.is_file()]
     assert set(left) == {".lock"}

@@ -12,14 +12,15 @@ from tests.data_generators.batches_test import assert_batches_equal
 from tests.data_generators.batches_test import decode
 from tests.data_generators.files import all_texts
 from tests.data_generators.files import examples_of
+from tests.refusals import refused
 from tpt_keras.data_generators import batches as batches_module
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import text_pairs
 from tpt_keras.data_generators.batches import ProblemBatches
 from tpt_keras.data_generators.mathematics import generator
-from tpt_keras.data_generators.mathematics import task as stream
+from tpt_keras.data_generators.mathematics import stream
 from tpt_keras.data_generators.mathematics.archive import TRAIN_SPLITS
-from tpt_keras.data_generators.mathematics.task import StreamBatches
+from tpt_keras.data_generators.mathematics.stream import StreamBatches
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import split_batches
 from tpt_keras.errors import UsageError
@@ -160,9 +161,8 @@ def test_error_of_the_drawing_is_raised(monkeypatch, feed):
 
     monkeypatch.setattr(stream, "generate_shard", fail)
     batches = make_batches()
-    with pytest.raises(UsageError) as error, batches.opened():
+    with refused("modules"), batches.opened():
         next(iter(getattr(batches, feed)()))
-    assert error.value.field == "modules"
 
 
 def test_a_process_for_each_core_but_one(monkeypatch):
@@ -179,15 +179,6 @@ def test_nothing_is_generated_outside():
 
 
 @pytest.mark.slow
-def test_batches_are_the_same_with_any_number_of_processes():
-    one, three = (
-        read(make_batches(num_processes=number), 7) for number in (1, 3)
-    )
-    for batch, other in zip(one, three, strict=True):
-        assert_batches_equal(batch, other)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("feed", ["iterate", "dataset"])
 def test_death_of_a_process_is_an_error(feed):
     batches = make_batches()
@@ -198,9 +189,8 @@ def test_death_of_a_process_is_an_error(feed):
                 for process in multiprocessing.active_children():
                     process.kill()
 
-    with pytest.raises(UsageError) as error:
+    with refused("generator_processes"):
         read_and_kill()
-    assert error.value.field == "generator_processes"
 
 
 @pytest.mark.slow
@@ -256,6 +246,5 @@ def test_held_out_problems_are_apart(tmp_path):
     ],
 )
 def test_bad_options_are_refused(tmp_path, option):
-    with pytest.raises(UsageError) as error:
+    with refused(option.partition("=")[0]):
         open_task("mathematics_stream", tmp_path, [MODULE], [option])
-    assert error.value.field == option.partition("=")[0]

@@ -4,9 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-from tests.checkpoints.conversion_test import GOLDEN
-from tests.checkpoints.conversion_test import assert_as_released
-from tests.checkpoints.conversion_test import golden_model
 from tests.checkpoints.conversion_test import torch
 from tpt_keras.models import Transformer
 from tpt_keras.models.weights import copy_model
@@ -106,14 +103,3 @@ def test_the_loss_and_the_gradient_are_the_same(model, batch):
         expected["gradient_norm"],
         **TOLERANCE,
     )
-
-
-def test_outputs_are_those_of_the_released_code():
-    with np.load(GOLDEN / "tp_transformer_small_io.npz") as arrays:
-        io = dict(arrays)
-    ids = io["trg"][:, :-1]
-    logits, encoded = outputs(
-        twin_of(golden_model("tp_transformer")), io["src"], ids
-    )
-    assert_as_released(logits, io["logits"], ids)
-    assert_as_released(encoded, io["encoder_output"], io["src"])

@@ -8,6 +8,7 @@ from absl.testing import parameterized
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.refusals import refused
 from tpt_keras.errors import UsageError
 from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import MECHANISMS
@@ -194,9 +195,8 @@ class MechanismsTest(LayerTestCase):
         layer = TPMultiHeadAttention(
             2, 3, attention_options={"positions": "rotary"}
         )
-        with self.assertRaises(UsageError) as caught:
+        with refused("key_dim"):
             layer(X, X)
-        self.assertEqual(caught.exception.field, "key_dim")
 
     @parameterized.parameters(
         ("dot", None, "attention"),
@@ -216,9 +216,8 @@ class MechanismsTest(LayerTestCase):
         ("relative", {"flash_attention": True}, "attention_options"),
     )
     def test_errors_name_the_field(self, name, options, field):
-        with self.assertRaises(UsageError) as caught:
+        with refused(field):
             make_mechanism(name, options)
-        self.assertEqual(caught.exception.field, field)
 
     def test_errors_name_the_options(self):
         with self.assertRaises(UsageError) as caught:

@@ -31,6 +31,7 @@ from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
 from tpt_keras.files import remove_partial
 from tpt_keras.files import write_text
+from tpt_keras.processes import raise_if_interrupted
 from tpt_keras.processes import spawned_pool
 
 # A split stays short after so many times the wanted number of problems: some
@@ -119,6 +120,7 @@ def _wait(futures, reports):
     """
     unfinished, line, seconds = futures, "", _SECONDS_PER_LINE
     while unfinished:
+        raise_if_interrupted()
         finished, unfinished = concurrent.futures.wait(
             unfinished, seconds, concurrent.futures.FIRST_EXCEPTION
         )

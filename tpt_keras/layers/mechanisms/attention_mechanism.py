@@ -62,9 +62,8 @@ class AttentionMechanism(BaseLayer):
     needs_positions = False
     # True if it takes the argument `positions`, as `DotProductAttention` does.
     takes_positions = False
-    # True if it has maps of the layer's inputs. It then gets these wherever it
-    # gets their heads, as further arguments `query` and `key`; `build` gets
-    # their shapes.
+    # True if the mechanism maps the layer's inputs itself. Its methods then
+    # also take the inputs, as `query` and `key`, and `build` their shapes.
     takes_inputs = False
     # The number of kinds of heads, of which there are equally many. Only the
     # first kind has values.

@@ -275,11 +275,11 @@ def write_position(cache, heads, index):
     """
     batch_size, num_heads = ops.shape(cache)[0], cache.shape[1]
     rows = ops.arange(batch_size * num_heads, dtype="int32")
-    places = ops.stack(
+    indices = ops.stack(
         [rows // num_heads, rows % num_heads, ops.full_like(rows, index)], -1
     )
     return ops.scatter_update(
-        cache, places, ops.reshape(heads, (-1, heads.shape[-1]))
+        cache, indices, ops.reshape(heads, (-1, heads.shape[-1]))
     )
 
 

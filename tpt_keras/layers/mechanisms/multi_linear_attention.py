@@ -190,11 +190,11 @@ class MultiLinearAttention(AttentionMechanism):
         have the order of the products: a transpose takes as long as they do.
         """
         kernel = self._kernel(keys)
-        places = ops.arange(ops.shape(keys)[1], dtype="int32")
+        order = ops.arange(ops.shape(keys)[1], dtype="int32")
         keys, values = (
             ops.transpose(heads, (2, 1, 0, 3)) for heads in (keys, values)
         )
-        is_key_last = ops.expand_dims(places, 1) >= ops.expand_dims(places, 0)
+        is_key_last = ops.expand_dims(order, 1) >= ops.expand_dims(order, 0)
         is_key_last = ops.cast(is_key_last, kernel.dtype)[..., None]
         # Every pair counts once, at its later position.
         of_values = ops.einsum("hjmv,hmbr->hjvbr", kernel * is_key_last, values)

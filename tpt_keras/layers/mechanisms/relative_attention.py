@@ -113,9 +113,10 @@ class TransformerXLAttention(DotProductAttention):
     Args:
         biases: The `QueryBiases` `u` and `v`. Give the same layer to several
             mechanisms to share them, as the paper's language models do.
-            Defaults to biases of its own. Keras loads such a model if its
-            class makes the layers, and no functional model whose layers share
-            one (nor one whose wrappers, such as `TimeDistributed`, do).
+            By default each mechanism has its own. Keras loads a model with
+            shared biases if the model's class makes the layers. It cannot load
+            a functional model with them, or with a wrapper such as
+            `TimeDistributed`.
         **kwargs: See `AttentionMechanism`.
 
     The call arguments are those of `AttentionMechanism`.
@@ -228,8 +229,8 @@ def all_distances(target_length, source_length, start_index=0):
     """All positions of keys minus positions of queries, ascending."""
     before = target_length
     if isinstance(target_length, int) and target_length > 0:
-        # The unused one is the last, which is faster on JAX. Otherwise it is
-        # the first, so that no size below is negative, nor may be for JAX.
+        # One distance is unused. The last is faster on JAX. Where a length may
+        # be 0, it is the first: a size below would be negative.
         before = target_length - 1
     columns = ops.arange(before + source_length + 1, dtype="int32")
     return columns - before - start_index
