@@ -123,11 +123,11 @@ class TorchGraph:
 
     def __call__(self, *inputs):
         tensors = _leaves(inputs)
-        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        shapes = [tuple(tensor.shape) for tensor in tensors]
         calls = self._calls[
             tuple(min(size, 2) for shape in shapes for size in shape)
         ]
-        if self._can_trace and calls.fits(shapes):
+        if self._can_trace and calls.fit(shapes):
             try:
                 found = iter(calls.graph(*tensors))
                 return _packed(calls.structure, found)
@@ -146,13 +146,11 @@ class TorchGraph:
 
     def _trace(self, calls, inputs, outputs):
         try:
-            shapes = calls.common_shapes()
-            graph = _torch_graph(self._function, inputs, shapes)
+            calls.graph = _torch_graph(self._function, inputs, calls.shapes)
         except Exception as error:  # of PyTorch, or of a layer
             self._stay_eager(error)
-        else:
-            calls.shapes, calls.structure = shapes, outputs
-            calls.graph, calls.seconds = graph, 0.0
+        calls.traced_shapes, calls.structure = calls.shapes, outputs
+        calls.seconds = 0.0
 
     def _stay_eager(self, error):
         _log.debug("PyTorch cannot trace it: %s", error)
@@ -165,34 +163,24 @@ class _Calls:
 
     def __init__(self):
         self.seconds = 0.0
-        self.graph = None
+        # Of the tensors of all calls, with `None` where sizes differ.
         self.shapes = None
+        self.traced_shapes = None
+        self.graph = None
         self.structure = None
-        # For each axis of all tensors, the sizes so far.
-        self._sizes = collections.defaultdict(set)
 
-    def fits(self, shapes):
+    def fit(self, shapes):
         return self.graph is not None and all(
             fixed in (None, size)
-            for sizes, fixed_sizes in zip(shapes, self.shapes)
+            for sizes, fixed_sizes in zip(shapes, self.traced_shapes)
             for size, fixed in zip(sizes, fixed_sizes)
         )
 
     def count(self, shapes, seconds):
         self.seconds += seconds
-        for index, shape in enumerate(shapes):
-            for axis, size in enumerate(shape):
-                self._sizes[index, axis].add(size)
-        self._ranks = list(map(len, shapes))
-
-    def common_shapes(self):
-        """The shapes of all calls, `None` where their sizes differ."""
-        return [
-            [
-                None if len(sizes) > 1 else max(sizes)
-                for sizes in (self._sizes[index, axis] for axis in range(rank))
-            ]
-            for index, rank in enumerate(self._ranks)
+        self.shapes = [
+            [size if size == other else None for size, other in zip(*pair)]
+            for pair in zip(shapes, self.shapes or shapes)
         ]
 
 
