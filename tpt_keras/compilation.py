@@ -232,19 +232,29 @@ def _torch_graph(function, inputs, shapes):
 
 
 def _simplify(graph):
-    """Removes checks, and copies and casts that change nothing."""
+    """Removes checks, casts that change nothing, and what is computed twice."""
     changed = _changed_in_place(graph)
+    # Outputs stay tensors of their own, which the next call may write to.
+    alone = changed.union(graph.output_node().all_input_nodes)
+    first = {}
     for node in list(graph.nodes):
-        name = str(node.target)
+        name, kept = str(node.target), node
         if name.startswith("aten._assert_"):
             graph.erase_node(node)
         elif node in changed or changed.intersection(node.all_input_nodes):
             changed.add(node)
+        elif node.op != "call_function" or node in alone:
+            pass
         elif name.startswith("aten.lift_fresh_copy") or (
             name.startswith("aten.to.")
             and node.meta["val"].dtype == node.args[0].meta["val"].dtype
         ):
-            node.replace_all_uses_with(node.args[0])
+            kept = node.args[0]
+        else:
+            key = name, repr(node.args), repr(node.kwargs)
+            kept = first.setdefault(key, node)
+        if kept is not node:
+            node.replace_all_uses_with(kept)
             graph.erase_node(node)
     graph.eliminate_dead_code()
 

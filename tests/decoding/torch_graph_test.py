@@ -153,3 +153,9 @@ def test_changes_in_place_keep_their_order(traced):
             found, expected = graph(inputs), function(inputs)
         assert str(found) == str(expected)
     assert traced.call_count == 1
+    graph = TorchGraph(lambda x: (ops.zeros_like(x), ops.zeros_like(x)))
+    with seconds_of_eager_calls(0.0):
+        for _ in range(2):
+            one, other = graph(x)
+            one += 1.0
+            assert not ops.any(other)
