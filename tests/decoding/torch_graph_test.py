@@ -15,9 +15,12 @@ from tpt_keras.decoding import Generator
 from tpt_keras.models import SequenceToSequence
 from tpt_keras.models import Transformer
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="graphs of PyTorch"
-)
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(
+        keras.backend.backend() != "torch", reason="graphs of PyTorch"
+    ),
+]
 # Of other numbers and lengths.
 BATCHES = (QUESTIONS, QUESTIONS[2:5])
 
