@@ -1,6 +1,7 @@
 """Compiles functions of token ids, on every backend."""
 
 import collections
+import itertools
 import logging
 import threading
 import time
@@ -127,14 +128,14 @@ class TorchGraph:
         calls = self._calls[
             tuple(min(size, 2) for shape in shapes for size in shape)
         ]
-        if self._can_trace and calls.fit(shapes):
+        graph = self._can_trace and calls.graph_for(shapes)
+        if graph:
             try:
-                found = iter(calls.graph(*tensors))
-                return _packed(calls.structure, found)
+                return graph(*tensors)
             except (AssertionError, RuntimeError) as error:
                 # A layer takes another branch for other sizes.
                 self._stay_eager(error)
-        # The tracing of another thread exchanges variables.
+        # No layer runs here while another thread traces one.
         with _TRACING:
             start = time.perf_counter()
             outputs = self._function(*inputs)
@@ -146,10 +147,18 @@ class TorchGraph:
 
     def _trace(self, calls, inputs, outputs):
         try:
-            calls.graph = _torch_graph(self._function, inputs, calls.shapes)
+            graph = _torch_graph(self._function, inputs, calls.shapes)
         except Exception as error:  # of PyTorch, or of a layer
             self._stay_eager(error)
-        calls.traced_shapes, calls.structure = calls.shapes, outputs
+            return
+        # Without the tensors, which may be large.
+        structure = _packed(outputs, itertools.repeat(None))
+
+        def packed(*tensors):
+            return _packed(structure, iter(graph(*tensors)))
+
+        # In one piece, because other threads read it.
+        calls.traced = calls.shapes, packed
         calls.seconds = 0.0
 
     def _stay_eager(self, error):
@@ -165,16 +174,18 @@ class _Calls:
         self.seconds = 0.0
         # Of the tensors of all calls, with `None` where sizes differ.
         self.shapes = None
-        self.traced_shapes = None
-        self.graph = None
-        self.structure = None
+        # The shapes of a graph, in the same way, and the graph.
+        self.traced = (), None
 
-    def fit(self, shapes):
-        return self.graph is not None and all(
+    def graph_for(self, shapes):
+        """Returns the graph if it takes these shapes, or `None`."""
+        traced_shapes, graph = self.traced
+        fits = all(
             fixed in (None, size)
-            for sizes, fixed_sizes in zip(shapes, self.traced_shapes)
+            for sizes, fixed_sizes in zip(shapes, traced_shapes)
             for size, fixed in zip(sizes, fixed_sizes)
         )
+        return graph if fits else None
 
     def count(self, shapes, seconds):
         self.seconds += seconds
@@ -245,9 +256,8 @@ def _simplify(graph):
             changed.add(node)
         elif node.op != "call_function" or node in alone:
             pass
-        elif name.startswith("aten.lift_fresh_copy") or (
-            name.startswith("aten.to.")
-            and node.meta["val"].dtype == node.args[0].meta["val"].dtype
+        elif name.startswith(("aten.lift_fresh_copy", "aten.to.")) and (
+            _is_same_kind(node, node.args[0])
         ):
             kept = node.args[0]
         else:
@@ -257,6 +267,11 @@ def _simplify(graph):
             node.replace_all_uses_with(kept)
             graph.erase_node(node)
     graph.eliminate_dead_code()
+
+
+def _is_same_kind(node, other):
+    values = node.meta["val"], other.meta["val"]
+    return len({(value.dtype, value.device) for value in values}) == 1
 
 
 def _changed_in_place(graph):

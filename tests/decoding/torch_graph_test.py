@@ -1,4 +1,5 @@
 import math
+import weakref
 from unittest import mock
 
 import keras
@@ -158,6 +159,9 @@ def test_changes_in_place_keep_their_order(traced):
     assert traced.call_count == 1
     graph = TorchGraph(lambda x: (ops.zeros_like(x), ops.zeros_like(x)))
     with seconds_of_eager_calls(0.0):
+        traced_with = weakref.ref(graph(x)[0])
+        # Nothing keeps the outputs.
+        assert traced_with() is None
         for _ in range(2):
             one, other = graph(x)
             one += 1.0

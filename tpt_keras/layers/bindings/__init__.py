@@ -4,7 +4,7 @@
 them: it factors queries, keys and values, and has no roles.
 """
 
-import functools
+from typing import Any
 
 from tpt_keras.errors import UsageError
 from tpt_keras.layers.base_layer import make_part
@@ -25,8 +25,18 @@ BINDINGS = {
     "circular_convolution": CircularConvolutionBinding,
 }
 
-# Makes a `Binding` of a name or an instance, and of options.
-make_binding = functools.partial(make_part, "binding", Binding, BINDINGS)
+
+def make_binding(
+    binding: str | Binding,
+    options: dict[str, Any] | None = None,
+    /,
+    **kwargs: Any,
+) -> Binding:
+    """Makes a `Binding` of a name or an instance, and of options.
+
+    See `TPMultiHeadAttention`. Raises a `UsageError` with the field at fault.
+    """
+    return make_part("binding", Binding, BINDINGS, binding, options, **kwargs)
 
 
 def with_gate(binding: str | Binding) -> str:

@@ -1,6 +1,6 @@
 """Attention mechanisms. A new one is a file here and a row of `MECHANISMS`."""
 
-import functools
+from typing import Any
 
 from tpt_keras.layers.base_layer import make_part
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
@@ -25,7 +25,21 @@ MECHANISMS = {
 }
 
 
-# Makes an `AttentionMechanism` of a name or an instance, and of options.
-make_mechanism = functools.partial(
-    make_part, "attention", AttentionMechanism, MECHANISMS
-)
+def make_mechanism(
+    attention: str | AttentionMechanism,
+    options: dict[str, Any] | None = None,
+    /,
+    **kwargs: Any,
+) -> AttentionMechanism:
+    """Makes an `AttentionMechanism` of a name or an instance, and of options.
+
+    See `TPMultiHeadAttention`. Raises a `UsageError` with the field at fault.
+    """
+    return make_part(
+        "attention",
+        AttentionMechanism,
+        MECHANISMS,
+        attention,
+        options,
+        **kwargs,
+    )
