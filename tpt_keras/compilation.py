@@ -236,52 +236,84 @@ def _torch_graph(function, inputs, shapes):
             module, tensors, dynamic_shapes=(axes,), strict=False
         )
         traced = program.module()
-    _simplify(traced.graph)
+    _simplify(traced)
     traced.graph.set_codegen(torch.fx.graph.CodeGen())
     traced.recompile()
     return traced
 
 
-def _simplify(graph):
-    """Removes checks, casts that change nothing, and what is computed twice."""
-    changed = _changed_in_place(graph)
-    # Outputs stay tensors of their own, which the next call may write to.
-    alone = changed.union(graph.output_node().all_input_nodes)
+def _simplify(module):
+    """Removes what changes nothing, and what is computed twice."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if _writes(node) and not _write_elsewhere(node):
+            return  # What was written to must not be computed anew.
+    # Outputs stay tensors of their own.
+    outputs = graph.output_node().all_input_nodes
     first = {}
     for node in list(graph.nodes):
-        name, kept = str(node.target), node
-        if name.startswith("aten._assert_"):
+        kept = node
+        if _is_op(node, "_assert_"):
             graph.erase_node(node)
-        elif node in changed or changed.intersection(node.all_input_nodes):
-            changed.add(node)
-        elif node.op != "call_function" or node in alone:
+        elif node.op != "call_function" or node in outputs:
             pass
-        elif name.startswith(("aten.lift_fresh_copy", "aten.to.")) and (
-            _is_same_kind(node, node.args[0])
-        ):
+        elif _is_unchanged(node):
             kept = node.args[0]
         else:
-            key = name, repr(node.args), repr(node.kwargs)
-            kept = first.setdefault(key, node)
+            key = str(node.target), repr(node.args), repr(node.kwargs)
+            if key not in first:
+                first[key] = _stored_view(module, node)
+            kept = first[key]
         if kept is not node:
             node.replace_all_uses_with(kept)
             graph.erase_node(node)
     graph.eliminate_dead_code()
 
 
-def _is_same_kind(node, other):
-    values = node.meta["val"], other.meta["val"]
-    return len({(value.dtype, value.device) for value in values}) == 1
+def _is_op(node, *names):
+    return str(node.target).startswith(tuple(f"aten.{name}" for name in names))
 
 
-def _changed_in_place(graph):
-    """The nodes that another one writes to, with what they are views of."""
-    changed = set()
-    for node in graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if schema is not None and schema.is_mutable:
-            written = [node]
-            while written:
-                changed.update(written)
-                written = written[0].all_input_nodes[:1]
-    return changed
+def _is_unchanged(node):
+    """True for a cast or a copy of a tensor of the same kind."""
+    if not _is_op(node, "lift_fresh_copy", "to.", "clone"):
+        return False
+    values = node.meta["val"], node.args[0].meta["val"]
+    kinds = {(value.dtype, value.device) for value in values}
+    return len(kinds) == 1 and "memory_format" not in node.kwargs
+
+
+def _writes(node):
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
+def _write_elsewhere(node):
+    """Writes to a new tensor where the written one is a copy of its own."""
+    import torch
+
+    copy, *others = node.args
+    if not _is_op(copy, "clone") or list(copy.users) != [node]:
+        return False
+    schema = node.target._schema
+    op = getattr(torch.ops.aten, schema.name[len("aten::") : -1])
+    node.target = getattr(op, schema.overload_name or "default")
+    node.args = copy.args[0], *others
+    copy.graph.erase_node(copy)
+    return True
+
+
+def _stored_view(module, node):
+    """Replaces a view of a weight by one that is made once, or nothing."""
+    source = node.args[0] if node.args else None
+    if node.all_input_nodes != [source] or source.op != "get_attr":
+        return node
+    weight = getattr(module, source.target)
+    view = node.target(weight, *node.args[1:], **node.kwargs)
+    if view.untyped_storage().data_ptr() != weight.untyped_storage().data_ptr():
+        return node
+    module.register_buffer(node.name, view)
+    with module.graph.inserting_before(node):
+        stored = module.graph.get_attr(node.name)
+    stored.meta = node.meta
+    return stored

@@ -127,10 +127,13 @@ class Projection(keras.layers.EinsumDense):
         return self._with_leading_axes(outputs, inputs)
 
     def _with_leading_axes(self, outputs, inputs):
-        leading_shape = ops.shape(inputs)[: -self.num_input_axes]
-        return ops.reshape(
-            outputs, (*leading_shape, *self.partial_output_shape)
-        )
+        sizes = list(inputs.shape[: -self.num_input_axes])
+        if sizes.count(None) == 1:
+            # A size that is inferred takes fewer ops than one that is read.
+            sizes[sizes.index(None)] = -1
+        else:
+            sizes = ops.shape(inputs)[: -self.num_input_axes]
+        return ops.reshape(outputs, (*sizes, *self.partial_output_shape))
 
     def quantize(self, mode=None, type_check=True, config=None):
         # Keras's check refuses every subclass of `EinsumDense`.
