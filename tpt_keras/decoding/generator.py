@@ -37,7 +37,9 @@ class Generator(AnsweringModel):
     is of a single question, and on PyTorch after a few seconds of answers.
     Threads may share it. Finished answers leave the batch, and the KV cache
     grows on demand. On JAX, whose shapes are fixed, batches are padded to a few
-    shapes instead, and it is compiled for each.
+    shapes instead, and it is compiled for each. On TensorFlow, one thread for
+    each operation (`TF_NUM_INTRAOP_THREADS=1` in the environment) can answer
+    single questions faster; it answers batches more slowly.
 
     Args:
         model: A `SequenceToSequence`, or what has its `config`, `tokenizer`,
