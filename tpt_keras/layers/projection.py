@@ -128,7 +128,7 @@ class Projection(keras.layers.EinsumDense):
 
     def _with_leading_axes(self, outputs, inputs):
         sizes = list(inputs.shape[: -self.num_input_axes])
-        if sizes.count(None) == 1:
+        if sizes.count(None) == 1 and 0 not in sizes:
             # A size that is inferred takes fewer ops than one that is read.
             sizes[sizes.index(None)] = -1
         else:
