@@ -5,6 +5,7 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tests.layer_test_case import saved_and_loaded
+from tests.layers.helpers import needs_tensorflow
 from tpt_keras.layers import Projection
 
 RNG = np.random.default_rng(5)
@@ -79,6 +80,14 @@ class ProjectionTest(LayerTestCase):
         layer.build(inputs.shape)
         layer.set_weights(einsum_dense.get_weights())
         self.assert_all_close(layer(inputs), expected)
+
+    @needs_tensorflow
+    def test_length_0_and_an_unknown_batch_size(self):
+        import tensorflow as tf
+
+        signature = [tf.TensorSpec((None, 0, 8))]
+        function = tf.function(Projection((2, 3)), input_signature=signature)
+        self.assertEqual(function(tf.zeros((4, 0, 8))).shape, (4, 0, 2, 3))
 
     def test_input_of_another_size(self):
         layer = Projection((2, 3))
