@@ -218,8 +218,10 @@ def _torch_graph(function, inputs, shapes):
     import torch
 
     module = torch.nn.Module()
+    # A cache is copied once, and not at each step that reads it.
     module.forward = lambda *tensors: tuple(
-        _leaves(function(*_packed(inputs, iter(tensors))))
+        leaf.contiguous()
+        for leaf in _leaves(function(*_packed(inputs, iter(tensors))))
     )
     axes = tuple(
         {
@@ -239,7 +241,8 @@ def _torch_graph(function, inputs, shapes):
     _simplify(traced)
     traced.graph.set_codegen(torch.fx.graph.CodeGen())
     traced.recompile()
-    return traced
+    # A call would check the shapes, as `graph_for` has done.
+    return traced.forward
 
 
 def _simplify(module):
@@ -255,10 +258,21 @@ def _simplify(module):
         kept = node
         if _is_op(node, "_assert_"):
             graph.erase_node(node)
-        elif node.op != "call_function" or node in outputs:
+        elif node.op != "call_function":
             pass
-        elif _is_unchanged(node):
+        elif _is_op(node, "to.") and _is_same_kind(node):
             kept = node.args[0]
+        elif node in outputs:
+            pass
+        elif _is_op(node, "clone") and _is_same_kind(node):
+            kept = node.args[0]
+        elif _swaps_heads(node) and _swaps_heads(node.args[0]):
+            kept = node.args[0].args[0]
+        elif _is_op(node, "lift_fresh_copy"):
+            # Layers make the same constants.
+            constant = getattr(module, node.args[0].target)
+            key = constant.dtype, repr(constant.tolist())
+            kept = first.setdefault(key, node.args[0])
         else:
             key = str(node.target), repr(node.args), repr(node.kwargs)
             if key not in first:
@@ -274,13 +288,18 @@ def _is_op(node, *names):
     return str(node.target).startswith(tuple(f"aten.{name}" for name in names))
 
 
-def _is_unchanged(node):
-    """True for a cast or a copy of a tensor of the same kind."""
-    if not _is_op(node, "lift_fresh_copy", "to.", "clone"):
-        return False
+def _is_same_kind(node):
+    """True for a cast or a copy to the same dtype, device and strides."""
     values = node.meta["val"], node.args[0].meta["val"]
     kinds = {(value.dtype, value.device) for value in values}
     return len(kinds) == 1 and "memory_format" not in node.kwargs
+
+
+def _swaps_heads(node):
+    """True for a transposition of positions and heads, which undoes itself."""
+    if _is_op(node, "transpose"):
+        return sorted(node.args[1:]) == [1, 2]
+    return _is_op(node, "permute") and node.args[1] == [0, 2, 1, 3]
 
 
 def _writes(node):

@@ -325,8 +325,13 @@ class EarlyExit:
         state may have the length 1.
         """
         (state,) = loop_vars
+
+        def step(state):
+            (state,) = body(state)
+            return ({**state, "is_full": self._most_are_unfinished(state)},)
+
         if self._compile_step is not None:
-            body = self._compile_step(body)
+            step = self._compile_step(step)
         results = {
             name: values
             for name, values in state.items()
@@ -348,14 +353,11 @@ class EarlyExit:
 
         def take_steps(state, cache_length, rows, results):
             def keeps_shapes(state):
-                is_full_batch = ops.logical_and(
-                    cond(state), self._most_are_unfinished(state)
-                )
                 return ops.logical_and(
-                    is_full_batch, state["index"] < cache_length
+                    state["is_full"], state["index"] < cache_length
                 )
 
-            (state,) = ops.while_loop(keeps_shapes, body, (state,))
+            (state,) = ops.while_loop(keeps_shapes, step, (state,))
             results = {
                 name: ops.scatter_update(
                     values, ops.expand_dims(rows, -1), state[name]
@@ -379,6 +381,7 @@ class EarlyExit:
         return {
             **state,
             "cache": self._grow_cache(state["cache"], cache_length),
+            "is_full": ops.ones((), "bool"),
         }
 
     def _unfinished(self, state):
@@ -391,8 +394,10 @@ class EarlyExit:
 
     def _unfinished_only(self, state, rows):
         unfinished = ops.repeat(self._unfinished(state), self._num_sequences)
-        if keras.backend.backend() == "torch" and bool(ops.all(unfinished)):
-            return state, rows
+        if keras.backend.backend() == "torch" and (
+            bool(ops.all(unfinished)) or not bool(ops.any(unfinished))
+        ):
+            return state, rows  # The loop ends, or goes on with all.
         (kept,) = ops.nonzero(unfinished)
         return tree.map_structure(
             lambda values: (
@@ -404,6 +409,8 @@ class EarlyExit:
 
 def _untraced(number, cache):
     """Hides a number's value from TensorFlow, which folds constants."""
+    if keras.backend.backend() != "tensorflow":
+        return number
     for values in tree.flatten(cache):
         first = ops.cast(ops.reshape(values, (-1,))[:1], "int32")
         number = number + 0 * ops.sum(first)
