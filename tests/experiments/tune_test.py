@@ -1,27 +1,37 @@
 """The command, and the winner's flagfile in the hands of the training."""
 
+import contextlib
 import functools
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from tests.conftest import MODULE
+from tests.experiments.command import ROOT
 from tests.experiments.command import assert_error
 from tests.experiments.command import assert_refused
+from tests.experiments.conftest import TINY
+from tests.experiments.interruption_test import wait_until
+from tests.serving.tf_serving import free_port
 from tpt_keras.training.state.model_folder import read_config
+
+FLAGS = (
+    "--variants=transformer,tp_transformer",
+    "--min_weights=3000",
+    "--max_weights=4000",
+    "--max_trials=1",
+    "--executions_per_trial=1",
+)
 
 
 @pytest.fixture
 def tune(run_tiny, tmp_path):
     return functools.partial(
-        run_tiny,
-        "tune",
-        "--variants=transformer,tp_transformer",
-        "--min_weights=3000",
-        "--max_weights=4000",
-        "--max_trials=1",
-        "--executions_per_trial=1",
-        f"--tuning_dir={tmp_path / 'search'}",
+        run_tiny, "tune", *FLAGS, f"--tuning_dir={tmp_path / 'search'}"
     )
 
 
@@ -124,3 +134,130 @@ def test_of_other_workers(tune, monkeypatch):
     """A search ignores TF_CONFIG."""
     monkeypatch.setenv("TF_CONFIG", "nothing that anybody could read")
     assert_refused(tune("--data_dir=nothing"), "nothing", "prepare_data")
+
+
+def variables(tuner_id, port):
+    return {
+        "KERASTUNER_TUNER_ID": tuner_id,
+        "KERASTUNER_ORACLE_IP": "127.0.0.1",
+        "KERASTUNER_ORACLE_PORT": str(port),
+    }
+
+
+@pytest.fixture
+def start(tmp_path, place_value_data):
+    """Starts a chief or a worker, whose output goes into a file."""
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+
+        def start(tuner_id, *flags):
+            output = stack.enter_context((tmp_path / tuner_id).open("w"))
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "experiments", "tune"),
+                    *("--flagfile=tune.cfg", *TINY, f"--modules={MODULE}"),
+                    f"--data_dir={place_value_data}",
+                    f"--tuning_dir={tmp_path / 'search'}",
+                    *(*FLAGS, *flags),
+                ],
+                cwd=ROOT,
+                env={**os.environ, **variables(tuner_id, port)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+@pytest.fixture
+def same_alone(tune, tmp_path):
+    """Asserts that a search in one process has the same report."""
+
+    def same_alone(*flags):
+        assert tune(*flags, f"--tuning_dir={tmp_path / 'alone'}").status == 0
+        for name in ("report.json", "report.md", "best.cfg"):
+            there, here = (
+                tmp_path / each / name for each in ("search", "alone")
+            )
+            assert there.read_text() == here.read_text()
+
+    return same_alone
+
+
+@pytest.mark.slow
+def test_a_chief_and_two_workers(start, same_alone, tmp_path):
+    flags = "--tuner=grid", "--max_trials=4"
+    names = "chief", "tuner0", "tuner1"
+    processes = [start(name, *flags) for name in names]
+    assert [process.wait(300) for process in processes] == [0, 0, 0]
+    for name in names:
+        *lines, last = (tmp_path / name).read_text().splitlines()
+        assert ("report.md" if name == "chief" else "The chief") in last
+        # Keras-tuner's messages are single words.
+        assert all(" " in line for line in lines)
+    same_alone(*flags)
+
+
+@pytest.mark.slow
+def test_killed_worker_and_killed_chief(start, same_alone, tmp_path):
+    flags = "--train_steps=100", "--tuner=random"
+    chief, killed = start("chief", *flags), start("tuner0", *flags)
+    checkpoints = "search/trials/*/checkpoints/ckpt-2.npz"
+    wait_until(
+        lambda: killed.poll() is not None or list(tmp_path.glob(checkpoints)),
+        300,
+    )
+    killed.kill()
+    assert killed.wait() == -signal.SIGKILL
+    assert start("tuner1", *flags).wait(300) == 0
+    assert "Resuming from" in (tmp_path / "tuner1").read_text()
+    chief.kill()
+    chief.wait()
+    assert start("chief", *flags).wait(300) == 0
+    same_alone(*flags)
+
+
+@pytest.mark.parametrize("name", variables("tuner0", 1))
+@pytest.mark.parametrize("value", [None, "", "nowhere"])
+def test_variables_of_keras_tuner(tune, monkeypatch, tmp_path, name, value):
+    for each, text in {**variables("tuner0", free_port()), name: value}.items():
+        if text is not None:
+            monkeypatch.setenv(each, text)
+    # An identity and an address can have any text: there is no chief.
+    monkeypatch.setattr("tpt_keras.tuning.oracles.PATIENCE", 1)
+    assert_refused(tune(), "KERASTUNER_ORACLE_IP" if value else name)
+    assert not (tmp_path / "search").exists()
+
+
+def test_chief_at_the_address_of_another_machine(tune, monkeypatch):
+    for name, text in variables("chief", 1).items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "192.0.2.1")
+    assert_refused(tune(), "KERASTUNER_ORACLE_IP")
+
+
+SLURM = """
+scontrol() { echo first; echo second; }
+srun() {
+  shift
+  for SLURM_PROCID in 0 1; do export SLURM_PROCID; "$@"; done
+}
+tpt_keras() { env | grep KERASTUNER | sort | cut -d= -f2 | xargs echo "$@"; }
+export -f tpt_keras
+SLURM_JOB_ID=123456
+"""
+
+
+def test_slurm_script():
+    script = (ROOT / "experiments/configs/tune.sbatch").read_text()
+    output = subprocess.check_output(
+        ["bash", "-c", SLURM + script.replace("exec ", ""), "", "--modules=a"],
+        text=True,
+    )
+    assert output.splitlines() == [
+        "tune --modules=a 0.0.0.0 23456 chief",
+        "tune --modules=a first 23456 tuner1",
+    ]
