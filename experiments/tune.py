@@ -3,8 +3,8 @@ r"""Searches for the best variant and recipe.
     tpt_keras tune --flagfile=tune.cfg \
         --modules=numbers__place_value --tuning_dir=searches/place_value
 
-A flag after a flagfile overrides it. The same command resumes a search. On
-several machines it is run with keras-tuner's variables (docs/tuning.md).
+A flag after a flagfile overrides it. The same command resumes a search.
+Keras-tuner's variables search on several machines (docs/tuning.md).
 """
 
 from absl import flags

@@ -151,6 +151,9 @@ def start(tmp_path, place_value_data):
     with contextlib.ExitStack() as stack:
 
         def start(tuner_id, *flags):
+            if tuner_id != "chief":
+                # It starts slower than a worker waits where many tests run.
+                wait_until((tmp_path / "search/config.json").exists, 300)
             output = stack.enter_context((tmp_path / tuner_id).open("w"))
             process = subprocess.Popen(
                 [
@@ -221,43 +224,31 @@ def test_killed_worker_and_killed_chief(start, same_alone, tmp_path):
 
 
 @pytest.mark.parametrize("name", variables("tuner0", 1))
-@pytest.mark.parametrize("value", [None, "", "nowhere"])
-def test_variables_of_keras_tuner(tune, monkeypatch, tmp_path, name, value):
-    for each, text in {**variables("tuner0", free_port()), name: value}.items():
+@pytest.mark.parametrize("value", [None, ""])
+def test_half_set_variables(tune, monkeypatch, tmp_path, name, value):
+    for each, text in {**variables("tuner0", 1), name: value}.items():
         if text is not None:
             monkeypatch.setenv(each, text)
-    # An identity and an address can have any text: there is no chief.
-    monkeypatch.setattr("tpt_keras.tuning.oracles.PATIENCE", 1)
-    assert_refused(tune(), "KERASTUNER_ORACLE_IP" if value else name)
+    assert_refused(tune(), name)
     assert not (tmp_path / "search").exists()
 
 
-def test_chief_at_the_address_of_another_machine(tune, monkeypatch):
-    for name, text in variables("chief", 1).items():
+@pytest.mark.parametrize(
+    ("tuner_id", "address"), [("chief", "192.0.2.1"), ("tuner0", "127.0.0.1")]
+)
+def test_no_chief_at_the_address(tune, monkeypatch, tuner_id, address):
+    given = variables(tuner_id, free_port())
+    for name, text in {**given, "KERASTUNER_ORACLE_IP": address}.items():
         monkeypatch.setenv(name, text)
-    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "192.0.2.1")
-    assert_refused(tune(), "KERASTUNER_ORACLE_IP")
-
-
-SLURM = """
-scontrol() { echo first; echo second; }
-srun() {
-  shift
-  for SLURM_PROCID in 0 1; do export SLURM_PROCID; "$@"; done
-}
-tpt_keras() { env | grep KERASTUNER | sort | cut -d= -f2 | xargs echo "$@"; }
-export -f tpt_keras
-SLURM_JOB_ID=123456
-"""
+    monkeypatch.setattr("tpt_keras.tuning.oracles.PATIENCE", 1)
+    result = tune()
+    # gRPC's server writes a line of its own.
+    [*_, line] = result.stderr.splitlines()
+    assert (result.status, "KERASTUNER_ORACLE_IP" in line) == (2, True)
 
 
 def test_slurm_script():
-    script = (ROOT / "experiments/configs/tune.sbatch").read_text()
-    output = subprocess.check_output(
-        ["bash", "-c", SLURM + script.replace("exec ", ""), "", "--modules=a"],
-        text=True,
-    )
-    assert output.splitlines() == [
-        "tune --modules=a 0.0.0.0 23456 chief",
-        "tune --modules=a first 23456 tuner1",
-    ]
+    """Bash parses it."""
+    script = ROOT / "experiments" / "configs" / "tune.sbatch"
+    subprocess.run(["bash", "-n", script], check=True)
+    assert "#SBATCH --ntasks=" in script.read_text()

@@ -1,7 +1,4 @@
-"""The oracles of keras-tuner, for one process or for several machines.
-
-Keras-tuner's variables make a process the chief, whose oracle the others ask.
-"""
+"""The oracles of keras-tuner, in one process or on several machines."""
 
 import os
 import threading
@@ -16,7 +13,7 @@ from tpt_keras.tuning.search_space import OBJECTIVES
 TUNER_ID = "KERASTUNER_TUNER_ID"
 ORACLE_IP = "KERASTUNER_ORACLE_IP"
 ORACLE_PORT = "KERASTUNER_ORACLE_PORT"
-# Seconds that a worker waits for the chief, and the chief for workers' ends.
+# Seconds that a worker waits for the chief, and the chief for the workers.
 PATIENCE = 60
 
 # Keras-tuner prints the values of every condition that it sends.
@@ -26,17 +23,15 @@ conditions.print = lambda *_: None
 def process_role() -> str:
     """Returns `"chief"`, `"worker"`, or `"alone"` without the variables."""
     variables = TUNER_ID, ORACLE_IP, ORACLE_PORT
-    missing = [name for name in variables if not os.environ.get(name)]
-    if not missing:
-        # As keras-tuner decides it.
-        return "chief" if "chief" in os.environ[TUNER_ID] else "worker"
     if not any(name in os.environ for name in variables):
         return "alone"
-    raise UsageError(
-        f"A search on several machines also needs {' and '.join(missing)}. "
-        f"Set all of {', '.join(variables)}, or none.",
-        field=missing[0],
-    )
+    for name in variables:
+        if not os.environ.get(name):
+            others = ", ".join(variables)
+            message = f"{name} is not set. Set all of {others}, or none."
+            raise UsageError(message, field=name)
+    # As keras-tuner decides it.
+    return "chief" if "chief" in os.environ[TUNER_ID] else "worker"
 
 
 class _SharedOracle(keras_tuner.Oracle):

@@ -9,8 +9,8 @@ Keras-tuner's own state is not kept: a search that is started again proposes the
 same trials in the same order, and finds finished trainings in their folders,
 whose names are hashes of the hyperparameters.
 
-On several machines keras-tuner's chief proposes the trials, and its workers
-train them in the same folder. The chief reads the results there.
+On several machines keras-tuner's chief proposes the trials. Its workers train
+them in the same folder, where the chief reads the results.
 """
 
 import contextlib
@@ -18,7 +18,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import os
 import pathlib
 import tempfile
 import warnings
@@ -73,8 +72,7 @@ def tune(
 ) -> list[dict[str, Any]]:
     """Searches for the best model, or resumes a search.
 
-    With keras-tuner's variables this process is a worker, or the chief, which
-    trains nothing and writes the report.
+    With keras-tuner's variables it is a worker, or the chief of workers.
 
     Args:
         space: A `SearchSpace`.
@@ -92,13 +90,11 @@ def tune(
         (`"completed"` or `"failed"`), `hyperparameters`, the model's
         `hidden_dim`, `intermediate_dim` and `weights`, the `scores` of the
         executions and their mean `score`, the `best_step` and the `folder` of
-        the first execution, and the `reason` of a failure. A worker returns
-        none.
+        the first execution, and the `reason` of a failure. A worker has none.
 
     Raises:
         UsageError: If the folder belongs to another search, if another process
-            searches in it, if the data is missing, if a variable of keras-tuner
-            is missing, or if a worker finds no chief.
+            searches in it, or if the data, a variable or the chief is missing.
         MissingDependencyError: If the Bayesian tuner's scikit-learn is missing.
 
     Example:
@@ -137,8 +133,8 @@ def tune(
     adapted = task.adapted(preset)
     if adapted != preset:
         space = dataclasses.replace(space, vocabulary=adapted.vocabulary)
-    # The chief meets a `RuntimeError` at an address that it cannot have.
-    unreachable = {"chief": RuntimeError, "worker": grpc.RpcError}
+    # Of gRPC's client, and of its server at another machine's address.
+    unreachable = {"worker": grpc.RpcError, "chief": RuntimeError}
     oracle_client.TIMEOUT = oracles.PATIENCE  # it is an hour
     with contextlib.ExitStack() as stack:
         if role != "worker":
@@ -162,10 +158,9 @@ def tune(
                 searcher.search()
         except unreachable.get(role, ()) as error:
             raise UsageError(
-                f"The {role} finds no chief at {os.environ[oracles.ORACLE_IP]}:"
-                f"{os.environ[oracles.ORACLE_PORT]}, which {oracles.ORACLE_IP} "
-                f"and {oracles.ORACLE_PORT} name. Start the same command there "
-                f"with {oracles.TUNER_ID}=chief.",
+                f"No chief is at the address of {oracles.ORACLE_IP} and "
+                f"{oracles.ORACLE_PORT}. Start the same command there, with "
+                f"{oracles.TUNER_ID}=chief, or set them to its address.",
                 field=oracles.ORACLE_IP,
             ) from error
         if role == "worker":
@@ -205,8 +200,8 @@ class TrainingTuner(keras_tuner.Tuner):
         while trial.status == "RUNNING":
             outcome = self._outcome(trial)
             if outcome["status"] == "running":
-                # Its tuner does not ask again, so a worker gets it.
-                self.oracle.tuner_ids.discard(self.tuner_id)
+                # A worker takes it over, as from a killed one.
+                self.oracle.tuner_ids.clear()
                 return True
             self.oracle.update_trial(trial.trial_id, self._metrics(outcome))
             trial.status = "COMPLETED"
@@ -238,15 +233,12 @@ class TrainingTuner(keras_tuner.Tuner):
         """Returns what `tune` returns of a trial."""
         model, _ = self.space.propose(trial.hyperparameters, self.training)
         [model_dir, *_] = self._model_dirs(trial)
-        # A worker's values have lost their order.
         values = trial.hyperparameters.values
+        # A worker's have lost their order.
         names = [hp.name for hp in self.oracle.hyperparameters.space]
         return {
             "trial": trial.trial_id,
-            "status": "running",
-            "hyperparameters": {
-                name: values[name] for name in names if name in values
-            },
+            "hyperparameters": {n: values[n] for n in names if n in values},
             "hidden_dim": model.hidden_dim,
             # An LSTM has none.
             "intermediate_dim": getattr(model, "intermediate_dim", None),
@@ -269,7 +261,7 @@ class TrainingTuner(keras_tuner.Tuner):
                 reason = failure.read_text(encoding="utf-8")
                 return {"status": "failed", "reason": reason}
             if not (model_dir / MODEL_FILE).exists():
-                return {"status": "running"}
+                return {"status": "running", "reason": "No model is there."}
             row = best_row(
                 read_metrics(model_dir), objective, OBJECTIVES[objective]
             )
