@@ -175,12 +175,24 @@ def test_bayesian_search_needs_scikit_learn(search, monkeypatch, tmp_path):
 def test_another_search_is_refused(search, monkeypatch, tmp_path, worker):
     search(learned, max_trials=1)
     if worker:
-        for name in (oracles.TUNER_ID, oracles.ORACLE_IP, oracles.ORACLE_PORT):
+        for name in oracles.VARIABLES:
             monkeypatch.setenv(name, "1")
         client = tune_module.oracle_client.OracleClient
         monkeypatch.setattr(client, "get_space", lambda _: None)
     with refused(path=tmp_path / "search", part="executions_per_trial"):
         search(learned, executions_per_trial=2)
+
+
+@pytest.mark.parametrize("name", oracles.VARIABLES)
+def test_half_set_variables_are_refused(search, monkeypatch, name):
+    for each in oracles.VARIABLES:
+        monkeypatch.setenv(each, "1")
+    monkeypatch.setenv(name, "")
+    with refused(field=name):
+        search(learned)
+    monkeypatch.delenv(name)
+    with refused(field=name):
+        search(learned)
 
 
 @pytest.mark.parametrize("kind", TUNERS)

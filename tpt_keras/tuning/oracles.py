@@ -13,6 +13,7 @@ from tpt_keras.tuning.search_space import OBJECTIVES
 TUNER_ID = "KERASTUNER_TUNER_ID"
 ORACLE_IP = "KERASTUNER_ORACLE_IP"
 ORACLE_PORT = "KERASTUNER_ORACLE_PORT"
+VARIABLES = TUNER_ID, ORACLE_IP, ORACLE_PORT
 # Seconds that a worker waits for the chief, and the chief for the workers.
 PATIENCE = 60
 
@@ -22,14 +23,15 @@ conditions.print = lambda *_: None
 
 def process_role() -> str:
     """Returns `"chief"`, `"worker"`, or `"alone"` without the variables."""
-    variables = TUNER_ID, ORACLE_IP, ORACLE_PORT
-    if not any(name in os.environ for name in variables):
+    if not any(name in os.environ for name in VARIABLES):
         return "alone"
-    for name in variables:
+    for name in VARIABLES:
         if not os.environ.get(name):
-            others = ", ".join(variables)
-            message = f"{name} is not set. Set all of {others}, or none."
-            raise UsageError(message, field=name)
+            raise UsageError(
+                f"{name} is missing. Set all of {', '.join(VARIABLES)}, or "
+                "none.",
+                field=name,
+            )
     # As keras-tuner decides it.
     return "chief" if "chief" in os.environ[TUNER_ID] else "worker"
 
