@@ -116,6 +116,7 @@ setuptools.setup(
     install_requires=[
         "absl-py>=2.1",
         "filelock>=3.13",
+        "grpcio>=1.53",
         # tensorflow-datasets imports it without declaring it.
         "importlib_resources>=6.0",
         "keras>=3.13",

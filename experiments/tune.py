@@ -4,6 +4,7 @@ r"""Searches for the best variant and recipe.
         --modules=numbers__place_value --tuning_dir=searches/place_value
 
 A flag after a flagfile overrides it. The same command resumes a search.
+Keras-tuner's variables search on several machines (docs/tuning.md).
 """
 
 from absl import flags
@@ -81,8 +82,10 @@ def main():
         FLAGS.executions_per_trial,
         strategy,
     )
+    if not trials:  # a worker's
+        return
     report = f"{FLAGS.tuning_dir}/report.md"
-    if all(trial["status"] == "failed" for trial in trials):
+    if all(trial["status"] != "completed" for trial in trials):
         raise UsageError(
             f"All trials failed; {report} has the reasons. Start another "
             "search in another `tuning_dir`.",

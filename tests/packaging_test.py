@@ -25,6 +25,7 @@ PLACES = {
     "": {
         "absl": "experiments/",
         "filelock": "files.py",
+        "grpc": "tuning/",
         "keras": "analysis/ compilation.py data_generators/ decoding/ layers/ "
         "language_model/ models/ serving/ training/ tuning/ experiments/",
         "keras_tuner": "tuning/",

@@ -1,27 +1,39 @@
 """The command, and the winner's flagfile in the hands of the training."""
 
+import contextlib
 import functools
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from tests.conftest import MODULE
+from tests.experiments.command import ROOT
 from tests.experiments.command import assert_error
 from tests.experiments.command import assert_refused
+from tests.experiments.conftest import TINY
+from tests.experiments.interruption_test import wait_until
+from tests.serving.tf_serving import free_port
 from tpt_keras.training.state.model_folder import read_config
+from tpt_keras.tuning.oracles import ORACLE_IP
+from tpt_keras.tuning.oracles import VARIABLES
+
+FLAGS = (
+    "--variants=transformer,tp_transformer",
+    "--min_weights=3000",
+    "--max_weights=4000",
+    "--max_trials=1",
+    "--executions_per_trial=1",
+)
 
 
 @pytest.fixture
 def tune(run_tiny, tmp_path):
     return functools.partial(
-        run_tiny,
-        "tune",
-        "--variants=transformer,tp_transformer",
-        "--min_weights=3000",
-        "--max_weights=4000",
-        "--max_trials=1",
-        "--executions_per_trial=1",
-        f"--tuning_dir={tmp_path / 'search'}",
+        run_tiny, "tune", *FLAGS, f"--tuning_dir={tmp_path / 'search'}"
     )
 
 
@@ -124,3 +136,97 @@ def test_of_other_workers(tune, monkeypatch):
     """A search ignores TF_CONFIG."""
     monkeypatch.setenv("TF_CONFIG", "nothing that anybody could read")
     assert_refused(tune("--data_dir=nothing"), "nothing", "prepare_data")
+
+
+@pytest.fixture
+def start(tmp_path, place_value_data):
+    """Starts a chief or a worker, whose output goes into a file."""
+    port = str(free_port())
+    with contextlib.ExitStack() as stack:
+
+        def start(tuner_id, *flags):
+            if tuner_id != "chief":
+                # It starts slower than a worker waits where many tests run.
+                wait_until((tmp_path / "search/config.json").exists, 600)
+            given = zip(VARIABLES, (tuner_id, "127.0.0.1", port))
+            output = stack.enter_context((tmp_path / tuner_id).open("w"))
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "experiments", "tune"),
+                    *("--flagfile=tune.cfg", *TINY, f"--modules={MODULE}"),
+                    f"--data_dir={place_value_data}",
+                    f"--tuning_dir={tmp_path / 'search'}",
+                    *(*FLAGS, *flags),
+                ],
+                cwd=ROOT,
+                env={**os.environ, **dict(given)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+def assert_same_alone(tune, tmp_path, *flags):
+    """A search in one process has the same report."""
+    assert tune(*flags, f"--tuning_dir={tmp_path / 'alone'}").status == 0
+    for name in ("report.json", "report.md", "best.cfg"):
+        alone = (tmp_path / "alone" / name).read_text()
+        assert (tmp_path / "search" / name).read_text() == alone
+
+
+@pytest.mark.slow
+def test_a_chief_and_two_workers(start, tune, tmp_path):
+    flags = "--tuner=grid", "--max_trials=3"
+    names = "chief", "tuner0", "tuner1"
+    processes = [start(name, *flags) for name in names]
+    assert [process.wait(600) for process in processes] == [0, 0, 0]
+    for name in names:
+        *lines, last = (tmp_path / name).read_text().splitlines()
+        assert ("report.md" if name == "chief" else "The chief") in last
+        # Keras-tuner's messages are single words.
+        assert all(" " in line for line in lines)
+    assert_same_alone(tune, tmp_path, *flags)
+
+
+@pytest.mark.slow
+def test_killed_worker_and_killed_chief(start, tune, tmp_path):
+    intervals = "--steps_per_checkpoint=10", "--steps_per_evaluation=10"
+    flags = "--tuner=random", "--train_steps=300", *intervals
+    chief, killed = start("chief", *flags), start("tuner0", *flags)
+    checkpoints = "search/trials/*/checkpoints/ckpt-*.npz"
+    wait_until(
+        lambda: killed.poll() is not None or list(tmp_path.glob(checkpoints)),
+        600,
+    )
+    killed.kill()
+    assert killed.wait() == -signal.SIGKILL
+    assert start("tuner1", *flags).wait(600) == 0
+    assert "Resuming from" in (tmp_path / "tuner1").read_text()
+    chief.kill()
+    chief.wait()
+    assert start("chief", *flags).wait(600) == 0
+    assert_same_alone(tune, tmp_path, *flags)
+
+
+@pytest.mark.parametrize(
+    ("tuner_id", "address"), [("tuner0", "127.0.0.1"), ("chief", "192.0.2.1")]
+)
+def test_no_chief_at_the_address(tune, monkeypatch, tuner_id, address):
+    for name, text in zip(VARIABLES, (tuner_id, address, str(free_port()))):
+        monkeypatch.setenv(name, text)
+    monkeypatch.setattr("tpt_keras.tuning.oracles.PATIENCE", 1)
+    result = tune()
+    # gRPC's server writes a line of its own.
+    [*_, line] = result.stderr.splitlines()
+    assert (result.status, ORACLE_IP in line) == (2, True)
+
+
+def test_slurm_script():
+    """Bash parses it."""
+    script = ROOT / "experiments" / "configs" / "tune.sbatch"
+    subprocess.run(["bash", "-n", script], check=True)
+    assert "#SBATCH --ntasks=" in script.read_text()

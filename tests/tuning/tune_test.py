@@ -5,11 +5,13 @@ import sys
 import types
 
 import pytest
+from keras_tuner.engine.trial import Trial
 
+from tests.refusals import refused
 from tpt_keras.errors import MissingDependencyError
-from tpt_keras.errors import UsageError
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import NonFiniteLossError
+from tpt_keras.tuning import oracles
 from tpt_keras.tuning import tune as tune_module
 from tpt_keras.tuning.search_space import SearchSpace
 from tpt_keras.tuning.tune import TUNERS
@@ -62,7 +64,7 @@ def search(tmp_path, monkeypatch, space):
                 model_dir.mkdir(parents=True, exist_ok=True)
                 rows = map(json.dumps, fake(config))
                 path.write_text("\n".join(rows))
-            return types.SimpleNamespace(count_params=lambda: 3456)
+                (model_dir / "model.keras").touch()
 
         monkeypatch.setattr(tune_module, "train", train)
         return tune(
@@ -93,7 +95,7 @@ def test_score_is_the_mean_of_the_best_values_of_the_executions(search):
     assert trials[0]["scores"] == [0.5, 0.6]
     assert trials[0]["score"] == pytest.approx(0.55)
     assert trials[0]["best_step"] == 20
-    assert trials[0]["weights"] == 3456
+    assert trials[0]["weights"] == 3980
 
 
 class OutOfMemoryError(RuntimeError):
@@ -169,9 +171,45 @@ def test_bayesian_search_needs_scikit_learn(search, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_another_search_is_refused(search, tmp_path):
+@pytest.mark.parametrize("worker", [False, True])
+def test_another_search_is_refused(search, monkeypatch, tmp_path, worker):
     search(learned, max_trials=1)
-    with pytest.raises(UsageError) as caught:
+    if worker:
+        for name in oracles.VARIABLES:
+            monkeypatch.setenv(name, "1")
+        client = tune_module.oracle_client.OracleClient
+        monkeypatch.setattr(client, "get_space", lambda _: None)
+    with refused(path=tmp_path / "search", part="executions_per_trial"):
         search(learned, executions_per_trial=2)
-    assert caught.value.path == str(tmp_path / "search")
-    assert "executions_per_trial" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", oracles.VARIABLES)
+def test_half_set_variables_are_refused(search, monkeypatch, name):
+    for each in oracles.VARIABLES:
+        monkeypatch.setenv(each, "1")
+    monkeypatch.setenv(name, "")
+    with refused(field=name):
+        search(learned)
+    monkeypatch.delenv(name)
+    with refused(field=name):
+        search(learned)
+
+
+@pytest.mark.parametrize("kind", TUNERS)
+def test_trials_of_killed_workers_and_of_an_earlier_chief(
+    space, tmp_path, kind
+):
+    oracle = oracles.make_oracle(space, TRAINING, kind, "val_loss", 2)
+    oracle._set_project_dir(tmp_path, kind)
+    oracle.verbose = 0
+    first, second = map(oracle.create_trial, ("killed", "a"))
+    assert oracle.create_trial("b").trial_id == first.trial_id
+    unknown = Trial(first.hyperparameters, "7", "COMPLETED")
+    for trial in (unknown, first, first, second):
+        oracle.update_trial(trial.trial_id, {"val_loss": 1.0})
+        oracle.end_trial(
+            Trial(trial.hyperparameters, trial.trial_id, "COMPLETED")
+        )
+    assert list(oracle.trials) == [first.trial_id, second.trial_id]
+    assert not oracle.ongoing_trials
+    assert oracle.create_trial("a").status == "STOPPED"

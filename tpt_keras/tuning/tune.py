@@ -8,8 +8,12 @@ best.cfg                        the best trial, a flagfile
 Keras-tuner's own state is not kept: a search that is started again proposes the
 same trials in the same order, and finds finished trainings in their folders,
 whose names are hashes of the hyperparameters.
+
+On several machines keras-tuner's chief proposes the trials. Its workers train
+them in the same folder, where the chief reads the results.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -19,22 +23,31 @@ import tempfile
 import warnings
 from typing import Any
 
+import grpc
 import keras
 import keras_tuner
+from keras_tuner.src.distribute import oracle_client
 
 from tpt_keras.data_generators import training_task
+from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.errors import require
+from tpt_keras.files import folder_lock
 from tpt_keras.files import write_text
+from tpt_keras.models import count_weights
+from tpt_keras.models.stored import MODEL_FILE
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import NonFiniteLossError
 from tpt_keras.training.state.logs import best_row
 from tpt_keras.training.state.logs import read_metrics
+from tpt_keras.training.state.model_folder import CHECKPOINTS
+from tpt_keras.training.state.model_folder import check_config
 from tpt_keras.training.state.model_folder import write_config
 from tpt_keras.training.train import make_trainer
 from tpt_keras.training.train import train
 from tpt_keras.training.trainer import Trainer
+from tpt_keras.tuning import oracles
 from tpt_keras.tuning.report import write_report
 from tpt_keras.tuning.search_space import OBJECTIVES
 from tpt_keras.tuning.search_space import TUNERS
@@ -59,6 +72,8 @@ def tune(
 ) -> list[dict[str, Any]]:
     """Searches for the best model, or resumes a search.
 
+    With keras-tuner's variables it is a worker, or the chief of workers.
+
     Args:
         space: A `SearchSpace`.
         training: A `TrainingConfig` of everything that is not searched. The
@@ -75,11 +90,11 @@ def tune(
         (`"completed"` or `"failed"`), `hyperparameters`, the model's
         `hidden_dim`, `intermediate_dim` and `weights`, the `scores` of the
         executions and their mean `score`, the `best_step` and the `folder` of
-        the first execution, and the `reason` of a failure.
+        the first execution, and the `reason` of a failure. A worker has none.
 
     Raises:
         UsageError: If the folder belongs to another search, if another process
-            searches in it, or if the data is missing.
+            searches in it, or if the data, a variable or the chief is missing.
         MissingDependencyError: If the Bayesian tuner's scikit-learn is missing.
 
     Example:
@@ -100,6 +115,7 @@ def tune(
     check_choice("objective", objective, OBJECTIVES)
     check_positive_integer("max_trials", max_trials)
     check_positive_integer("executions_per_trial", executions_per_trial)
+    role = oracles.process_role()
     folder = pathlib.Path(folder)
     task = training_task(training)
     of_space = dataclasses.asdict(space)
@@ -117,62 +133,53 @@ def tune(
     adapted = task.adapted(preset)
     if adapted != preset:
         space = dataclasses.replace(space, vocabulary=adapted.vocabulary)
-    write_config(folder, search)
-    oracle = make_oracle(space, training, tuner, objective, max_trials)
-    with tempfile.TemporaryDirectory() as scratch:
+    # Of gRPC's client, and of its server at another machine's address.
+    unreachable = {"worker": grpc.RpcError, "chief": RuntimeError}
+    oracle_client.TIMEOUT = oracles.PATIENCE  # it is an hour
+    with contextlib.ExitStack() as stack:
+        if role != "worker":
+            stack.enter_context(folder_lock(folder, "searches"))
+            write_config(folder, search)
         searcher = TrainingTuner(
-            oracle,
+            oracles.make_oracle(space, training, tuner, objective, max_trials),
             space,
             training,
             folder,
             strategy,
             executions_per_trial=executions_per_trial,
-            directory=scratch,
+            directory=stack.enter_context(tempfile.TemporaryDirectory()),
         )
-        searcher.search()
-    better = OBJECTIVES[objective]
-    write_report(folder, search, searcher.results, reverse=better is max)
-    return searcher.results
-
-
-def make_oracle(space, training, kind, objective, max_trials):
-    """Makes the oracle of keras-tuner that proposes the trials."""
-    hyperparameters = keras_tuner.HyperParameters()
-    space.propose(hyperparameters, training)
-    options = {
-        "objective": keras_tuner.Objective(
-            objective, OBJECTIVES[objective].__name__
-        ),
-        "max_trials": max_trials,
-        "hyperparameters": hyperparameters,
-        # Keras-tuner takes 0 for no seed.
-        "seed": training.run.seed + 1,
-        # Failed trials do not end a search.
-        "max_consecutive_failed_trials": None,
-    }
-    if kind == "bayesian":
-        # The default is three for every hyperparameter: a whole short search.
-        return keras_tuner.oracles.BayesianOptimizationOracle(
-            num_initial_points=4, **options
-        )
-    if kind == "grid":
-        return keras_tuner.oracles.GridSearchOracle(**options)
-    return keras_tuner.oracles.RandomSearchOracle(**options)
+        try:
+            if role == "worker":
+                # The chief answers when it has written its configuration.
+                searcher.oracle.get_space()
+                check_config(folder, search)
+            if role != "chief" or searcher.end_finished_trials():
+                searcher.search()
+        except unreachable.get(role, ()) as error:
+            raise UsageError(
+                f"No chief is at the address of {oracles.ORACLE_IP} and "
+                f"{oracles.ORACLE_PORT}. Start the same command there, with "
+                f"{oracles.TUNER_ID}=chief, or set them to its address.",
+                field=oracles.ORACLE_IP,
+            ) from error
+        if role == "worker":
+            _log.info("No trial is left. The chief writes the report.")
+            return []
+        results = list(map(searcher.result, searcher.oracle.trials.values()))
+        better = OBJECTIVES[objective]
+        write_report(folder, search, results, reverse=better is max)
+    return results
 
 
 class TrainingTuner(keras_tuner.Tuner):
-    """Runs the trials of an oracle as trainings of `train`.
-
-    Attributes:
-        results: The trials so far, as `tune` returns them.
-    """
+    """Runs the trials of an oracle as trainings of `train`."""
 
     def __init__(self, oracle, space, training, folder, strategy, **kwargs):
         self.space = space
         self.training = training
         self.folder = folder
         self.strategy = strategy
-        self.results = []
         super().__init__(oracle, **kwargs)
 
     def search(self):
@@ -186,97 +193,126 @@ class TrainingTuner(keras_tuner.Tuner):
             except keras_tuner.errors.FatalError as error:
                 raise (error.__cause__ or error) from None
 
+    def end_finished_trials(self):
+        """Ends trials of an earlier chief; returns `True` if some are left."""
+        self.oracle.verbose = 0
+        trial = self.oracle.create_trial(self.tuner_id)
+        while trial.status == "RUNNING":
+            outcome = self._outcome(trial)
+            if outcome["status"] == "running":
+                # A worker takes it over, as from a killed one.
+                self.oracle.tuner_ids.clear()
+                return True
+            self.oracle.update_trial(trial.trial_id, self._metrics(outcome))
+            trial.status = "COMPLETED"
+            self.oracle.end_trial(trial)
+            trial = self.oracle.create_trial(self.tuner_id)
+        return False
+
     def run_trial(self, trial, **kwargs):
-        """Trains a trial and returns the objective's value per execution."""
-        objective = self.oracle.objective.name
-        result = self._new_result(trial)
-        self.results.append(result)
+        """Trains a trial and returns the mean of the objective's values."""
         try:
-            rows = [
-                self._train(trial, execution, result)
-                for execution in range(self.executions_per_trial)
-            ]
-        except keras_tuner.errors.FailedTrialError as error:
-            result |= {"status": "failed", "reason": str(error)}
-            _log.info("Trial %s failed: %s", trial.trial_id, error)
-            # Keras-tuner takes it for a failure, and prints no traceback.
-            return [{objective: float("nan")}]
+            for execution, model_dir in enumerate(self._model_dirs(trial)):
+                self._train(trial, execution, model_dir)
+                outcome = self._outcome(trial)
+                if outcome["status"] == "failed":
+                    reason = outcome["reason"]
+                    _log.info("Trial %s failed: %s", trial.trial_id, reason)
+                    break
         except Exception as error:
             # Keras-tuner would take any other error for a failed trial.
             raise keras_tuner.errors.FatalError(str(error)) from error
-        scores = [row[objective] for row in rows]
-        result |= {
-            "status": "completed",
-            "scores": scores,
-            "score": sum(scores) / len(scores),
-            "best_step": rows[0]["step"],
-        }
-        return [{objective: score} for score in scores]
+        return self._metrics(outcome)
 
-    def _new_result(self, trial):
-        hyperparameters = trial.hyperparameters
-        model, _ = self.space.propose(hyperparameters, self.training)
-        model_dir = self._model_dir(hyperparameters.values, 0)
+    def _metrics(self, outcome):
+        # Keras-tuner takes NaN for a failure, and prints no traceback.
+        score = outcome.get("score", float("nan"))
+        return {self.oracle.objective.name: score}
+
+    def result(self, trial):
+        """Returns what `tune` returns of a trial."""
+        model, _ = self.space.propose(trial.hyperparameters, self.training)
+        [model_dir, *_] = self._model_dirs(trial)
+        values = trial.hyperparameters.values
+        # A worker's have lost their order.
+        names = [hp.name for hp in self.oracle.hyperparameters.space]
         return {
             "trial": trial.trial_id,
-            "status": "running",
-            "hyperparameters": dict(hyperparameters.values),
+            "hyperparameters": {n: values[n] for n in names if n in values},
             "hidden_dim": model.hidden_dim,
             # An LSTM has none.
             "intermediate_dim": getattr(model, "intermediate_dim", None),
-            "weights": None,
+            "weights": count_weights(model),
             "scores": [],
             "score": None,
             "best_step": None,
             "folder": model_dir.relative_to(self.folder).as_posix(),
             "reason": "",
+            **self._outcome(trial),
         }
 
-    def _model_dir(self, values, execution):
+    def _outcome(self, trial):
+        """A trial's status, and its scores or the reason of its failure."""
+        objective = self.oracle.objective.name
+        rows = []
+        for model_dir in self._model_dirs(trial):
+            failure = model_dir / FAILURE_FILE
+            if failure.exists():
+                reason = failure.read_text(encoding="utf-8")
+                return {"status": "failed", "reason": reason}
+            if not (model_dir / MODEL_FILE).exists():
+                return {"status": "running", "reason": "No model is there."}
+            row = best_row(
+                read_metrics(model_dir), objective, OBJECTIVES[objective]
+            )
+            if row is None:
+                reason = f"{objective} was never finite."
+                return {"status": "failed", "reason": reason}
+            rows.append(row)
+        scores = [row[objective] for row in rows]
+        return {
+            "status": "completed",
+            "scores": scores,
+            "score": sum(scores) / len(scores),
+            "best_step": rows[0]["step"],
+        }
+
+    def _model_dirs(self, trial):
+        """The folders of a trial's executions."""
+        values = trial.hyperparameters.values
         content = json.dumps(sorted(values.items())).encode()
         number = hashlib.sha256(content).hexdigest()[:8]
-        seed = self.training.run.seed + execution
-        return self.folder / "trials" / f"{values['variant']}-{number}-{seed}"
+        seed = self.training.run.seed
+        return [
+            self.folder / "trials" / f"{values['variant']}-{number}-{each}"
+            for each in range(seed, seed + self.executions_per_trial)
+        ]
 
-    def _train(self, trial, execution, result):
-        """Trains once and returns the row of the best value."""
-        values = trial.hyperparameters.values
+    def _train(self, trial, execution, model_dir):
+        """Trains once, or waits for the worker that does."""
         model_config, config = self.space.propose(
             trial.hyperparameters,
             self.training.replace(seed=self.training.run.seed + execution),
         )
-        model_dir = self._model_dir(values, execution)
         failure = model_dir / FAILURE_FILE
-        if failure.exists():
-            raise keras_tuner.errors.FailedTrialError(
-                failure.read_text(encoding="utf-8")
-            )
-        _log.info("Trial %s: %s", trial.trial_id, model_dir)
-        keras.utils.clear_session(free_memory=True)
-        try:
-            model = train(
-                model_config,
-                config,
-                model_dir,
-                preset=values["variant"],
-                strategy=self.strategy,
-            )
-        except Exception as error:
-            if not _is_failure_of_a_trial(error):
-                raise
-            reason = " ".join(str(error).split()) or type(error).__name__
-            write_text(failure, reason)
-            raise keras_tuner.errors.FailedTrialError(reason) from error
-        result["weights"] = model.count_params()
-        objective = self.oracle.objective.name
-        row = best_row(
-            read_metrics(model_dir), objective, OBJECTIVES[objective]
-        )
-        if row is None:
-            raise keras_tuner.errors.FailedTrialError(
-                f"{objective} was never finite."
-            )
-        return row
+        with folder_lock(model_dir / CHECKPOINTS, "trains", wait=True):
+            if failure.exists():
+                return
+            _log.info("Trial %s: %s", trial.trial_id, model_dir)
+            keras.utils.clear_session(free_memory=True)
+            try:
+                train(
+                    model_config,
+                    config,
+                    model_dir,
+                    preset=trial.hyperparameters.values["variant"],
+                    strategy=self.strategy,
+                )
+            except Exception as error:
+                if not _is_failure_of_a_trial(error):
+                    raise
+                reason = " ".join(str(error).split()) or type(error).__name__
+                write_text(failure, reason)
 
 
 def _is_failure_of_a_trial(error):
