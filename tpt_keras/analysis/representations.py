@@ -56,13 +56,8 @@ def describe_clusters(
     shown = {
         "characters": [symbol for text in texts for symbol in text],
         "contexts": [
-            separator.join(
-                [
-                    *text[max(0, i - _CONTEXT) : i],
-                    f"[{text[i]}]",
-                    *text[i + 1 : i + 1 + _CONTEXT],
-                ]
-            )
+            f"{separator.join(text[max(0, i - _CONTEXT) : i])}[{text[i]}]"
+            f"{separator.join(text[i + 1 : i + 1 + _CONTEXT])}"
             for text in texts
             for i in range(len(text))
         ],

@@ -220,19 +220,28 @@ def _code(symbol):
 
 
 def set_apart(
-    parts: Sequence[Examples], count: int, seed: int
+    parts: Sequence[Examples],
+    count: int,
+    seed: int,
+    never: Sequence[str] = (),
 ) -> tuple[list[ExampleView], list[ExampleView]]:
     """Sets `count` questions of each collection of examples apart.
 
-    Their `question_keys` are the smallest. Returns, for each collection, all
-    examples whose question no collection sets apart, and an example of each
-    question set apart.
+    Their `question_keys` are the smallest; the questions in `never` are not
+    among them. Returns, for each collection, all examples whose question no
+    collection sets apart, and an example of each question set apart.
     """
     total = sum(map(len, parts))
     if total > _SLOW_TO_HASH:
         _log.info("Hashing %d questions, to set some apart.", total)
     keys = [question_keys(part, seed) for part in parts]
-    chosen = [np.unique(each, return_index=True)[1][:count] for each in keys]
+    chosen = [np.unique(each, return_index=True)[1] for each in keys]
+    if never:
+        pairs = [(question, "") for question in never]
+        examples = ArrayExamples.from_texts(pairs, parts[0].vocabulary)
+        others = question_keys(examples, seed)
+        chosen = [x[~np.isin(k[x], others)] for k, x in zip(keys, chosen)]
+    chosen = [rows[:count] for rows in chosen]
     apart = np.concatenate([k[rows] for k, rows in zip(keys, chosen)])
     kept = [np.flatnonzero(~np.isin(each, apart)) for each in keys]
     return [*map(ExampleView, parts, kept)], [*map(ExampleView, parts, chosen)]

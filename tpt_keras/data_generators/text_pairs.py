@@ -268,21 +268,21 @@ class TextPairsTask(Task):
         self._tokenize(by_split, vocabulary, tokens)
 
     def _tokenize(self, by_split, vocabulary, tokens):
-        texts = {
-            split: [text for part in parts.values() for x in part for text in x]
-            for split, parts in by_split.items()
-        }
-        known = texts[TRAIN]
-        if tokens == "characters":
-            known = itertools.chain.from_iterable(texts.values())
+        def texts(*splits):
+            for split in splits:
+                for part in by_split[split].values():
+                    yield from itertools.chain.from_iterable(part)
+
+        of_words = tokens == "words"
+        known = texts(TRAIN) if of_words else texts(*by_split)
         self.vocabulary = _vocabulary(vocabulary, tokens, known)
         self._examples = {}
         for split, parts in by_split.items():
             symbols = self.vocabulary
-            if split != TRAIN and tokens == "words":
+            if split != TRAIN and of_words:
                 # A model knows the first of them.
-                others = {*vocabulary_of(texts[split], tokens)} - {*symbols}
-                symbols = (*symbols, *sorted(others))
+                found = vocabulary_of(texts(split), tokens)
+                symbols += tuple(sorted({*found} - {*symbols}))
             self._examples[split] = {
                 group: ArrayExamples.from_texts(part, symbols)
                 for group, part in parts.items()

@@ -205,15 +205,13 @@ class CharacterTokenizer:
         """Encodes strings into one int32 array, without start and end."""
         if self.separator:
             words = self.separator.join(texts).split()
-            ids = np.array([*map(self._id_of, words)], "int32")
+            found = [self.id_of_symbol.get(word, -1) for word in words]
+            ids = np.array(found, "int32")
         else:
             ids = self._encode_characters(texts)
         if ids.size and ids.min() < 0:
             self._refuse_unknown(texts)
         return ids
-
-    def _id_of(self, word):
-        return self.id_of_symbol.get(word, -1)
 
     def _encode_characters(self, texts):
         # Lone surrogates pass, and are refused as unknown characters.

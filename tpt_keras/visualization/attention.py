@@ -69,10 +69,9 @@ def draw_attention(
 
 
 def _shortened(texts):
-    """Cuts long words, which would leave no room for the matrix."""
-    if isinstance(texts, str):
-        return texts
-    return [text[:_LONGEST_WORD] for text in texts]
+    # Long words would leave no room for the matrix.
+    is_list = not isinstance(texts, str)
+    return [text[:_LONGEST_WORD] for text in texts] if is_list else texts
 
 
 def attention_page(
