@@ -16,32 +16,22 @@ from tpt_keras.training.config import TrainingConfig
 # Actions by their initials, L and R for turns.
 INITIALS = {"L": "I_TURN_LEFT", "R": "I_TURN_RIGHT", "W": "I_WALK"}
 INITIALS |= {"O": "I_LOOK", "N": "I_RUN", "J": "I_JUMP"}
-BY_HAND = {
-    "walk": "W",
-    "turn left": "L",
-    "jump right": "RJ",
-    "run twice": "NN",
-    "look thrice": "OOO",
-    "turn right thrice": "RRR",
-    "walk left twice": "LWLW",
-    "turn opposite left": "LL",
-    "jump opposite right": "RRJ",
-    "run opposite left twice": "LLNLLN",
-    "turn around right": "RRRR",
-    "look around left": "LOLOLOLO",
-    "turn around left twice": "LLLLLLLL",
-    "walk and jump": "WJ",
-    "walk after jump": "JW",
-    "jump twice and look": "JJO",
-    "run after turn left thrice": "LLLN",
-    "look right and walk opposite left": "ROLLW",
-    "turn opposite right after run around left": "LNLNLNLNRR",
-    "jump around right and turn left twice": "RJRJRJRJLL",
-}
+BY_HAND = """
+walk: W; turn left: L; jump right: RJ; run twice: NN; look thrice: OOO;
+turn right thrice: RRR; walk left twice: LWLW; turn opposite left: LL;
+jump opposite right: RRJ; run opposite left twice: LLNLLN;
+turn around right: RRRR; look around left: LOLOLOLO;
+turn around left twice: LLLLLLLL; walk and jump: WJ; walk after jump: JW;
+jump twice and look: JJO; run after turn left thrice: LLLN;
+look right and walk opposite left: ROLLW;
+turn opposite right after run around left: LNLNLNLNRR;
+jump around right and turn left twice: RJRJRJRJLL
+"""
 
 
-@pytest.mark.parametrize(("command", "initials"), BY_HAND.items())
-def test_actions_by_hand(command, initials):
+@pytest.mark.parametrize("line", BY_HAND.split(";"))
+def test_actions_by_hand(line):
+    command, initials = line.strip().split(": ")
     assert actions(command) == " ".join(INITIALS[each] for each in initials)
 
 
