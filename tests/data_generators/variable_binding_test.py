@@ -21,6 +21,7 @@ def run(question):
     return values, hops, query.removeprefix("# ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hops", [1, 4, 6])
 def test_answers_are_the_values(hops):
     options = ["train_programs=1200", f"hops={hops}"]
