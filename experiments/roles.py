@@ -58,7 +58,8 @@ def main():
         "character": mutual_information(labels, symbols),
         "part of a fraction": mutual_information(labels, parts),
     }
-    clusters = describe_clusters(labels, texts)
+    separator = model.tokenizer.separator
+    clusters = describe_clusters(labels, texts, separator=separator)
     by_text = split_by_text(labels, texts)
     folder = pathlib.Path(FLAGS.output_dir)
     result = {

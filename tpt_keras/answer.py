@@ -15,16 +15,20 @@ OK = "OK"
 EMPTY = "EMPTY"
 TOO_LONG = "TOO_LONG"
 UNKNOWN_CHARACTER = "UNKNOWN_CHARACTER"
+UNKNOWN_WORD = "UNKNOWN_WORD"
 INVALID_UTF8 = "INVALID_UTF8"
 # The log-probability of the impossible. Minus infinity would lead to NaNs.
 IMPOSSIBLE = -1e9
+# The symbol of a vocabulary of words. Without it tokens are characters.
+WORDS = "<words>"
 
 _EXPLANATIONS = {
     EMPTY: "is empty or blank; ask something",
-    TOO_LONG: "has more characters than the model takes; shorten it",
+    TOO_LONG: "is longer than the model takes; shorten it",
     UNKNOWN_CHARACTER: (
         "has a character that is not in the model's vocabulary; leave it out"
     ),
+    UNKNOWN_WORD: "has a word that is not in the model's vocabulary",
     INVALID_UTF8: "is not valid text; encode it in UTF-8",
 }
 # Limits of a message: questions, and characters of each.
@@ -41,7 +45,7 @@ class Answer:
         log_prob: Log-probability of the answer in nats, or `None` if it is
             unknown or there is no answer.
         status: `"OK"`, or why there is no answer: `"EMPTY"`, `"TOO_LONG"`,
-            `"UNKNOWN_CHARACTER"` or `"INVALID_UTF8"`.
+            `"UNKNOWN_CHARACTER"`, `"UNKNOWN_WORD"` or `"INVALID_UTF8"`.
         alternatives: Tuple of the next best `Answer`s, the best first.
     """
 
@@ -113,8 +117,19 @@ def explain(
             f"has the character {unknown!r}, which is not in the model's "
             f"vocabulary {''.join(characters)!r}"
         )
+    if status == UNKNOWN_WORD and vocabulary:
+        known = set(vocabulary)
+        unknown = next((w for w in question.split() if w not in known), "")
+        if unknown:  # and no special symbol
+            return (
+                f"has the word {unknown[:_MOST_SHOWN]!r}, which is not in the "
+                f"model's vocabulary of {len(known)} symbols"
+            )
     if status == TOO_LONG and max_length:
-        return f"has {len(question)} characters; shorten it to {max_length}"
+        length, unit = len(question), "characters"
+        if WORDS in vocabulary:
+            length, unit = len(question.split()), "words"
+        return f"has {length} {unit}; shorten it to {max_length}"
     return _EXPLANATIONS.get(status, "has no answer")
 
 
@@ -221,8 +236,8 @@ class AnsweringModel:
 
         Returns:
             List of the answers as `Answer`s. One that the model cannot give,
-            because it is too long or has an unknown character, has a status
-            that says so.
+            because it is too long or has an unknown character or word, has a
+            status that says so.
 
         Example:
 

@@ -5,6 +5,7 @@ import pathlib
 import re
 import tempfile
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings
@@ -14,6 +15,8 @@ from tests.data_generators.files import all_texts
 from tests.refusals import refused
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
+from tpt_keras.data_generators.examples import question_keys
+from tpt_keras.data_generators.examples import readable_examples
 from tpt_keras.data_generators.text_pairs import Pair
 from tpt_keras.data_generators.text_pairs import TextPairsTask
 from tpt_keras.data_generators.text_pairs import read_pairs
@@ -385,3 +388,59 @@ def test_options_are_parsed(tmp_path):
             open_task("text_pairs", path, options=wrong)
     with refused("dataset_options"):
         open_task("mathematics_dataset", tmp_path, ["numbers__gcd"], options)
+
+
+COMMANDS = [
+    Pair(f"jump  {n} times", "\tI_JUMP " * n, "a", "train") for n in range(1, 9)
+] + [Pair("jump 99 times", "I_JUMP", "a", "test")]
+
+
+def test_tokens_may_be_words(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write_pairs(path, COMMANDS)
+    task = open_task("text_pairs", path, options=["tokens=words"])
+    # Of the training's pairs.
+    words = ("<words>", *"12345678", "I_JUMP", "jump", "times")
+    assert task.vocabulary[3:] == words
+    assert texts(task, "train")[1] == ("jump 2 times", "I_JUMP I_JUMP")
+    assert texts(task, "test") == [("jump 99 times", "I_JUMP")]
+    config = task.adapted(PRESETS["tp_transformer_tiny"])
+    assert config.vocabulary == task.vocabulary
+    # A question with another word is one that the model cannot read.
+    examples = task.examples("test")["a"]
+    assert len(readable_examples(examples, config)) == 0
+    examples = task.examples("train")["a"]
+    assert len(readable_examples(examples, config)) == 8
+    assert examples.lengths([1]).tolist() == [[3, 2]]
+    assert len(np.unique(question_keys(examples, 0))) == 8
+    with refused("dataset_options"):
+        readable_examples(examples, PRESETS["tp_transformer_tiny"])
+
+
+def test_words_may_be_given(tmp_path):
+    path = write(tmp_path / "a.tsv")
+    words = tmp_path / "words.txt"
+    words.write_text("+ \n" + "\n".join(map(str, range(200))))
+    task = TextPairsTask(path, vocabulary=str(words), tokens="words")
+    assert len(task.vocabulary) == 205
+    for symbols in (task.vocabulary, [*map(str, range(200)), "+"]):
+        other = TextPairsTask(path, vocabulary=symbols, tokens="words")
+        assert other.vocabulary == task.vocabulary
+    words.write_text("+ 1 2 3")
+    with refused(part="'0'"):
+        TextPairsTask(path, vocabulary=str(words), tokens="words")
+
+
+@pytest.mark.parametrize("pair", [("a", " \xa0"), ("\t", "a"), ("<pad>", "a")])
+def test_texts_without_words_are_refused(tmp_path, pair):
+    path = write(tmp_path / "a.jsonl", [("a", "a"), pair])
+    with refused(part=repr(pair[pair[0] == "a"])):
+        TextPairsTask(path, test_share=0, tokens="words")
+
+
+def test_blanks_make_no_other_question(tmp_path):
+    write_pairs(tmp_path / "a.jsonl", [Pair("a b", "1", "a", "train")])
+    write_pairs(tmp_path / "b.jsonl", [Pair("a  b", "1", "a", "test")])
+    assert TextPairsTask(tmp_path).splits == ("test",)
+    with refused("split"):
+        TextPairsTask(tmp_path, tokens="words")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.refusals import refused
+from tpt_keras.answer import WORDS
 from tpt_keras.errors import UsageError
 from tpt_keras.tokenizers.character_tokenizer import CHARACTERS
 from tpt_keras.tokenizers.character_tokenizer import END
@@ -116,6 +117,9 @@ def test_another_vocabulary():
         # One letter on paper, but two characters.
         ((PAD, START, END, "e\N{COMBINING ACUTE ACCENT}"), "'e"),
         ((PAD, START, END, "<sos>"), "<sos>"),
+        *(((PAD, START, END, WORDS, x), repr(x)) for x in ("a b", " ", "", 7)),
+        ((PAD, START, END, WORDS, "a\ud83d"), "ud83d"),
+        ((PAD, START, END, WORDS, "aa", "aa"), "'aa'"),
         ((PAD, START, END, 7), "7"),
         ((PAD, START, END, "\ud83d"), "ud83d"),
     ],
@@ -173,13 +177,13 @@ def test_questions_may_come_one_by_one():
     assert found.shape == (2, 162)
 
 
-WORDS = ("What", "Wh", "is", "be")
+SOME = ("What", "Wh", "is", "be")
 WITH_WORDS = CharacterTokenizer(
     ("Wh", *MATHEMATICS_VOCABULARY, "What", "is", "be")
 )
 # Words, parts of words, and what stands beside them.
 QUESTIONS = st.lists(
-    st.sampled_from([*WORDS, *" 2-_?aeisW", "hat"]), max_size=8
+    st.sampled_from([*SOME, *" 2-_?aeisW", "hat"]), max_size=8
 ).map("".join)
 
 
@@ -192,7 +196,7 @@ def test_words_are_whole_runs_of_letters_and_digits(texts):
         symbols = [
             symbol
             for run in re.findall("[A-Za-z0-9]+|.", text)
-            for symbol in ([run] if run in WORDS else run)
+            for symbol in ([run] if run in SOME else run)
         ]
         assert WITH_WORDS.split(text) == symbols
         ids = [WITH_WORDS.token_ids[symbol] for symbol in symbols]

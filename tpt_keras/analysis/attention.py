@@ -181,16 +181,20 @@ def shown_question(model: keras.Model, question: str) -> str | list[str]:
 
     It is a string, or a list of tokens if the model has words.
     """
-    if not model.tokenizer.words:
+    tokenizer = model.tokenizer
+    if not (tokenizer.words or tokenizer.separator):
         return f"{START_CHARACTER}{question}{END_CHARACTER}"
-    symbols = model.tokenizer.split(question)
+    symbols = tokenizer.split(question)
     return [START_CHARACTER, *symbols, END_CHARACTER]
 
 
-def shown_answer(model: keras.Model, answer: str) -> str:
-    """Returns an answer with its start, in the order of the model's tokens."""
-    symbols = model.tokenizer.split(answer, question=False)
-    return START_CHARACTER + "".join(symbols)
+def shown_answer(model: keras.Model, answer: str) -> str | list[str]:
+    """Returns an answer with its start, in the order of the model's tokens.
+
+    It is a string, or a list if the tokens are words.
+    """
+    symbols = [START_CHARACTER, *model.tokenizer.split(answer, question=False)]
+    return symbols if model.tokenizer.separator else "".join(symbols)
 
 
 def encode_questions(

@@ -40,20 +40,24 @@ def cluster(
 
 
 def describe_clusters(
-    labels: np.ndarray, texts: Sequence[str | list[str]], num_shown: int = 5
+    labels: np.ndarray,
+    texts: Sequence[str | list[str]],
+    num_shown: int = 5,
+    separator: str = "",
 ) -> list[dict[str, Any]]:
     """Describes clusters by their most frequent characters.
 
     The `labels` are those of all characters of the texts; see `cluster`. A text
-    may be a list of words and characters. Returns a list of a dict for every
-    cluster: its number, `cluster`; its `size`; and the most frequent
-    `characters` and `contexts`, pairs with their counts.
+    may be a list of words and characters; the `separator` is that of the
+    model's tokenizer. Returns a list of a dict for every cluster: its number,
+    `cluster`; its `size`; and the most frequent `characters` and `contexts`,
+    pairs with their counts.
     """
     shown = {
         "characters": [symbol for text in texts for symbol in text],
         "contexts": [
-            f"{''.join(text[max(0, i - _CONTEXT) : i])}[{text[i]}]"
-            f"{''.join(text[i + 1 : i + 1 + _CONTEXT])}"
+            f"{separator.join(text[max(0, i - _CONTEXT) : i])}[{text[i]}]"
+            f"{separator.join(text[i + 1 : i + 1 + _CONTEXT])}"
             for text in texts
             for i in range(len(text))
         ],

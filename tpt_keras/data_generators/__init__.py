@@ -7,8 +7,10 @@ from typing import Any
 from tpt_keras.data_generators.mathematics.stream import MathematicsStreamTask
 from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.data_generators.mathematics.task import StockMathematicsTask
+from tpt_keras.data_generators.scan import ScanTask
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.text_pairs import TextPairsTask
+from tpt_keras.data_generators.variable_binding import VariableBindingTask
 from tpt_keras.errors import check_choice
 from tpt_keras.settings import parse_items
 from tpt_keras.typing import StrPath
@@ -17,9 +19,11 @@ __all__ = [
     "TASKS",
     "MathematicsStreamTask",
     "MathematicsTask",
+    "ScanTask",
     "StockMathematicsTask",
     "Task",
     "TextPairsTask",
+    "VariableBindingTask",
     "open_task",
     "select_groups",
     "training_task",
@@ -33,6 +37,8 @@ TASKS = {
         MathematicsStreamTask,
         StockMathematicsTask,
         TextPairsTask,
+        ScanTask,
+        VariableBindingTask,
     )
 }
 

@@ -142,11 +142,12 @@ class ProblemBatches(NumberedBatches):
     Args:
         source: An `Examples`.
         tokenizer: The model's `CharacterTokenizer`. Its vocabulary may be in
-            another order than that of the examples, and may have words.
+            another order than that of the examples, and may have words of
+            characters.
         batch_size: Number of examples in a batch.
         seed: Seed of the order.
-        limits: Dict of `max_question_length` and `max_answer_length`, in
-            characters. A longer example raises a `UsageError` when it is read.
+        limits: Dict of `max_question_length` and `max_answer_length`. A
+            longer example raises a `UsageError` when it is read.
 
     Raises:
         UsageError: If there are no examples.
@@ -221,8 +222,8 @@ class ProblemBatches(NumberedBatches):
                 ((question, _),) = examples.texts(indices[[longest]])
                 raise UsageError(
                     f"The training example {question[:40]!r} has "
-                    f"{lengths[longest, column]} characters, and the model's "
-                    f"`{field}` is {limit}. Raise it by `hparams` "
+                    f"{lengths[longest, column]} {self.tokenizer.unit}, and "
+                    f"the model's `{field}` is {limit}. Raise it by `hparams` "
                     f"({field}=...), or leave such examples out.",
                     field=field,
                 )
@@ -283,12 +284,12 @@ class ProblemBatches(NumberedBatches):
         )
 
     def _translated(self, sequences):
-        """Characters in the model's token ids."""
+        """Sequences in the model's token ids."""
         token_ids = self._token_ids[sequences.tokens]
         if token_ids.size and token_ids.min() < 0:
             unknown = sequences.tokens[token_ids.argmin()]
             raise UsageError(
-                f"The character {self.source.vocabulary[unknown]!r} of a "
+                f"The symbol {self.source.vocabulary[unknown]!r} of a "
                 "problem is not in the model's vocabulary. Leave such problems "
                 "out, or take a model whose `vocabulary` has it."
             )

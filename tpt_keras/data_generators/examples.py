@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tpt_keras.answer import WORDS
+from tpt_keras.errors import UsageError
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 # Sequences that are computed at once, which bounds the memory.
@@ -83,12 +85,14 @@ class Examples:
     def texts(self, indices: Indices) -> list[tuple[str, str]]:
         """Reads examples as a list of pairs of strings."""
         symbols = np.array(self.vocabulary, dtype=object)
+        blank = " " if WORDS in self.vocabulary else ""
         columns = []
         for part in self.read(indices):
-            # A special symbol is longer than a character, but never stored.
-            text = "".join(symbols[part.tokens])
             ends = part.starts + part.lengths
-            columns.append([text[s:e] for s, e in zip(part.starts, ends)])
+            slices = map(slice, part.starts, ends)
+            columns.append(
+                [blank.join(symbols[part.tokens[s]]) for s in slices]
+            )
         return list(zip(*columns))
 
 
@@ -133,7 +137,7 @@ class ArrayExamples(Examples):
         while chunk := list(itertools.islice(texts, _CHUNK)):
             part = tokenizer.encode_flat(chunk)
             tokens.append(part.astype(tokens[0].dtype))
-            chunk_lengths = [*map(len, chunk)]
+            chunk_lengths = [len(tokenizer.pieces(text)) for text in chunk]
             smallest = np.min_scalar_type(max(chunk_lengths))
             lengths.append(np.array(chunk_lengths, smallest))
         return cls(
@@ -192,10 +196,7 @@ def question_keys(examples: Examples, seed: int) -> np.ndarray:
 
     A hash depends on the question's text and the seed (below `2**32`) alone.
     """
-    # Special symbols are longer, and never stored.
-    codes = np.array(
-        [ord(s) if len(s) == 1 else 0 for s in examples.vocabulary], "uint64"
-    )
+    codes = np.array([*map(_code, examples.vocabulary)], "uint64")
     keys = [np.zeros(0, "uint64")]
     for first in range(0, len(examples), _CHUNK):
         indices = np.arange(first, min(first + _CHUNK, len(examples)))
@@ -211,27 +212,54 @@ def question_keys(examples: Examples, seed: int) -> np.ndarray:
     return np.concatenate(keys)
 
 
+def _code(symbol):
+    if len(symbol) == 1:
+        return ord(symbol)
+    digest = hashlib.blake2b(symbol.encode(), digest_size=8)
+    return int.from_bytes(digest.digest())
+
+
 def set_apart(
-    parts: Sequence[Examples], count: int, seed: int
+    parts: Sequence[Examples],
+    count: int,
+    seed: int,
+    never: Sequence[str] = (),
 ) -> tuple[list[ExampleView], list[ExampleView]]:
     """Sets `count` questions of each collection of examples apart.
 
-    Their `question_keys` are the smallest. Returns, for each collection, all
-    examples whose question no collection sets apart, and an example of each
-    question set apart.
+    Their `question_keys` are the smallest; the questions in `never` are not
+    among them. Returns, for each collection, all examples whose question no
+    collection sets apart, and an example of each question set apart.
     """
     total = sum(map(len, parts))
     if total > _SLOW_TO_HASH:
         _log.info("Hashing %d questions, to set some apart.", total)
     keys = [question_keys(part, seed) for part in parts]
-    chosen = [np.unique(each, return_index=True)[1][:count] for each in keys]
+    chosen = [np.unique(each, return_index=True)[1] for each in keys]
+    if never:
+        pairs = [(question, "") for question in never]
+        examples = ArrayExamples.from_texts(pairs, parts[0].vocabulary)
+        others = question_keys(examples, seed)
+        chosen = [x[~np.isin(k[x], others)] for k, x in zip(keys, chosen)]
+    chosen = [rows[:count] for rows in chosen]
     apart = np.concatenate([k[rows] for k, rows in zip(keys, chosen)])
     kept = [np.flatnonzero(~np.isin(each, apart)) for each in keys]
     return [*map(ExampleView, parts, kept)], [*map(ExampleView, parts, chosen)]
 
 
 def readable_examples(examples: Examples, model_config: Any) -> Examples:
-    """Selects the examples that a model can read and answer."""
+    """Selects the examples that a model can read and answer.
+
+    Raises:
+        UsageError: If the tokens of one are words and of the other characters.
+    """
+    if (WORDS in examples.vocabulary) != (WORDS in model_config.vocabulary):
+        unit = "words" if WORDS in model_config.vocabulary else "characters"
+        raise UsageError(
+            f"The tokens of the model are {unit}, and those of the data are "
+            f"not. Set `dataset_options` to tokens={unit}.",
+            field="dataset_options",
+        )
     limits = (model_config.max_question_length, model_config.max_answer_length)
     known = np.isin(examples.vocabulary, model_config.vocabulary)
     fits = np.ones(len(examples), bool)

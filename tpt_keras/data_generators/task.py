@@ -39,12 +39,14 @@ class Task:
             are reported group by group.
         splits: Names of the splits for evaluation.
         vocabulary: The symbols of the examples, each at its token id.
+        kept: Questions that are never set apart for validation.
     """
 
     name: str | None = None
     groups: tuple[str, ...] = ()
     splits: tuple[str, ...] = ()
     vocabulary: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     @staticmethod
     def select_groups(
@@ -158,7 +160,7 @@ def split_batches(task, model_config, config):
     apart = -(-config.data.validation_examples // len(task.groups))
     seed = config.run.seed
     parts = [groups.get(group, ExampleMixture([])) for group in task.groups]
-    training, validation = set_apart(parts, apart, seed)
+    training, validation = set_apart(parts, apart, seed, task.kept)
     for group, part in zip(task.groups, training):
         if not len(part):
             raise UsageError(

@@ -4,6 +4,7 @@ import csv
 import difflib
 import hashlib
 import io
+import itertools
 import json
 import logging
 import pathlib
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
+from tpt_keras.answer import WORDS
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.task import Task
@@ -23,6 +25,7 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.files import reading
 from tpt_keras.files import write_text
+from tpt_keras.tokenizers.character_tokenizer import TOKENS
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.tokenizers.character_tokenizer import vocabulary_of
 from tpt_keras.typing import StrPath
@@ -169,14 +172,17 @@ class TextPairsTask(Task):
             evaluation.
         split_seed: Seed of the choice.
         vocabulary: The symbols, each at its token id, for example those of a
-            tokenizer; `"mathematics"` for those of the Mathematics Dataset, or
-            `"mathematics_words"` with its words; or the path of a text file,
-            whose characters are taken. Defaults to the characters of the
-            pairs.
+            tokenizer, or a list of words; `"mathematics"` for those of the
+            Mathematics Dataset, or `"mathematics_words"` with its words; or the
+            path of a text file, whose characters or words are taken. Defaults
+            to the characters of the pairs, or to the words of the training's.
+        tokens: `"characters"` or `"words"`, which blanks separate. A test
+            question with a word that is not in the vocabulary counts as wrong.
 
     Raises:
-        UsageError: If a file is missing or unreadable, a character is not in
-            the vocabulary, or the labels of a split are contradictory.
+        UsageError: If a file is missing or unreadable, a character, or a
+            word of the training, is not in the vocabulary, a text has no words
+            where tokens are words, or the labels of a split are contradictory.
 
     Example:
 
@@ -197,18 +203,26 @@ class TextPairsTask(Task):
         test_share: float = 0.1,
         split_seed: int = 0,
         vocabulary: str | Sequence[str] = "",
+        tokens: str = "characters",
     ) -> None:
+        check_choice("tokens", tokens, TOKENS)
         if not 0 <= test_share < 1:
             raise UsageError(
                 f"`test_share` must be in [0, 1). Received: {test_share}.",
                 field="test_share",
             )
         pairs = _read_groups(data_dir, groups)
+        if not isinstance(vocabulary, str) and WORDS in vocabulary:
+            tokens = "words"
+        if tokens == "words":
+            pairs = {
+                name: [_of_words(pair, data_dir) for pair in part]
+                for name, part in pairs.items()
+            }
         self.groups = tuple(pairs)
         count = sum(map(len, pairs.values()))
         first = reprlib.repr(pairs[self.groups[0]][0][:2])
         _log.info("%s: %d pairs, the first %s", data_dir, count, first)
-        self.vocabulary = _vocabulary(vocabulary, pairs)
         labels = dict.fromkeys(
             pair.split for part in pairs.values() for pair in part
         )
@@ -224,12 +238,12 @@ class TextPairsTask(Task):
         splits = dict.fromkeys(label or TEST for label in labels)
         splits.pop(TRAIN, None)
         self.splits = tuple(splits) or (TEST,)
-        self._examples = {split: {} for split in (TRAIN, *self.splits)}
+        by_split = {split: {} for split in (TRAIN, *self.splits)}
         # Of all pairs, because a single one may have been edited.
         self.fingerprints = {}
         sides: list[set[str]] = [set(), set()]
         for group, group_pairs in pairs.items():
-            parts = {split: [] for split in self._examples}
+            parts = {split: [] for split in by_split}
             for question, answer, _, split in group_pairs:
                 is_test = _is_held_out(question, test_share, split_seed)
                 side = split or (TEST if is_test else TRAIN)
@@ -243,9 +257,7 @@ class TextPairsTask(Task):
                 if any(labels):  # a hash has one side for a question
                     sides[split == TRAIN].update(pair[0] for pair in part)
                 if part:
-                    self._examples[split][group] = ArrayExamples.from_texts(
-                        part, self.vocabulary
-                    )
+                    by_split[split][group] = part
         if both := set.intersection(*sides):
             raise UsageError(
                 f"The question {min(both)!r} would be both trained on and "
@@ -253,6 +265,28 @@ class TextPairsTask(Task):
                 field="split",
                 path=data_dir,
             )
+        self._tokenize(by_split, vocabulary, tokens)
+
+    def _tokenize(self, by_split, vocabulary, tokens):
+        def texts(*splits):
+            for split in splits:
+                for part in by_split[split].values():
+                    yield from itertools.chain.from_iterable(part)
+
+        of_words = tokens == "words"
+        known = texts(TRAIN) if of_words else texts(*by_split)
+        self.vocabulary = _vocabulary(vocabulary, tokens, known)
+        self._examples = {}
+        for split, parts in by_split.items():
+            symbols = self.vocabulary
+            if split != TRAIN and of_words:
+                # A model knows the first of them.
+                found = vocabulary_of(texts(split), tokens)
+                symbols += tuple(sorted({*found} - {*symbols}))
+            self._examples[split] = {
+                group: ArrayExamples.from_texts(part, symbols)
+                for group, part in parts.items()
+            }
 
     @staticmethod
     def select_groups(data_dir, patterns):
@@ -307,15 +341,28 @@ def _is_held_out(question, share, seed):
     return int.from_bytes(digest.digest()) < share * 2**64
 
 
-def _vocabulary(vocabulary, pairs):
+def _of_words(pair, data_dir):
+    """Returns a pair with one blank between words, or refuses it."""
+    texts = [" ".join(text.split()) for text in pair[:2]]
+    if not all(texts):
+        raise UsageError(
+            f"The pair {reprlib.repr(pair[:2])} has a text without words. "
+            "Leave it out, or take the characters as tokens.",
+            field="tokens",
+            path=data_dir,
+        )
+    return pair._replace(**dict(zip(COLUMNS, texts)))
+
+
+def _vocabulary(vocabulary, tokens, texts):
     if not isinstance(vocabulary, str):
+        if tokens == "words" and WORDS not in vocabulary:
+            return vocabulary_of(vocabulary, tokens)
         return tuple(vocabulary)
-    if vocabulary in VOCABULARIES:
+    if vocabulary in VOCABULARIES and tokens == "characters":
         return VOCABULARIES[vocabulary]
     if vocabulary:
         with reading(vocabulary, "Name a text file as `vocabulary`."):
             text = pathlib.Path(vocabulary).read_text("utf-8-sig")
-        return vocabulary_of(text.replace("\n", ""))
-    return vocabulary_of(
-        text for part in pairs.values() for pair in part for text in pair[:2]
-    )
+        texts = [text.replace("\n", " " * (tokens == "words"))]
+    return vocabulary_of(texts, tokens)

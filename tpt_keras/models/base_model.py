@@ -301,10 +301,10 @@ def _encoded(model, x, y=None, sample_weight=None, is_trimmed=True):
         raise UsageError(
             f"There are {len(x)} questions and {len(y)} answers.", field="y"
         )
-    longest = max(map(len, y))
+    longest = max(len(tokenizer.pieces(answer)) for answer in y)
     if longest > config.max_answer_length:
         raise UsageError(
-            f"An answer has {longest} characters, and the model's "
+            f"An answer has {longest} {tokenizer.unit}, and the model's "
             f"`max_answer_length` is {config.max_answer_length}.",
             field="max_answer_length",
         )

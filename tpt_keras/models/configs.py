@@ -192,8 +192,9 @@ class SequenceToSequenceConfig(ModelConfig):
             `CharacterTokenizer`. Or the name of a vocabulary: `"mathematics"`,
             the paper's characters, or `"mathematics_words"`, with the words of
             the Mathematics Dataset's questions as tokens.
-        max_question_length: Most characters of a question, words or not.
-        max_answer_length: Most characters of an answer.
+        max_question_length: Most characters of a question, also of one with
+            such words. If the vocabulary has `<words>`: most words.
+        max_answer_length: Most characters, or words, of an answer.
         answer_order: Order in which a model writes the digits of an answer:
             `"as_written"`, `"units_first"` or `"minutes_first"`, see
             `CharacterTokenizer`.

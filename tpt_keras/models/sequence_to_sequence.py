@@ -226,9 +226,9 @@ class SequenceToSequence(StringsModel):
         """Answers questions greedily.
 
         A question that cannot be answered (it is empty or too long, or has a
-        character that is not in the vocabulary) gets an empty string, and one
-        warning names all such questions. `Generator.answer` gives the status
-        and the log-probability of each answer.
+        character or word that is not in the vocabulary) gets an empty string,
+        and one warning names all such questions. `Generator.answer` gives the
+        status and the log-probability of each answer.
 
         Args:
             questions: List of strings.

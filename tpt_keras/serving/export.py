@@ -85,7 +85,7 @@ def export(
         config_path.write_text(json.dumps(to_stored(config), indent=2))
         if card is not None:
             shutil.copyfile(card, config_path.with_name("README.md"))
-        _write_warmup_requests(partial / WARMUP_ASSET, config)
+        _write_warmup_requests(partial / WARMUP_ASSET, model)
     return version
 
 
@@ -105,12 +105,14 @@ def _write_graph(graph, path):
     tf.saved_model.save(module, str(path), signatures, options)
 
 
-def _write_warmup_requests(path, config):
+def _write_warmup_requests(path, model):
     from tensorflow_serving.apis import prediction_log_pb2
 
-    # A question of blanks is empty, and symbols that are not texts are longer.
-    character = min(filter(str.strip, config.vocabulary), key=len)
-    question = character * (1 + config.max_question_length // 3)
+    tokenizer = model.tokenizer
+    # A question of blanks is empty. A model may have no symbols.
+    symbol = next(filter(str.strip, tokenizer.id_of_symbol), "")
+    length = 1 + model.config.max_question_length // 3
+    question = tokenizer.separator.join([symbol] * length)
     # TensorFlow optimizes the graph of each signature at its first request.
     requests = [("serving_default", size) for size in WARMUP_BATCH_SIZES]
     with tf.io.TFRecordWriter(str(path)) as writer:
@@ -120,7 +122,7 @@ def _write_warmup_requests(path, config):
             request.model_spec.signature_name = signature
             texts = {"questions": question}
             if signature == "score":
-                texts["answers"] = character
+                texts["answers"] = symbol
             for name, text in texts.items():
                 request.inputs[name].CopyFrom(
                     tf.make_tensor_proto([text] * batch_size)

@@ -11,16 +11,20 @@ from tpt_keras.answer import INVALID_UTF8
 from tpt_keras.answer import OK
 from tpt_keras.answer import TOO_LONG
 from tpt_keras.answer import UNKNOWN_CHARACTER
+from tpt_keras.answer import UNKNOWN_WORD
+from tpt_keras.answer import WORDS
 from tpt_keras.answer import explain
 from tpt_keras.answer import list_of_texts
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.tokenizers.question_words import QUESTION_WORDS
 
 PAD = "<pad>"
 START = "<start>"
 END = "<end>"
 UNKNOWN = "<unknown>"
-SPECIAL_SYMBOLS = (PAD, START, END, UNKNOWN)
+SPECIAL_SYMBOLS = (PAD, START, END, UNKNOWN, WORDS)
+TOKENS = ("characters", "words")
 
 # The Mathematics Dataset's characters, and the paper's 72 symbols; a symbol's
 # position is its token id.
@@ -28,38 +32,6 @@ CHARACTERS = (
     " !'()*+,-./0123456789:<=>?ACDEFGHILMPRSTWabcdefghijklmnopqrstuvwxyz{}"
 )
 MATHEMATICS_VOCABULARY = (PAD, START, END, *CHARACTERS)
-# The words of its questions: all that 1,200 training questions of each module
-# have, without the random letters of bags and of other bases.
-_WORDS = """
-AM Add Are Calculate Collect Convert Determine Differentiate Divide Do
-Does Evaluate Expand Express Factor Find Four Give How In Is Let List
-Multiply PM Product Put Rearrange Round Simplify Solve Sort Subtract Sum
-Suppose Three Total Two What Which Work after and are as ascending
-assuming at away base be before between big bigger biggest billions by
-centimeter centimeters centuries century closest comes common composite
-cube day days decade decades decimal decreasing denominator derivative
-descending difference different digit distance divide divided divisor dp
-dps eight eighteen eighth eighths eighty eleven equal even factor
-factors fifteen fifteenth fifteenths fifth fifths fifty first five for
-form four fourth fourty from give given gram grams greater greatest
-halves have highest hour hours hundred hundreds in increasing integer is
-kilogram kilograms kilometer kilometers least less letters litre litres
-lowest many meter meters microgram micrograms micrometer micrometers
-microsecond microseconds millennia millennium milligram milligrams
-millilitres millimeter millimeters million millions millisecond
-milliseconds minus minute minutes months most multiple nanograms
-nanometers nanoseconds nearest next nine nineteen ninth ninths non
-nonequal not number of one or order out picked picking place places plus
-positive power prime prob product quarter quarters remainder replacement
-respect root rounded same second seconds sequence seven seventeen
-seventh sevenths seventy six sixteen sixteenth sixteenths sixth sixths
-sixty smaller smallest so sqrt square such take ten tens tenth tenths
-term terms th than that the there third thirds thirteen thirty thousand
-thousands three times to together tonne tonnes twentieth twenty two
-unequal units value values week weeks what when with without wrt year
-years zero
-"""
-QUESTION_WORDS = tuple(_WORDS.split())
 # The names under which a configuration takes a vocabulary.
 VOCABULARIES = {
     "mathematics": MATHEMATICS_VOCABULARY,
@@ -75,19 +47,28 @@ DIGITS = tuple("0123456789")
 
 # What TensorFlow strips, too. A question of nothing else is empty.
 BLANKS = " \t\n\v\f\r"
-# A word is a whole run of such characters.
+# All that `str.split` splits at, for TensorFlow, whose own split knows only
+# blanks of ASCII.
+ALL_BLANKS = (
+    "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
+)
+# A word among characters is a whole run of such characters.
 OF_WORDS = "[A-Za-z0-9]"
 _WORD = re.compile("[A-Za-z]{2,}")
 
 
 class CharacterTokenizer:
-    """Converts strings to token ids and back, one character a token.
+    """Converts strings to token ids and back, one character or word a token.
+
+    Tokens are words if the vocabulary has the symbol `<words>`: texts are split
+    at blanks, as by `str.split`, answers are joined by one blank, and lengths
+    are numbers of words. Otherwise they are characters.
 
     Questions and answers are framed by the start and the end symbol, as in the
-    paper (figure 2). A question's run of letters and digits that is a word of
-    the vocabulary is one token; answers are characters. With
-    `answer_order="units_first"`, the digits of an answer before a decimal point
-    are reversed, because a sum is computed from its units. With
+    paper (figure 2). Among characters, a question's run of letters and digits
+    that is a word of the vocabulary is one token, too; answers are characters.
+    With `answer_order="units_first"`, the digits of an answer before a decimal
+    point are reversed, because a sum is computed from its units. With
     `"minutes_first"`, a time of day is reversed, too:
 
         -1234.56  ->  -4321.56
@@ -96,10 +77,15 @@ class CharacterTokenizer:
     Args:
         vocabulary: Sequence of symbols, each at its token id: the special
             symbols `<pad>`, `<start>` and `<end>`, characters, and words of
-            two or more of its letters from A to Z and a to z. Defaults to the
-            Mathematics Dataset's 72 symbols.
+            two or more of its letters from A to Z and a to z; with `<words>`,
+            any words. Defaults to the Mathematics Dataset's 72 symbols.
         answer_order: `"as_written"` (default), `"units_first"` or
-            `"minutes_first"`.
+            `"minutes_first"`. Of words, it is about those of one digit.
+
+    Attributes:
+        unit: `"characters"` or `"words"`.
+        separator: What stands between tokens in a text: nothing, or a blank.
+        unknown: The `status` of a text with an unknown one.
 
     Raises:
         UsageError: If the vocabulary lacks a special symbol or a letter of a
@@ -116,6 +102,9 @@ class CharacterTokenizer:
     >>> tokenizer = CharacterTokenizer(VOCABULARIES["mathematics_words"])
     >>> tokenizer.split("What is 1+1?")
     ['What', ' ', 'is', ' ', '1', '+', '1', '?']
+    >>> words = ("<pad>", "<start>", "<end>", "<words>", "jump", "twice")
+    >>> CharacterTokenizer(words).encode("jump  twice")
+    [1, 4, 5, 2]
     >>> tokenizer = CharacterTokenizer(answer_order="units_first")
     >>> tokenizer.encode("12.34") == CharacterTokenizer().encode("21.34")
     True
@@ -129,6 +118,10 @@ class CharacterTokenizer:
         check_choice("answer_order", answer_order, ANSWER_ORDERS)
         self.vocabulary = tuple(vocabulary)
         self.answer_order = answer_order
+        has_words = WORDS in self.vocabulary
+        self.unit = "words" if has_words else "characters"
+        self.separator = " " if has_words else ""
+        self.unknown = UNKNOWN_WORD if has_words else UNKNOWN_CHARACTER
         _check(self.vocabulary)
         self.token_ids = {
             symbol: token_id for token_id, symbol in enumerate(self.vocabulary)
@@ -136,10 +129,11 @@ class CharacterTokenizer:
         self.pad_id = self.token_ids[PAD]
         self.start_id = self.token_ids[START]
         self.end_id = self.token_ids[END]
-        self.id_of_character = {
+        # Those that answers are made of.
+        self.id_of_symbol = {
             symbol: token_id
             for symbol, token_id in self.token_ids.items()
-            if len(symbol) == 1
+            if symbol not in SPECIAL_SYMBOLS and (has_words or len(symbol) == 1)
         }
         self.digit_ids = [
             self.token_ids[digit] for digit in DIGITS if digit in self.token_ids
@@ -149,11 +143,14 @@ class CharacterTokenizer:
         self.reversed_ids = list(self.digit_ids)
         if answer_order == "minutes_first" and ":" in self.token_ids:
             self.reversed_ids.append(self.token_ids[":"])
+        self.words = []
+        if has_words:
+            return
         self.words = sorted(filter(_WORD.fullmatch, self.vocabulary))
-        codes = list(map(ord, self.id_of_character))
+        codes = list(map(ord, self.id_of_symbol))
         # Indexed by code point. The last stands for all higher ones.
         self._token_of_code = np.full(max(codes, default=0) + 2, -1, "int32")
-        self._token_of_code[codes] = list(self.id_of_character.values())
+        self._token_of_code[codes] = list(self.id_of_symbol.values())
         # The letters and digits by token id; zero for all other symbols.
         self._code_of_token = np.array(
             [
@@ -166,6 +163,10 @@ class CharacterTokenizer:
         self._ids_of_words = np.array(
             [self.token_ids[word] for word in self.words], "int32"
         )
+
+    def pieces(self, text: str) -> Sequence[str]:
+        """Splits a text into what answers are made of, known or not."""
+        return text.split() if self.separator else text
 
     def encode(self, text: str) -> list[int]:
         """Encodes an answer to a list; see `encode_batch`."""
@@ -185,10 +186,10 @@ class CharacterTokenizer:
             int32 array `(batch, longest sequence + 2)`.
 
         Raises:
-            UsageError: If a character is not in the vocabulary.
+            UsageError: If a character or a word is not in the vocabulary.
         """
         token_ids = self.encode_flat(texts)
-        lengths = np.fromiter(map(len, texts), "int32")
+        lengths = np.array([len(self.pieces(text)) for text in texts], "int32")
         if questions:
             token_ids, lengths = self.join_words(token_ids, lengths)
         else:
@@ -202,14 +203,22 @@ class CharacterTokenizer:
 
     def encode_flat(self, texts: Sequence[str]) -> np.ndarray:
         """Encodes strings into one int32 array, without start and end."""
+        if self.separator:
+            words = self.separator.join(texts).split()
+            found = [self.id_of_symbol.get(word, -1) for word in words]
+            ids = np.array(found, "int32")
+        else:
+            ids = self._encode_characters(texts)
+        if ids.size and ids.min() < 0:
+            self._refuse_unknown(texts)
+        return ids
+
+    def _encode_characters(self, texts):
         # Lone surrogates pass, and are refused as unknown characters.
         content = "".join(texts).encode("utf-32-le", "surrogatepass")
         codes = np.frombuffer(content, "<u4")
         above_all = len(self._token_of_code) - 1
-        ids = self._token_of_code[np.minimum(codes, above_all)]
-        if ids.size and ids.min() < 0:
-            self._refuse_unknown(texts)
-        return ids
+        return self._token_of_code[np.minimum(codes, above_all)]
 
     def join_words(
         self, token_ids: np.ndarray, lengths: np.ndarray
@@ -316,7 +325,8 @@ class CharacterTokenizer:
         """Returns the `status` of an `Answer`: `"OK"` if it can be encoded."""
         status = self.answer_status(question, max_length)
         is_known = status not in (INVALID_UTF8, TOO_LONG)
-        return EMPTY if is_known and not question.strip(BLANKS) else status
+        is_blank = not self.pieces(question.strip(BLANKS))
+        return EMPTY if is_known and is_blank else status
 
     def answer_status(self, answer: str, max_length: int) -> str:
         """Returns `"OK"` if an answer can be encoded; it may be empty."""
@@ -324,20 +334,21 @@ class CharacterTokenizer:
             answer.encode()
         except UnicodeEncodeError:
             return INVALID_UTF8
-        if len(answer) > max_length:
+        pieces = self.pieces(answer)
+        if len(pieces) > max_length:
             return TOO_LONG
-        if not self.token_ids.keys() >= set(answer):
-            return UNKNOWN_CHARACTER
+        if not self.id_of_symbol.keys() >= set(pieces):
+            return self.unknown
         return OK
 
     def answer_mask(self, vocabulary_size: int) -> np.ndarray:
         """Returns a boolean `(vocabulary_size,)`, true at tokens of answers.
 
-        They are the end and the characters, or if there are none, the ids
-        without a symbol.
+        They are the end and the characters or words, or if there are none,
+        the ids without a symbol.
         """
-        token_ids = [self.end_id, *self.id_of_character.values()]
-        if not self.id_of_character:
+        token_ids = [self.end_id, *self.id_of_symbol.values()]
+        if not self.id_of_symbol:
             token_ids += range(len(self.vocabulary), vocabulary_size)
         return np.isin(np.arange(vocabulary_size), token_ids)
 
@@ -356,39 +367,53 @@ class CharacterTokenizer:
                 symbols.append("\N{REPLACEMENT CHARACTER}")
             elif self.vocabulary[token_id] not in SPECIAL_SYMBOLS:
                 symbols.append(self.vocabulary[token_id])
-        return "".join(symbols)
+        return self.separator.join(symbols)
 
     def _refuse_unknown(self, texts):
         for text in texts:
-            for position, character in enumerate(text):
-                if character not in self.id_of_character:
-                    reason = explain(text, UNKNOWN_CHARACTER, self.vocabulary)
+            for position, piece in enumerate(self.pieces(text)):
+                if piece not in self.id_of_symbol:
+                    reason = explain(text, self.unknown, self.vocabulary)
                     raise UsageError(
                         f"The text {text[:40]!r} {reason} "
                         f"(position {position})."
                     )
 
 
-def vocabulary_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """Returns the special symbols and the sorted characters of texts.
+def vocabulary_of(
+    texts: Iterable[str], tokens: str = "characters"
+) -> tuple[str, ...]:
+    """Returns the special symbols and the sorted tokens of texts.
+
+    Tokens are the `"characters"` or the `"words"`, which blanks separate.
 
     Example:
 
     >>> vocabulary_of(["What is 1+1?", "2"])[:8]
     ('<pad>', '<start>', '<end>', ' ', '+', '1', '2', '?')
+    >>> vocabulary_of(["jump twice", "JUMP JUMP"], tokens="words")[3:]
+    ('<words>', 'JUMP', 'jump', 'twice')
     """
-    return (PAD, START, END, *sorted(set[str]().union(*texts)))
+    check_choice("tokens", tokens, TOKENS)
+    if tokens == "characters":
+        return (PAD, START, END, *sorted(set[str]().union(*texts)))
+    words = set[str]().union(*map(str.split, texts)) - set(SPECIAL_SYMBOLS)
+    return (PAD, START, END, WORDS, *sorted(words))
 
 
 def _check(vocabulary):
+    of_words = WORDS in vocabulary
+    is_symbol = _is_word if of_words else _is_character
     for symbol in vocabulary:
-        if symbol in SPECIAL_SYMBOLS or _is_character(symbol):
+        if symbol in SPECIAL_SYMBOLS or is_symbol(symbol):
             continue
-        if not isinstance(symbol, str) or not _WORD.fullmatch(symbol):
+        is_text = isinstance(symbol, str)
+        if of_words or not is_text or not _WORD.fullmatch(symbol):
+            kinds = "one character, a word of letters from A to Z and a to z"
             raise UsageError(
-                f"The vocabulary holds {symbol!r}. A symbol must be one "
-                "character, a word of letters from A to Z and a to z, or one "
-                f"of {', '.join(SPECIAL_SYMBOLS)}."
+                f"The vocabulary holds {symbol!r}. A symbol must be "
+                f"{'a word without blanks' if of_words else kinds}, or one of "
+                f"{', '.join(SPECIAL_SYMBOLS)}."
             )
         if not set(symbol) <= set(vocabulary):
             raise UsageError(
@@ -402,6 +427,15 @@ def _check(vocabulary):
     symbol, count = counts.most_common(1)[0]
     if count > 1:
         raise UsageError(f"The vocabulary holds the symbol {symbol!r} twice.")
+
+
+def _is_word(symbol):
+    # UTF-8 has no lone surrogates.
+    return (
+        isinstance(symbol, str)
+        and symbol.split() == [symbol]
+        and not re.search("[\ud800-\udfff]", symbol)
+    )
 
 
 def _is_character(symbol):

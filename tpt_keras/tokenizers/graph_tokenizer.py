@@ -4,7 +4,7 @@ from tpt_keras.answer import EMPTY
 from tpt_keras.answer import INVALID_UTF8
 from tpt_keras.answer import OK
 from tpt_keras.answer import TOO_LONG
-from tpt_keras.answer import UNKNOWN_CHARACTER
+from tpt_keras.tokenizers.character_tokenizer import ALL_BLANKS
 from tpt_keras.tokenizers.character_tokenizer import OF_WORDS
 from tpt_keras.tokenizers.character_tokenizer import SPECIAL_SYMBOLS
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
@@ -46,7 +46,10 @@ class GraphTokenizer:
         symbols += ["\N{REPLACEMENT CHARACTER}"] * (
             vocabulary_size - len(symbols)
         )
-        self._symbols = tf.constant(symbols)
+        # A separator stands before every symbol of an answer but the first.
+        self._symbols = tf.constant(
+            [symbol and tokenizer.separator + symbol for symbol in symbols]
+        )
 
     def encode(
         self, texts: tf.Tensor, max_length: int, questions: bool = False
@@ -65,29 +68,40 @@ class GraphTokenizer:
         )
         # Replaced before anything is computed from them.
         texts = tf.where(is_valid, texts, "")
-        is_short = tf.strings.length(texts, unit="UTF8_CHAR") <= max_length
-        is_blank = tf.equal(tf.strings.strip(texts), "")
-        characters = tf.strings.unicode_split(
-            tf.where(is_short, texts, ""), "UTF-8"
-        )
-        ids = self.token_of_symbol[characters]
+        is_short = self._lengths(texts) <= max_length
+        is_blank = tf.equal(self._lengths(tf.strings.strip(texts)), 0)
+        pieces = self._pieces(tf.where(is_short, texts, ""))
+        ids = self.token_of_symbol[pieces]
         is_known = tf.reduce_all(ids != _UNKNOWN_ID, axis=-1)
         status = tf.fill(tf.shape(texts), OK)
         for is_fine, reason in (
-            (is_known, UNKNOWN_CHARACTER),
+            (is_known, self._tokenizer.unknown),
             (~is_blank | (not questions), EMPTY),
             (is_short, TOO_LONG),
             (is_valid, INVALID_UTF8),
         ):
             status = tf.where(is_fine, status, reason)
         if questions and self._tokenizer.words:
-            ids = self._join_words(characters, ids)
+            ids = self._join_words(pieces, ids)
         ids = tf.ragged.boolean_mask(ids, ids != _UNKNOWN_ID)
         start = tf.fill([tf.size(texts), 1], self._tokenizer.start_id)
         end = tf.fill([tf.size(texts), 1], self._tokenizer.end_id)
         ids = tf.concat([start, ids, end], axis=1)
         ids = ids.to_tensor(self._tokenizer.pad_id)
         return ids if questions else self._order_digits(ids), status
+
+    def _pieces(self, texts):
+        """As `CharacterTokenizer.pieces`, of `(batch,)`; ragged."""
+        if not self._tokenizer.separator:
+            return tf.strings.unicode_split(texts, "UTF-8")
+        return tf.strings.split(
+            tf.strings.regex_replace(texts, ALL_BLANKS, " ")
+        )
+
+    def _lengths(self, texts):
+        if not self._tokenizer.separator:
+            return tf.strings.length(texts, unit="UTF8_CHAR")
+        return self._pieces(texts).row_lengths()
 
     def _join_words(self, characters, ids):
         """Does what `CharacterTokenizer.join_words` does."""
@@ -110,9 +124,10 @@ class GraphTokenizer:
 
     def decode(self, token_ids: tf.Tensor) -> tf.Tensor:
         """Decodes answers `(..., length)`, padded after their end symbols."""
-        return tf.strings.reduce_join(
+        texts = tf.strings.reduce_join(
             tf.gather(self._symbols, self._order_digits(token_ids)), axis=-1
         )
+        return tf.strings.strip(texts) if self._tokenizer.separator else texts
 
     def _order_digits(self, token_ids):
         """As `CharacterTokenizer.order_digits`, of `(..., length)`."""

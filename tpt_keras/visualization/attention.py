@@ -26,6 +26,8 @@ ATTENTIONS = {
 _GAMMA = 0.7
 # Inches of a matrix entry.
 _ENTRY = 0.17
+# Letters of a word.
+_LONGEST_WORD = 20
 
 
 def draw_attention(
@@ -40,6 +42,7 @@ def draw_attention(
     The targets and the sources are strings, the characters of both, or lists
     of words and characters. Returns the figure, and writes it to a `path`.
     """
+    targets, sources = map(_shortened, (targets, sources))
     width = max(_ENTRY * len(sources), 3.0) + 1.8
     height = max(_ENTRY * len(targets), 1.2) + 1.2
     figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
@@ -63,6 +66,12 @@ def draw_attention(
         image, label="attention weight", ticks=[0, 0.1, 0.25, 0.5, 1]
     )
     return finished(figure, path)
+
+
+def _shortened(texts):
+    # Long words would leave no room for the matrix.
+    is_list = not isinstance(texts, str)
+    return [text[:_LONGEST_WORD] for text in texts] if is_list else texts
 
 
 def attention_page(

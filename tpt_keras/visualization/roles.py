@@ -19,6 +19,8 @@ _MAX_ROWS = 20
 _MAX_COLUMNS = 70
 # Inches of a square.
 _SQUARE = 0.2
+# Inches of a letter.
+_LETTER = 0.08
 _CENTERED = {"ha": "center", "va": "center", **CHARACTER}
 
 
@@ -34,33 +36,36 @@ def draw_role_squares(
     Shows the first 20 texts, up to 70 characters of each. The labels are a
     list of cluster numbers for every text, and the clusters a result of
     `describe_clusters`. A text may be a list of words and characters; a word's
-    square shows its first two letters. Returns the figure, and writes it to a
-    `path`.
+    square shows its first two letters; if there are words alone, its first
+    twelve. Returns the figure, and writes it to a `path`.
     """
     texts = [text[:_MAX_COLUMNS] for text in texts[:_MAX_ROWS]]
     grid = np.full((len(texts), max(map(len, texts))), np.nan)
     for row, text in enumerate(texts):
         grid[row, : len(text)] = labels[row][: len(text)]
+    sizes = [len(symbol) for text in texts for symbol in text]
+    letters = 2 if any(" " in text for text in texts) else min(12, max(sizes))
+    width = max(_SQUARE, _LETTER * letters)
     colors = _colors(len(clusters))
     height = _SQUARE * max(len(texts), len(clusters)) + 1.2
     figure = Figure(
-        figsize=(_SQUARE * grid.shape[1] + 3.6, height),
+        figsize=(width * grid.shape[1] + 3.6, height),
         dpi=85,
         layout="constrained",
     )
-    axes, key = figure.subplots(
-        1, 2, width_ratios=[grid.shape[1] * _SQUARE, 2.2]
-    )
+    axes, key = figure.subplots(1, 2, width_ratios=[grid.shape[1] * width, 2.2])
     axes.imshow(
         grid,
         ListedColormap([color["background"] for color in colors]),
         vmin=-0.5,
         vmax=len(colors) - 0.5,
+        aspect=_SQUARE / width,
     )
     for row, text in enumerate(texts):
         for column, character in enumerate(text):
             color = colors[labels[row][column]]["text"]
-            axes.text(column, row, character[:2], color=color, **_CENTERED)
+            shown = character[:letters]
+            axes.text(column, row, shown, color=color, **_CENTERED)
     axes.set_anchor("NW")
     axes.set_title(title, loc="left")
     axes.set_xlabel("character")
