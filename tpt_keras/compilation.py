@@ -1,13 +1,13 @@
 """Compiles functions of token ids, on every backend."""
 
 import collections
-import itertools
 import logging
 import threading
 import time
 
 import keras
 import numpy as np
+from keras import tree
 
 # Keras layers are traced by one thread at a time.
 _TRACING = threading.RLock()
@@ -123,7 +123,7 @@ class TorchGraph:
         self._calls = collections.defaultdict(_Calls)
 
     def __call__(self, *inputs):
-        tensors = _leaves(inputs)
+        tensors = tree.flatten(inputs)
         shapes = [tuple(tensor.shape) for tensor in tensors]
         calls = self._calls[
             tuple(min(size, 2) for shape in shapes for size in shape)
@@ -152,10 +152,10 @@ class TorchGraph:
             self._stay_eager(error)
             return
         # Without the tensors, which may be large.
-        structure = _packed(outputs, itertools.repeat(None))
+        structure = tree.map_structure(lambda _: None, outputs)
 
         def packed(*tensors):
-            return _packed(structure, iter(graph(*tensors)))
+            return tree.pack_sequence_as(structure, graph(*tensors))
 
         # In one piece, because other threads read it.
         calls.traced = calls.shapes, packed
@@ -195,31 +195,13 @@ class _Calls:
         ]
 
 
-def _leaves(inputs):
-    if isinstance(inputs, dict):
-        inputs = [inputs[name] for name in sorted(inputs)]
-    if isinstance(inputs, (tuple, list)):
-        return [leaf for each in inputs for leaf in _leaves(each)]
-    return [inputs]
-
-
-def _packed(structure, leaves):
-    if isinstance(structure, dict):
-        return {
-            name: _packed(structure[name], leaves) for name in sorted(structure)
-        }
-    if isinstance(structure, (tuple, list)):
-        return tuple(_packed(each, leaves) for each in structure)
-    return next(leaves)
-
-
 def _torch_graph(function, inputs, shapes):
     """Traces a function as a graph, whose inputs and outputs are flat."""
     import torch
 
     module = torch.nn.Module()
     module.forward = lambda *tensors: tuple(
-        _leaves(function(*_packed(inputs, iter(tensors))))
+        tree.flatten(function(*tree.pack_sequence_as(inputs, tensors)))
     )
     axes = tuple(
         {
@@ -231,7 +213,7 @@ def _torch_graph(function, inputs, shapes):
     )
     with torch.inference_mode(False), torch.no_grad():
         # Tensors of inference mode cannot be traced.
-        tensors = tuple(each.clone() for each in _leaves(inputs))
+        tensors = tuple(each.clone() for each in tree.flatten(inputs))
         program = torch.export.export(
             module, tensors, dynamic_shapes=(axes,), strict=False
         )
