@@ -263,7 +263,7 @@ class AnsweringModel:
         return answers
 
     def _status(self, question, answer=""):
-        """Returns why a question has no answer, if it is known before."""
+        """Returns the status that a question has before it is answered."""
         return OK
 
     def _answer_batch(self, questions):

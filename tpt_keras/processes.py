@@ -60,8 +60,8 @@ def spawned_pool(num_processes, *initial):
 
     They are spawned, because TensorFlow does not survive a fork. `initial` is
     a function that each calls first, and its arguments, if any. When the scope
-    ends, work that has not begun is cancelled; after an exception, such as a
-    `KeyboardInterrupt`, no work is finished.
+    ends, work that has not begun is cancelled. An exception in the scope, such
+    as a `KeyboardInterrupt`, also ends the work that has begun.
 
     Each process has a thread and a pipe here. Python's own pool has one pipe
     for all processes, and may wait forever if one is killed within a message.

@@ -33,13 +33,14 @@ UNFINISHED_SHARE = 0.75
 class Generator(AnsweringModel):
     """Answers questions with a model and a sampler.
 
-    It is compiled at the first answer, on TensorFlow at the second if the first
-    is of a single question, and on PyTorch after a few seconds of answers.
-    Threads may share it. Finished answers leave the batch, and the KV cache
-    grows on demand. On JAX, whose shapes are fixed, batches are padded to a few
-    shapes instead, and it is compiled for each. On TensorFlow, one thread for
-    each operation (`TF_NUM_INTRAOP_THREADS=1` in the environment) can answer
-    single questions faster; it answers batches more slowly.
+    Threads may share a generator. It compiles the model at its first call. On
+    TensorFlow, a first call with a single question is not compiled. On PyTorch,
+    calls are compiled after a few seconds of answering.
+
+    Finished answers leave the batch, and the KV cache grows on demand. JAX has
+    fixed shapes: there, batches are padded to a few shapes, and each of them is
+    compiled. On TensorFlow, `TF_NUM_INTRAOP_THREADS=1` in the environment can
+    make single questions faster, and makes batches slower.
 
     Args:
         model: A `SequenceToSequence`, or what has its `config`, `tokenizer`,
@@ -298,8 +299,7 @@ class EarlyExit:
     Args:
         grow_cache: A model's `grow_cache`.
         num_sequences: Number of sequences of a question. They leave together.
-        compile_step: Function of the loop's body to what computes the same.
-            Defaults to the body itself.
+        compile_step: Function that compiles the loop's body. Defaults to none.
     """
 
     def __init__(

@@ -107,8 +107,8 @@ def make_part(
     if isinstance(part, base):
         if options:
             raise UsageError(
-                f"`{field}_options` are for a name. Give the options to the "
-                f"{base.__name__} instead. Received: {options}",
+                f"`{field}_options` need a name as `{field}`. Give the options "
+                f"to the {base.__name__} instead. Received: {options}",
                 field=f"{field}_options",
             )
         return part

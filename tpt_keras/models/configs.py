@@ -219,13 +219,13 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
 
     Args:
         bind_embeddings: Whether the embedding is bound to a role too.
-        initialization: `"paper"`: embeddings normal, everything else Xavier
-            uniform, biases zero. `"released"`: that of the authors' code, whose
-            TP-Attention keeps PyTorch's default, uniform within `1 /
-            sqrt(fan_in)`, biases included.
-        digit_places: Whether the embedding of a digit has its place in its
-            number, see `DigitPlaceEmbedding`. The digits of answers have places
-            if these are written units first.
+        initialization: `"paper"`: embeddings are normal, biases zero and all
+            other weights Xavier uniform. `"released"`: as in the authors' code,
+            TP-Attention and all biases keep PyTorch's default instead, uniform
+            within `1 / sqrt(fan_in)`.
+        digit_places: Whether a digit's embedding tells its place in its number,
+            see `DigitPlaceEmbedding`. In answers this needs an `answer_order`
+            of units first.
         num_decoder_layers: Number of decoder cells, which take most of the
             time of an answer. Defaults to `num_layers`.
 

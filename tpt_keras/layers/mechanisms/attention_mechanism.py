@@ -62,11 +62,11 @@ class AttentionMechanism(BaseLayer):
     needs_positions = False
     # True if it takes the argument `positions`, as `DotProductAttention` does.
     takes_positions = False
-    # True if the mechanism maps the layer's inputs itself. Its methods then
-    # also take the inputs, as `query` and `key`, and `build` their shapes.
+    # True if the mechanism maps the layer's inputs by itself. The layer passes
+    # them to its methods as `query` and `key`, and their shapes to `build`.
     takes_inputs = False
-    # The number of kinds of heads, of which there are equally many. Only the
-    # first kind has values.
+    # Number of kinds of heads. All kinds have the same number of heads, and
+    # only the first kind has values.
     num_kinds = 1
 
     def __init__(
