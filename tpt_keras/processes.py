@@ -66,11 +66,6 @@ def spawned_pool(num_processes, *initial):
     Each process has a thread and a pipe here. Python's own pool has one pipe
     for all processes, and may wait forever if one is killed within a message.
     """
-    if multiprocessing.current_process().daemon:
-        raise UsageError(
-            "A daemonic process, such as one of multiprocessing.Pool, cannot "
-            "start others. Take one of concurrent.futures.ProcessPoolExecutor."
-        )
     main = sys.modules["__main__"]
     if getattr(main, "__file__", None) == "<stdin>":
         main.__file__ = None  # the processes would look for this file

@@ -8,7 +8,6 @@ from typing import Self
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_choices
 from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import POSITIONS
 from tpt_keras.layers import make_binding
@@ -79,7 +78,8 @@ class ModelConfig:
             UsageError: If a name is unknown, or a value is invalid.
         """
         fields = [field.name for field in dataclasses.fields(self)]
-        check_choices("hyperparameter", overrides, fields)
+        for name in overrides:
+            check_choice("hyperparameter", name, fields)
         if "vocabulary" in overrides:
             overrides = {"vocabulary_size": 0, **overrides}
         return dataclasses.replace(self, **overrides)
