@@ -116,7 +116,11 @@ class Sampler:
             (state,),
             maximum_iterations=max_length,
         )
-        return self._results(state, batch_size, max_length)
+        by_row = (batch_size, self.num_sequences)
+        return {
+            "token_ids": ops.reshape(state["token_ids"], (*by_row, max_length)),
+            "log_probs": ops.reshape(state["log_probs"], by_row),
+        }
 
     def _first_state(self, batch_size, max_length, start_id, pad_id):
         count = batch_size * self.num_sequences
@@ -155,13 +159,6 @@ class Sampler:
                 is_here, ops.expand_dims(next_ids, -1), token_ids
             ),
             "cache": {**state["cache"], **changed},
-        }
-
-    def _results(self, state, batch_size, max_length):
-        by_row = (batch_size, self.num_sequences)
-        return {
-            "token_ids": ops.reshape(state["token_ids"], (*by_row, max_length)),
-            "log_probs": ops.reshape(state["log_probs"], by_row),
         }
 
 
