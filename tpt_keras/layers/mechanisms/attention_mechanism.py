@@ -4,7 +4,6 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import Dropout
-from tpt_keras.layers.base_layer import arguments
 
 
 class AttentionMechanism(BaseLayer):
@@ -17,7 +16,8 @@ class AttentionMechanism(BaseLayer):
 
     To add a mechanism, register a subclass with Keras. Its registered name or
     an instance can be given wherever a built-in name can: as `attention=` of a
-    `TPMultiHeadAttention`, or, the name, of a `TransformerConfig`.
+    `TPMultiHeadAttention`, or, the name, of a `TransformerConfig`. It keeps its
+    arguments as attributes of the same names, for `get_config`.
 
     Args:
         dropout: Dropout rate of the attention weights, if there are any.
@@ -147,7 +147,3 @@ class AttentionMechanism(BaseLayer):
     def update_cache(self, cache, key_heads, value_heads, index):
         """Writes the keys and values of one position to a KV cache."""
         raise NotImplementedError
-
-    def get_config(self) -> dict[str, Any]:
-        names = "dropout sliding_window seed"
-        return super().get_config() | arguments(self, names)

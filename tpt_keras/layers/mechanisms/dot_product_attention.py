@@ -7,7 +7,6 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.token_and_position_embedding import ATTENTION_POSITIONS
 from tpt_keras.layers.token_and_position_embedding import position_angles
@@ -245,10 +244,6 @@ class DotProductAttention(AttentionMechanism):
     def retrieve(self, weights, values, start_index):
         """Sums the values of a cache by their weights to fillers."""
         return ops.einsum("bhts,bhsd->bthd", weights, values)
-
-    def get_config(self) -> dict[str, Any]:
-        names = "flash_attention positions"
-        return super().get_config() | arguments(self, names)
 
 
 def _softmax(logits):

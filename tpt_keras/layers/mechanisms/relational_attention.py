@@ -154,6 +154,3 @@ class RelationalAttention(DotProductAttention):
         # Keras casts call arguments, but not weights.
         weight = ops.convert_to_tensor(weight, self.compute_dtype)
         return ops.reshape(weight, (-1, self.num_relations, self.value_dim))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_distance": self.max_distance}

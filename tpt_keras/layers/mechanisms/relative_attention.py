@@ -92,9 +92,6 @@ class RelativeAttention(DotProductAttention):
         table = ops.convert_to_tensor(table, self.compute_dtype)
         return ops.take(table, rows, axis=0)
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_distance": self.max_distance}
-
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class TransformerXLAttention(DotProductAttention):
