@@ -8,7 +8,6 @@ from keras import ops
 from keras import tree
 
 from tpt_keras.answer import IMPOSSIBLE
-from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
 from tpt_keras.compilation import TorchGraph
@@ -79,8 +78,12 @@ class Generator(AnsweringModel):
         if early_exit is None:
             early_exit = not self._has_fixed_shapes
         self.model = model
-        names = ("vocabulary", "max_question_length")
-        self.config = {name: getattr(model.config, name) for name in names}
+        self.tokenizer = model.tokenizer
+        self.config = {
+            "vocabulary": model.config.vocabulary,
+            "max_question_length": model.config.max_question_length,
+            "max_answer_length": max_length,
+        }
         self.sampler = get_sampler(sampler)
         self.max_length = max_length
         self.batch_size = batch_size
@@ -89,17 +92,8 @@ class Generator(AnsweringModel):
         # The variables that the programs were compiled for, and the programs.
         self._compiled = None, None
 
-    def _status(self, question, answer=""):
-        tokenizer = self.model.tokenizer
-        longest = self.model.config.max_question_length
-        status = tokenizer.question_status(question, longest)
-        if status == OK:
-            status = tokenizer.answer_status(answer, self.max_length)
-        return status
-
     def _answer_batch(self, texts):
-        tokenizer = self.model.tokenizer
-        token_ids = tokenizer.encode_batch(texts, questions=True)
+        token_ids = self.tokenizer.encode_batch(texts, questions=True)
         found = self.generate_on_batch(token_ids)
         if not (found["log_probs"][:, 0] > IMPOSSIBLE).all():  # or no number
             raise UsageError(
@@ -108,7 +102,7 @@ class Generator(AnsweringModel):
             )
         for rows, log_probs in zip(found["token_ids"], found["log_probs"]):
             best, *others = [
-                (tokenizer.decode(token_ids), log_prob)
+                (self.tokenizer.decode(token_ids), log_prob)
                 for token_ids, log_prob in zip(rows, log_probs.tolist())
             ]
             yield Answer(
@@ -121,7 +115,7 @@ class Generator(AnsweringModel):
             )
 
     def _score_batch(self, questions, answers):
-        encode = self.model.tokenizer.encode_batch
+        encode = self.tokenizer.encode_batch
         found = self._run(
             "score", encode(questions, questions=True), encode(answers)
         )
@@ -170,7 +164,7 @@ class Generator(AnsweringModel):
 
     def _generate(self, encoder_token_ids, cache, compile_step=None):
         model, num_sequences = self.model, self.sampler.num_sequences
-        tokenizer = model.tokenizer
+        tokenizer = self.tokenizer
         # All sequences of a row read the same question.
         if num_sequences > 1:
             cache = tree.map_structure(
@@ -265,7 +259,7 @@ class Generator(AnsweringModel):
         longest = max(length, max_length + 2)
         padding = min(-length % _LENGTH_STEP, longest - length)
         more_rows = (1 << max(num_rows - 1, 0).bit_length()) - num_rows
-        pad_id = self.model.tokenizer.pad_id
+        pad_id = self.tokenizer.pad_id
         token_ids = np.pad(
             token_ids, ((0, 0), (0, padding)), constant_values=pad_id
         )
