@@ -123,6 +123,7 @@ setuptools.setup(
         "keras-tuner>=1.4.8",
         "mathematics_dataset>=1.0.1",
         "numpy>=2.0",
+        "optree>=0.13",
         "safetensors>=0.4",
         "sympy>=1.12",
         "tensorboard>=2.20",

@@ -98,15 +98,6 @@ def define_model_dir(with_best=False, default=None):
         flags.DEFINE_bool("best", False, "The best model, not the last.")
 
 
-def define_model_dirs():
-    """Defines the flag of several models or trainings."""
-    flags.DEFINE_list("model_dirs", [], "Their folders.")
-    flags.register_validator("model_dirs", bool, "name one or more")
-    flags.register_validator(
-        "model_dirs", lambda paths: all(map(may_be_there, paths)), "not found"
-    )
-
-
 def define_modules():
     """Defines the flag of the modules of a training."""
     flags.DEFINE_list(

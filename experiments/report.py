@@ -20,7 +20,13 @@ from ._flags import Problems
 
 FLAGS = flags.FLAGS
 
-_flags.define_model_dirs()
+flags.DEFINE_list("model_dirs", [], "Folders of the models or trainings.")
+flags.register_validator("model_dirs", bool, "name one or more")
+flags.register_validator(
+    "model_dirs",
+    lambda paths: all(map(_flags.may_be_there, paths)),
+    "not found",
+)
 flags.DEFINE_list(
     "splits",
     [],

@@ -20,7 +20,6 @@ from tpt_keras.layers.base_layer import option_defaults
 PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 ROOT = PACKAGE.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 PURE = "analysis", "layers", "models", "decoding", "tokenizers", "visualization"
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
@@ -30,12 +29,12 @@ MODULES = sorted(
 )
 
 
-def blocks(page, section="", language="python"):
+def blocks(page, section=""):
     """The code below a heading of a page, up to the next one."""
     text = (ROOT / page).read_text()
     if section:
         text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
 def run(code):
@@ -91,20 +90,6 @@ def test_options_are_listed_with_their_defaults(parts):
             for option, default in option_defaults(part).items()
             if option not in inherited
         }
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_names_the_extras_of_its_commands(page):
-    code = "".join(blocks(page, language="sh"))
-    named = re.findall(r"pip install \"\.\[(.*?)\]", page.read_text())
-    named = ",".join(named).split(",")
-    for name in set(re.findall(r"tpt_keras (\w+) ", code)) - {"prepare_data"}:
-        source = (ROOT / "experiments" / f"{name}.py").read_text()
-        extras = re.findall(r"require\([^)]*\"(\w+)\"\)", source)
-        if "check_analysis" in source:
-            extras.append("analysis")
-        # One of them: an export's depends on its format.
-        assert not extras or set(extras) & set(named), name
 
 
 def test_looking_inside_from_python(capsys):

@@ -10,6 +10,7 @@ import pytest
 
 import tpt_keras
 from tests.experiments.command import run_python
+from tests.packaging_test import IMPORTERS
 
 PACKAGE = pathlib.Path(tpt_keras.__file__).parent
 # A folder or file imports only those on lines above its own, as in BUILD.md.
@@ -112,17 +113,7 @@ def test_library_knows_no_command_line():
     assert not wrong
 
 
-HEAVY = [
-    "tensorflow_datasets",
-    "keras_tuner",
-    "matplotlib",
-    "sklearn",
-    "streamlit",
-    "tensorboard",
-    "torch",
-    "sympy",
-    "mathematics_dataset",
-]
+HEAVY = sorted(IMPORTERS.keys() - {"tensorflow"})
 
 
 @pytest.mark.parametrize(

@@ -67,13 +67,6 @@ def test_pool_ends_with_its_process(tmp_path, name, signal):
     )
 
 
-def test_daemonic_process_is_refused(monkeypatch):
-    process = multiprocessing.current_process()
-    monkeypatch.setitem(process._config, "daemon", True)
-    with pytest.raises(UsageError), spawned_pool(1):
-        pass
-
-
 def test_death_at_the_start_is_an_error(capfd):
     multiprocessing.set_executable("/bin/false")
     try:

@@ -164,11 +164,12 @@ class AnsweringModel:
     """Base class of generators, exported models and clients.
 
     A subclass defines `_answer_batch`, from a list of strings to `Answer`s,
-    and may define `_score_batch`, from two lists. One that knows the model's
-    tokenizer defines `_status`, too.
+    and may define `_score_batch`, from two lists.
     """
 
     batch_size = 64
+    # The model's tokenizer; `None` if only an export or a server has it.
+    tokenizer: Any = None
     # The model's hyperparameters; empty if they are unknown.
     config: dict[str, Any] = {}
 
@@ -278,8 +279,15 @@ class AnsweringModel:
         return answers
 
     def _status(self, question, answer=""):
-        """Returns why a question has no answer, if it is known before."""
-        return OK
+        """Returns the status that a question has before it is answered."""
+        if self.tokenizer is None:
+            return OK
+        longest = self.config["max_question_length"]
+        status = self.tokenizer.question_status(question, longest)
+        if status == OK:
+            longest = self.config["max_answer_length"]
+            status = self.tokenizer.answer_status(answer, longest)
+        return status
 
     def _answer_batch(self, questions):
         raise NotImplementedError

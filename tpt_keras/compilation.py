@@ -1,13 +1,13 @@
 """Compiles functions of token ids, on every backend."""
 
 import collections
-import itertools
 import logging
 import threading
 import time
 
 import keras
 import numpy as np
+import optree
 
 # Keras layers are traced by one thread at a time.
 _TRACING = threading.RLock()
@@ -123,7 +123,7 @@ class TorchGraph:
         self._calls = collections.defaultdict(_Calls)
 
     def __call__(self, *inputs):
-        tensors = _leaves(inputs)
+        tensors = optree.tree_leaves(inputs)
         shapes = [tuple(tensor.shape) for tensor in tensors]
         calls = self._calls[
             tuple(min(size, 2) for shape in shapes for size in shape)
@@ -151,11 +151,10 @@ class TorchGraph:
         except Exception as error:  # of PyTorch, or of a layer
             self._stay_eager(error)
             return
-        # Without the tensors, which may be large.
-        structure = _packed(outputs, itertools.repeat(None))
+        structure = optree.tree_structure(outputs)
 
         def packed(*tensors):
-            return _packed(structure, iter(graph(*tensors)))
+            return optree.tree_unflatten(structure, graph(*tensors))
 
         # In one piece, because other threads read it.
         calls.traced = calls.shapes, packed
@@ -195,33 +194,18 @@ class _Calls:
         ]
 
 
-def _leaves(inputs):
-    if isinstance(inputs, dict):
-        inputs = [inputs[name] for name in sorted(inputs)]
-    if isinstance(inputs, (tuple, list)):
-        return [leaf for each in inputs for leaf in _leaves(each)]
-    return [inputs]
-
-
-def _packed(structure, leaves):
-    if isinstance(structure, dict):
-        return {
-            name: _packed(structure[name], leaves) for name in sorted(structure)
-        }
-    if isinstance(structure, (tuple, list)):
-        return tuple(_packed(each, leaves) for each in structure)
-    return next(leaves)
-
-
 def _torch_graph(function, inputs, shapes):
     """Traces a function as a graph, whose inputs and outputs are flat."""
     import torch
 
+    structure = optree.tree_structure(inputs)
     module = torch.nn.Module()
     # A cache is copied once, and not at each step that reads it.
     module.forward = lambda *tensors: tuple(
         leaf.contiguous()
-        for leaf in _leaves(function(*_packed(inputs, iter(tensors))))
+        for leaf in optree.tree_leaves(
+            function(*optree.tree_unflatten(structure, tensors))
+        )
     )
     axes = tuple(
         {
@@ -233,7 +217,7 @@ def _torch_graph(function, inputs, shapes):
     )
     with torch.inference_mode(False), torch.no_grad():
         # Tensors of inference mode cannot be traced.
-        tensors = tuple(each.clone() for each in _leaves(inputs))
+        tensors = tuple(each.clone() for each in optree.tree_leaves(inputs))
         program = torch.export.export(
             module, tensors, dynamic_shapes=(axes,), strict=False
         )

@@ -95,14 +95,6 @@ def did_you_mean(value: Any, known: Iterable[Any]) -> str:
     return f" Did you mean {', '.join(close)}?" if close else ""
 
 
-def check_choices(
-    name: str, values: Iterable[Any], known: Collection[Any]
-) -> None:
-    """Calls `check_choice` for each value; `name` is in the singular."""
-    for value in values:
-        check_choice(name, value, known)
-
-
 def check_positive_integer(name: str, value: Any) -> None:
     """Raises a `UsageError` if a value is not a positive integer."""
     is_integer = isinstance(value, numbers.Integral)

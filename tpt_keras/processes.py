@@ -60,17 +60,12 @@ def spawned_pool(num_processes, *initial):
 
     They are spawned, because TensorFlow does not survive a fork. `initial` is
     a function that each calls first, and its arguments, if any. When the scope
-    ends, work that has not begun is cancelled; after an exception, such as a
-    `KeyboardInterrupt`, no work is finished.
+    ends, work that has not begun is cancelled. An exception in the scope, such
+    as a `KeyboardInterrupt`, also ends the work that has begun.
 
     Each process has a thread and a pipe here. Python's own pool has one pipe
     for all processes, and may wait forever if one is killed within a message.
     """
-    if multiprocessing.current_process().daemon:
-        raise UsageError(
-            "A daemonic process, such as one of multiprocessing.Pool, cannot "
-            "start others. Take one of concurrent.futures.ProcessPoolExecutor."
-        )
     main = sys.modules["__main__"]
     if getattr(main, "__file__", None) == "<stdin>":
         main.__file__ = None  # the processes would look for this file

@@ -172,7 +172,7 @@ def test_beams_are_alternatives(model):
 
 
 @pytest.mark.slow
-def test_drawn_answers_do_not_depend_on_the_batch(model):
+def test_sampled_answers_do_not_depend_on_the_batch(model):
     generator = Generator(model, TopKSampler(k=4, temperature=2.0, seed=1))
     together = generator.answer(QUESTIONS)
     alone = [generator.answer([question])[0] for question in QUESTIONS]

@@ -146,16 +146,13 @@ def test_kept_variance_is_written_and_drawn(look, output):
     ("name", "arguments", "parts"),
     [
         ("roles", ["--layer=2"], ["--layer"]),
-        ("roles", ["--count=1", "--clusters=99"], ["clusters"]),
         # The first size would be possible.
         (
             "representations",
             ["--count=2", "--train_characters=20", "--train_characters=4000"],
             ["characters", "4000"],
         ),
-        ("attention", [], ["--question"]),
         ("attention", ["--question=1%2"], ["'1%2'"]),
-        ("attention", ["--question=1", "--head=3"], ["--head"]),
     ],
 )
 def test_refused(look, output, name, arguments, parts):
@@ -171,22 +168,17 @@ def test_a_model_without_attention_is_refused(look, tmp_path):
 @pytest.mark.parametrize(
     ("name", "package", "arguments"),
     [
-        ("attention", "matplotlib", ["--question=1"]),
-        ("playground", "streamlit", []),
-        ("representations", "sklearn", ["--modules=none"]),
-        ("report", "matplotlib", []),
-        ("tune", "sklearn", ["--tuner=bayesian"]),
+        ("attention", "matplotlib", ["--model_dir=/", "--question=1"]),
+        ("report", "matplotlib", ["--model_dirs=/"]),
+        ("tune", "sklearn", ["--tuning_dir=/", "--tuner=bayesian"]),
     ],
 )
 def test_a_missing_package_is_the_first_complaint(
     run, monkeypatch, name, package, arguments
 ):
     monkeypatch.setitem(sys.modules, package, None)
-    folder = "--model_dirs" if name == "report" else "--model_dir"
-    folder = "--tuning_dir" if name == "tune" else folder
-    extra = "playground" if name == "playground" else "analysis"
-    result = run(name, f"{folder}=/", *arguments)
-    assert_refused(result, package, f"tpt_keras[{extra}]")
+    result = run(name, *arguments)
+    assert_refused(result, package, "tpt_keras[analysis]")
 
 
 def write_training(folder, rows, **fields):

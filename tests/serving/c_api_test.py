@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.serving.conftest import MAX_ANSWER_LENGTH
-from tests.serving.conftest import SAMPLER
 from tests.serving.conftest import SUMS
 from tests.serving.served import Served
 from tests.serving.served import run_without_python
-from tpt_keras.decoding import Generator
 from tpt_keras.serving.export_graph import check_graph
 
 pytestmark = pytest.mark.slow
@@ -58,48 +55,23 @@ def test_greedy_answers_are_the_models(version, model):
     assert {value.shape for value in none.values()} == {(0,)}
 
 
-def test_beam_answers_are_the_models(beam_version, model):
-    sums = SUMS[:60:7]
-    inputs = questions(q.encode() for q in sums)
-    requests = ("n_best", inputs), ("serving_default", inputs)
-    n_best, outputs = run_without_python(beam_version, *requests)
-    for name in ("answers", "log_probs"):
-        assert n_best[name][:, 0].tolist() == outputs[name].tolist()
-    generator = Generator(model, SAMPLER, MAX_ANSWER_LENGTH)
-    for row, answer in enumerate(generator.answer(sums)):
-        best = [answer, *answer.alternatives]
-        assert n_best["answers"][row].tolist() == [
-            each.text.encode() for each in best
-        ]
-        np.testing.assert_allclose(
-            n_best["log_probs"][row],
-            [each.log_prob for each in best],
-            rtol=1e-4,
-            atol=1e-4,
-        )
-
-
-def test_scores_are_the_models(version, model):
-    inputs = questions(q.encode() for q in SUMS[:6])
-    answers = "3", "", "-12.34", "%", "1234567", "654321"
-    inputs["answers"] = np.array([a.encode() for a in answers], object)
-    [scored] = run_without_python(version, ("score", inputs))
-    expected = Generator(model).score(SUMS[:6], answers)
-    assert [status.decode() for status in scored["status"]] == [
-        answer.status for answer in expected
-    ]
-    np.testing.assert_allclose(
-        scored["log_probs"], [a.log_prob or 0.0 for a in expected], atol=1e-5
-    )
-
-
-def test_bfloat16_runs(bfloat16_version):
-    [outputs] = run_without_python(
-        bfloat16_version,
-        ("serving_default", questions(q.encode() for q in SUMS)),
-    )
-    expected, _ = Served(bfloat16_version).ask(SUMS)
-    assert [answer.decode() for answer in outputs["answers"]] == expected
+@pytest.mark.parametrize(
+    "name", ["version", "beam_version", "bfloat16_version"]
+)
+def test_every_signature_answers_as_in_python(name, request):
+    path = request.getfixturevalue(name)
+    asked = questions(q.encode() for q in SUMS[:6])
+    answers = b"3", b"", b"-12.34", b"%", b"1234567", b"654321"
+    pairs = {**asked, "answers": np.array(answers, object)}
+    requests = ("serving_default", asked), ("n_best", asked), ("score", pairs)
+    served = Served(path)
+    found = run_without_python(path, *requests)
+    for (signature, inputs), outputs in zip(requests, found):
+        for key, expected in served(signature, **inputs).items():
+            if key == "log_probs":
+                np.testing.assert_allclose(outputs[key], expected, atol=1e-3)
+            else:
+                assert outputs[key].tolist() == expected.tolist()
 
 
 def save_graph(path, function):

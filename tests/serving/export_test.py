@@ -121,13 +121,6 @@ def test_bfloat16_rarely_changes_answers(bfloat16_version, model):
     assert np.mean(np.equal(answers, model.solve(SUMS))) >= 0.8
 
 
-@pytest.mark.slow
-def test_bfloat16_weights_are_constants_of_the_graph(bfloat16_version):
-    path = bfloat16_version / "variables/variables"
-    shapes = tf.train.load_checkpoint(str(path)).get_variable_to_shape_map()
-    assert max(map(np.prod, shapes.values())) < 99
-
-
 @pytest.mark.parametrize(
     ("value", "precision"),
     [

@@ -74,7 +74,15 @@ def write_report(
     data["modules"] = list(select_groups(*source, data["modules"]))
     task = open_task(*source, data["modules"], data["dataset_options"])
     splits = list(dict.fromkeys(splits or task.splits))
-    _check_splits(task, splits)
+    # A missing split is refused, even beside one that has problems.
+    found = [task.examples(split) for split in splits]
+    if not any(found):
+        raise UsageError(
+            f"None of the modules {', '.join(task.groups)} has problems of "
+            f"the splits {', '.join(splits)}. Name other `splits`, or prepare "
+            "them.",
+            field="splits",
+        )
     for folder in names:
         if read_training(folder).get("dataset") == task.name:
             warn_of_changed_data(folder, task.fingerprints)
@@ -129,18 +137,6 @@ def _with_defaults(data, trainings):
             )
         found[name] = values[0]
     return found
-
-
-def _check_splits(task, splits):
-    # A missing split is refused, even beside one that has problems.
-    found = [task.examples(split) for split in splits]
-    if not any(found):
-        raise UsageError(
-            f"None of the modules {', '.join(task.groups)} has problems of "
-            f"the splits {', '.join(splits)}. Name other `splits`, or prepare "
-            "them.",
-            field="splits",
-        )
 
 
 def _evaluate(name, model, task, splits, batch_size, examples):

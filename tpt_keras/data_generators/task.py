@@ -108,9 +108,9 @@ class Task:
 
         A sample holds the first examples of a random order, so a larger one
         contains a smaller one. A group has at most `count` examples in it, by
-        default all of them. Of the training examples it holds every question
-        once, and the last questions, because a training of seed 0 sets the
-        first apart for validation.
+        default all of them. A sample of the training examples has no question
+        twice. It starts with the largest hashes of questions, because a
+        training of seed 0 sets the smallest apart for validation.
         """
         sample: dict[str, Examples] = {}
         for group, examples in self.examples(split).items():

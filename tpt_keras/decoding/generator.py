@@ -8,7 +8,6 @@ from keras import ops
 from keras import tree
 
 from tpt_keras.answer import IMPOSSIBLE
-from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
 from tpt_keras.compilation import TorchGraph
@@ -33,13 +32,14 @@ UNFINISHED_SHARE = 0.75
 class Generator(AnsweringModel):
     """Answers questions with a model and a sampler.
 
-    It is compiled at the first answer, on TensorFlow at the second if the first
-    is of a single question, and on PyTorch after a few seconds of answers.
-    Threads may share it. Finished answers leave the batch, and the KV cache
-    grows on demand. On JAX, whose shapes are fixed, batches are padded to a few
-    shapes instead, and it is compiled for each. On TensorFlow, one thread for
-    each operation (`TF_NUM_INTRAOP_THREADS=1` in the environment) can answer
-    single questions faster; it answers batches more slowly.
+    Threads may share a generator. It compiles the model at its first call. On
+    TensorFlow, a first call with a single question is not compiled. On PyTorch,
+    calls are compiled after a few seconds of answering.
+
+    Finished answers leave the batch, and the KV cache grows on demand. JAX has
+    fixed shapes: there, batches are padded to a few shapes, and each of them is
+    compiled. On TensorFlow, `TF_NUM_INTRAOP_THREADS=1` in the environment can
+    make single questions faster, and makes batches slower.
 
     Args:
         model: A `SequenceToSequence`, or what has its `config`, `tokenizer`,
@@ -78,8 +78,12 @@ class Generator(AnsweringModel):
         if early_exit is None:
             early_exit = not self._has_fixed_shapes
         self.model = model
-        names = ("vocabulary", "max_question_length")
-        self.config = {name: getattr(model.config, name) for name in names}
+        self.tokenizer = model.tokenizer
+        self.config = {
+            "vocabulary": model.config.vocabulary,
+            "max_question_length": model.config.max_question_length,
+            "max_answer_length": max_length,
+        }
         self.sampler = get_sampler(sampler)
         self.max_length = max_length
         self.batch_size = batch_size
@@ -88,17 +92,8 @@ class Generator(AnsweringModel):
         # The variables that the programs were compiled for, and the programs.
         self._compiled = None, None
 
-    def _status(self, question, answer=""):
-        tokenizer = self.model.tokenizer
-        longest = self.model.config.max_question_length
-        status = tokenizer.question_status(question, longest)
-        if status == OK:
-            status = tokenizer.answer_status(answer, self.max_length)
-        return status
-
     def _answer_batch(self, texts):
-        tokenizer = self.model.tokenizer
-        token_ids = tokenizer.encode_batch(texts, questions=True)
+        token_ids = self.tokenizer.encode_batch(texts, questions=True)
         found = self.generate_on_batch(token_ids)
         if not (found["log_probs"][:, 0] > IMPOSSIBLE).all():  # or no number
             raise UsageError(
@@ -107,7 +102,7 @@ class Generator(AnsweringModel):
             )
         for rows, log_probs in zip(found["token_ids"], found["log_probs"]):
             best, *others = [
-                (tokenizer.decode(token_ids), log_prob)
+                (self.tokenizer.decode(token_ids), log_prob)
                 for token_ids, log_prob in zip(rows, log_probs.tolist())
             ]
             yield Answer(
@@ -120,7 +115,7 @@ class Generator(AnsweringModel):
             )
 
     def _score_batch(self, questions, answers):
-        encode = self.model.tokenizer.encode_batch
+        encode = self.tokenizer.encode_batch
         found = self._run(
             "score", encode(questions, questions=True), encode(answers)
         )
@@ -169,7 +164,7 @@ class Generator(AnsweringModel):
 
     def _generate(self, encoder_token_ids, cache, compile_step=None):
         model, num_sequences = self.model, self.sampler.num_sequences
-        tokenizer = model.tokenizer
+        tokenizer = self.tokenizer
         # All sequences of a row read the same question.
         if num_sequences > 1:
             cache = tree.map_structure(
@@ -264,7 +259,7 @@ class Generator(AnsweringModel):
         longest = max(length, max_length + 2)
         padding = min(-length % _LENGTH_STEP, longest - length)
         more_rows = (1 << max(num_rows - 1, 0).bit_length()) - num_rows
-        pad_id = self.model.tokenizer.pad_id
+        pad_id = self.tokenizer.pad_id
         token_ids = np.pad(
             token_ids, ((0, 0), (0, padding)), constant_values=pad_id
         )
@@ -298,8 +293,7 @@ class EarlyExit:
     Args:
         grow_cache: A model's `grow_cache`.
         num_sequences: Number of sequences of a question. They leave together.
-        compile_step: Function of the loop's body to what computes the same.
-            Defaults to the body itself.
+        compile_step: Function that compiles the loop's body. Defaults to none.
     """
 
     def __init__(

@@ -116,7 +116,11 @@ class Sampler:
             (state,),
             maximum_iterations=max_length,
         )
-        return self._results(state, batch_size, max_length)
+        by_row = (batch_size, self.num_sequences)
+        return {
+            "token_ids": ops.reshape(state["token_ids"], (*by_row, max_length)),
+            "log_probs": ops.reshape(state["log_probs"], by_row),
+        }
 
     def _first_state(self, batch_size, max_length, start_id, pad_id):
         count = batch_size * self.num_sequences
@@ -157,13 +161,6 @@ class Sampler:
             "cache": {**state["cache"], **changed},
         }
 
-    def _results(self, state, batch_size, max_length):
-        by_row = (batch_size, self.num_sequences)
-        return {
-            "token_ids": ops.reshape(state["token_ids"], (*by_row, max_length)),
-            "log_probs": ops.reshape(state["log_probs"], by_row),
-        }
-
 
 class GreedySampler(Sampler):
     """Takes the likeliest token at every step."""
@@ -176,12 +173,12 @@ class GreedySampler(Sampler):
 
 
 class TopKSampler(Sampler):
-    """Draws each token from the likeliest ones.
+    """Samples each token from the likeliest ones.
 
     An answer depends on the seed and the question alone, on every backend.
 
     Args:
-        k: Number of tokens to draw from.
+        k: Number of tokens to sample from.
         temperature: Divisor of the logits. Below one, likely tokens become
             likelier.
         seed: Integer.
@@ -218,7 +215,7 @@ class TopKSampler(Sampler):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         k = min(self.k, logits.shape[-1])
         smallest = ops.top_k(logits, k)[0][:, -1:]
-        # The largest sum of logit and Gumbel noise is a draw by probability.
+        # The largest sum of logit and Gumbel noise is a sample of the softmax.
         noise = _gumbel_noise(
             self.seed,
             state["sampler"]["row_keys"],
@@ -313,16 +310,16 @@ def _extended(next_ids, log_probs, state):
 def row_keys(token_ids: Tensor, pad_id: int) -> Tensor:
     """Hashes rows of tokens, whatever padding is behind them: `(batch,)`."""
     token_ids = ops.cast(token_ids, "int32")
-    places = ops.arange(ops.shape(token_ids)[1], dtype="int32")
-    hashed = _mixed(_mixed(token_ids) + places)
+    positions = ops.arange(ops.shape(token_ids)[1], dtype="int32")
+    hashed = _mixed(_mixed(token_ids) + positions)
     is_real = ops.cast(ops.not_equal(token_ids, pad_id), "int32")
     return ops.sum(hashed * is_real, axis=-1)
 
 
 def _gumbel_noise(seed, keys, index, count):
-    """Draws `count` numbers for each key from the standard Gumbel distribution.
+    """Samples `count` numbers of the standard Gumbel distribution for each key.
 
-    Keras's own draws depend on the place in a batch.
+    Keras's own random numbers depend on the position in a batch.
     """
     seed = (seed + 2**31) % 2**32 - 2**31
     keys = _mixed(_mixed(keys + seed) + ops.cast(index, "int32"))

@@ -215,7 +215,13 @@ class TransformerXL(LogitsModel):
     def call(self, token_ids, memory=None, training=None):
         is_kept = memory is None and self.batch_size is not None
         if is_kept:
-            self._check_rows(token_ids)
+            rows = token_ids.shape[0]
+            if rows not in (None, self.batch_size):
+                raise UsageError(
+                    f"This TransformerXL keeps the memory of {self.batch_size} "
+                    f"streams. Received: {rows} rows of token ids.",
+                    field="token_ids",
+                )
             memory = keras.tree.map_structure(
                 ops.convert_to_tensor, self.memory
             )
@@ -298,7 +304,9 @@ class TransformerXL(LogitsModel):
             self._predicts_with = variables
         generator = np.random.default_rng(seed)
         unread, written = self._token_ids(prompt), []
-        memory = self._numpy_memory()
+        memory = keras.tree.map_structure(
+            ops.convert_to_numpy, self.init_memory(batch_size=1)
+        )
         for _ in range(length):
             logits, memory = self._read_on(unread, memory)
             logits = logits[: len(self.config.vocabulary)]
@@ -322,11 +330,6 @@ class TransformerXL(LogitsModel):
             )
         return list(map(vocabulary.index, text))
 
-    def _numpy_memory(self):
-        return keras.tree.map_structure(
-            ops.convert_to_numpy, self.init_memory(batch_size=1)
-        )
-
     def _read_on(self, tokens, memory):
         """Reads tokens and returns the next logits and the new memory."""
         while tokens:
@@ -337,15 +340,6 @@ class TransformerXL(LogitsModel):
             )
             tokens = tokens[length:]
         return logits[0, -1], memory
-
-    def _check_rows(self, token_ids):
-        rows = token_ids.shape[0]
-        if rows not in (None, self.batch_size):
-            raise UsageError(
-                f"This TransformerXL keeps the memory of {self.batch_size} "
-                f"streams. Received: {rows} rows of token ids.",
-                field="token_ids",
-            )
 
     def _memory_mask(self, length):
         positions = ops.arange(self.config.memory_length, dtype="int32")

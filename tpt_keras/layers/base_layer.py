@@ -40,7 +40,11 @@ class Dropout(keras.layers.Dropout):
 
 
 class BaseLayer(Rematerialized, keras.layers.Layer):
-    """Supports masks, and keeps the dtypes of quantized sublayers."""
+    """Base class of the layers: masks, quantized sublayers, `get_config`.
+
+    A subclass keeps its arguments as attributes of the same names, from which
+    `get_config` takes them.
+    """
 
     # The call arguments that change the form of the output.
     traced_arguments: tuple[str, ...] = ()
@@ -62,7 +66,15 @@ class BaseLayer(Rematerialized, keras.layers.Layer):
             super().quantize(mode, type_check, config)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "dtype": dtype_config(self)}
+        return {
+            **super().get_config(),
+            **{
+                name: serialize(getattr(self, name))
+                for name in _parameters(type(self))
+                if hasattr(self, name)
+            },
+            "dtype": dtype_config(self),
+        }
 
 
 def dtype_config(layer: keras.layers.Layer) -> dict[str, Any]:
@@ -107,8 +119,8 @@ def make_part(
     if isinstance(part, base):
         if options:
             raise UsageError(
-                f"`{field}_options` are for a name. Give the options to the "
-                f"{base.__name__} instead. Received: {options}",
+                f"`{field}_options` need a name as `{field}`. Give the options "
+                f"to the {base.__name__} instead. Received: {options}",
                 field=f"{field}_options",
             )
         return part
@@ -139,25 +151,27 @@ def option_defaults(part_class: type) -> dict[str, Any]:
     """Returns the options of a class of `make_part` with their defaults."""
     return {
         name: parameter.default
-        for base in reversed(part_class.__mro__)
-        if issubclass(base, BaseLayer)
-        for name, parameter in inspect.signature(
-            base.__init__
-        ).parameters.items()
+        for name, parameter in _parameters(part_class).items()
         if parameter.default is not parameter.empty
     }
+
+
+def _parameters(layer_class):
+    """The parameters of a layer's `__init__` and of those that it calls."""
+    parameters = {}
+    for base in reversed(layer_class.__mro__):
+        if issubclass(base, BaseLayer):
+            parameters |= inspect.signature(base.__init__).parameters
+    return {n: p for n, p in parameters.items() if n not in ("self", "kwargs")}
 
 
 def serialize(part: Any) -> Any:
     """Serializes an object of Keras. A name, and what is serialized, stays."""
     if isinstance(part, (str, dict, tuple)):
         return part
+    if inspect.isfunction(part):
+        return keras.activations.serialize(part)
     return keras.saving.serialize_keras_object(part)
-
-
-def arguments(layer: keras.layers.Layer, names: str) -> dict[str, Any]:
-    """Serializes the attributes with these names, between spaces."""
-    return {name: serialize(getattr(layer, name)) for name in names.split()}
 
 
 def with_gradient(forward, gradient):

@@ -10,7 +10,6 @@ from keras import ops
 from tpt_keras.errors import UsageError
 from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import Dropout
-from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.mechanisms import AttentionMechanism
 from tpt_keras.layers.projection import FeedForward
@@ -136,19 +135,6 @@ class TransformerCell(BaseLayer):
         z = self.feed_forward_layer_norm(x)
         z = self.feed_forward(z, training=training)
         return self.output_layer_norm(self._add(x, z, training))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            **arguments(
-                self,
-                "intermediate_dim num_heads key_dim binding binding_options "
-                "attention attention_options dropout layer_norm_epsilon seed "
-                "kernel_initializer attention_kernel_initializer "
-                "bias_initializer",
-            ),
-            "activation": keras.activations.serialize(self.activation),
-        }
 
 
 @keras.saving.register_keras_serializable("tpt_keras")

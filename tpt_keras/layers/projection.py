@@ -11,7 +11,6 @@ from keras import ops
 from tpt_keras.layers.attention_inputs import tuple_or_none
 from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import Dropout
-from tpt_keras.layers.base_layer import arguments
 
 
 @keras.saving.register_keras_serializable("tpt_keras")
@@ -234,17 +233,6 @@ class FeedForward(BaseLayer):
 
     def compute_output_shape(self, input_shape):
         return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            **arguments(
-                self,
-                "intermediate_dim dropout seed kernel_initializer "
-                "bias_initializer",
-            ),
-            "activation": keras.activations.serialize(self.activation),
-        }
 
 
 @keras.saving.register_keras_serializable("tpt_keras")

@@ -9,7 +9,6 @@ from keras import ops
 from tpt_keras.errors import check_choice
 from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import Dropout
-from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.base_layer import with_gradient
 from tpt_keras.layers.projection import Projection
 
@@ -174,16 +173,6 @@ class TokenAndPositionEmbedding(BaseLayer):
             return (*input_shape[:-1], self.vocabulary_size)
         return (*input_shape, self.hidden_dim)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            **arguments(
-                self,
-                "vocabulary_size hidden_dim bind_embeddings positions dropout "
-                "embeddings_initializer bias_initializer seed mask_zero",
-            ),
-        }
-
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class DigitPlaceEmbedding(BaseLayer):
@@ -313,10 +302,6 @@ class DigitPlaceEmbedding(BaseLayer):
 
     def compute_output_shape(self, input_shape):
         return (*input_shape, self.hidden_dim)
-
-    def get_config(self) -> dict[str, Any]:
-        names = "digit_ids hidden_dim point_id max_places"
-        return super().get_config() | arguments(self, names)
 
 
 # The largest vocabulary whose gradient is a product with one-hot vectors.

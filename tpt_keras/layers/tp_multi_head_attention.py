@@ -10,7 +10,6 @@ from tpt_keras.layers.attention_inputs import merge_masks
 from tpt_keras.layers.attention_inputs import resolve_attention_axes
 from tpt_keras.layers.attention_inputs import tuple_or_none
 from tpt_keras.layers.base_layer import BaseLayer
-from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.base_layer import serialize
 from tpt_keras.layers.bindings import Binding
 from tpt_keras.layers.bindings import make_binding
@@ -409,14 +408,6 @@ class TPMultiHeadAttention(BaseLayer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            **arguments(
-                self,
-                "num_heads key_dim value_dim dropout use_bias attention_axes "
-                "binding_options attention_options kernel_initializer "
-                "bias_initializer kernel_regularizer bias_regularizer "
-                "activity_regularizer kernel_constraint bias_constraint seed "
-                "sliding_window flash_attention use_gate",
-            ),
             "output_shape": self._output_shape,
             "binding": serialize(self._binding_name or self.binding),
             "attention": serialize(self._attention_name or self.attention),

@@ -8,7 +8,6 @@ from typing import Self
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.errors import check_choices
 from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import POSITIONS
 from tpt_keras.layers import make_binding
@@ -79,7 +78,8 @@ class ModelConfig:
             UsageError: If a name is unknown, or a value is invalid.
         """
         fields = [field.name for field in dataclasses.fields(self)]
-        check_choices("hyperparameter", overrides, fields)
+        for name in overrides:
+            check_choice("hyperparameter", name, fields)
         if "vocabulary" in overrides:
             overrides = {"vocabulary_size": 0, **overrides}
         return dataclasses.replace(self, **overrides)
@@ -220,13 +220,13 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
 
     Args:
         bind_embeddings: Whether the embedding is bound to a role too.
-        initialization: `"paper"`: embeddings normal, everything else Xavier
-            uniform, biases zero. `"released"`: that of the authors' code, whose
-            TP-Attention keeps PyTorch's default, uniform within `1 /
-            sqrt(fan_in)`, biases included.
-        digit_places: Whether the embedding of a digit has its place in its
-            number, see `DigitPlaceEmbedding`. The digits of answers have places
-            if these are written units first.
+        initialization: `"paper"`: embeddings are normal, biases zero and all
+            other weights Xavier uniform. `"released"`: as in the authors' code,
+            TP-Attention and all biases keep PyTorch's default instead, uniform
+            within `1 / sqrt(fan_in)`.
+        digit_places: Whether a digit's embedding tells its place in its number,
+            see `DigitPlaceEmbedding`. In answers this needs an `answer_order`
+            of units first.
         num_decoder_layers: Number of decoder cells, which take most of the
             time of an answer. Defaults to `num_layers`.
 

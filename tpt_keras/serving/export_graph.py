@@ -141,10 +141,8 @@ class AnswerGraph:
             self._generator.init_cache, token_ids, tf.gather(lengths, order)
         )
         found = self._generator.generate(token_ids, cache)
-        places = tf.math.invert_permutation(order)
-        return {
-            name: tf.gather(values, places) for name, values in found.items()
-        }
+        rows = tf.math.invert_permutation(order)
+        return {name: tf.gather(values, rows) for name, values in found.items()}
 
 
 def encode_in_groups(encode, token_ids, lengths):

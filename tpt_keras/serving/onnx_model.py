@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 
-from tpt_keras.answer import OK
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
 from tpt_keras.errors import require
@@ -56,7 +55,7 @@ class OnnxModel(AnsweringModel):
         self.path = newest_version(path, ENCODE_FILE, "ONNX export")
         with reading(self.path, ADVICE):
             self.config = json.loads((self.path / CONFIG_FILE).read_bytes())
-            self._tokenizer = CharacterTokenizer(
+            self.tokenizer = CharacterTokenizer(
                 self.config["vocabulary"],
                 # Exports of earlier versions have none.
                 self.config.get("answer_order", "as_written"),
@@ -76,36 +75,28 @@ class OnnxModel(AnsweringModel):
             self.path / name, options, providers=["CPUExecutionProvider"]
         )
 
-    def _status(self, question, answer=""):
-        longest = self.config["max_question_length"]
-        status = self._tokenizer.question_status(question, longest)
-        if status == OK:
-            longest = self.config["max_answer_length"]
-            status = self._tokenizer.answer_status(answer, longest)
-        return status
-
     def _answer_batch(self, questions, given=None):
         # The graphs of another program may return anything.
         with reading(self.path, ADVICE):
             return list(self._generate(questions, given))
 
     def _score_batch(self, questions, answers):
-        given = self._tokenizer.encode_batch(answers)
+        given = self.tokenizer.encode_batch(answers)
         return self._answer_batch(questions, given)
 
     def _generate(self, texts, given):
         """Yields the answers that are decoded greedily, or the given ones."""
-        pad_id, end_id = self._tokenizer.pad_id, self._tokenizer.end_id
+        pad_id, end_id = self.tokenizer.pad_id, self.tokenizer.end_id
         cache = self._encoded(texts)
         changing = [x.name for x in self._step_few.get_outputs()[1:]]
         changing = [name.removeprefix(NEW) for name in changing]
-        is_token = self._tokenizer.answer_mask(self.config["vocabulary_size"])
+        is_token = self.tokenizer.answer_mask(self.config["vocabulary_size"])
         max_length = self.config["max_answer_length"]
         found = np.full((len(texts), max_length), pad_id)
         log_probs = np.zeros(len(texts))
         # The rows of the batch, their last tokens, and those that have ended.
         rows = np.arange(len(texts))
-        last = np.full(len(texts), self._tokenizer.start_id, "int32")
+        last = np.full(len(texts), self.tokenizer.start_id, "int32")
         is_ended = np.zeros(len(texts), bool)
         for index in range(max_length):
             is_few = len(rows) <= _FEW_ROWS
@@ -138,11 +129,11 @@ class OnnxModel(AnsweringModel):
                 )
                 cache = {name: x[goes_on] for name, x in cache.items()}
         for token_ids, log_prob in zip(found, log_probs):
-            yield Answer(self._tokenizer.decode(token_ids), log_prob)
+            yield Answer(self.tokenizer.decode(token_ids), log_prob)
 
     def _encoded(self, texts):
         """Encodes questions; returns a dict of the tensors of the cache."""
-        token_ids = self._tokenizer.encode_batch(texts, questions=True)
+        token_ids = self.tokenizer.encode_batch(texts, questions=True)
         (graph_input,) = self._encode.get_inputs()
         length = graph_input.shape[1]
         # The graph of a recurrent model has a length of its own.
@@ -150,7 +141,7 @@ class OnnxModel(AnsweringModel):
             token_ids = np.pad(
                 token_ids,
                 ((0, 0), (0, length - token_ids.shape[1])),
-                constant_values=self._tokenizer.pad_id,
+                constant_values=self.tokenizer.pad_id,
             )
         names = [output.name for output in self._encode.get_outputs()]
         found = self._encode.run(None, {"token_ids": token_ids})

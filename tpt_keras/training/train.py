@@ -168,12 +168,11 @@ def _fit(trainer, intervals, config, batches, callbacks):
 @contextlib.contextmanager
 def _output_folder(model_dir, backend):
     """Locks the folder of a training; all workers but one have another."""
-    with contextlib.ExitStack() as stack:
-        if backend.is_chief:
-            stack.enter_context(model_folder.training_lock(model_dir))
+    if backend.is_chief:
+        with model_folder.training_lock(model_dir):
             yield model_dir
-        else:
-            temporary = stack.enter_context(tempfile.TemporaryDirectory())
+    else:
+        with tempfile.TemporaryDirectory() as temporary:
             yield pathlib.Path(temporary)
 
 

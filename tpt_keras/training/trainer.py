@@ -13,6 +13,7 @@ from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.step import COUNTS
 from tpt_keras.training.step import METRICS
 from tpt_keras.training.step import loss_and_metrics
+from tpt_keras.training.step import weighted_batch
 from tpt_keras.typing import Tensor
 
 
@@ -178,6 +179,11 @@ class Trainer(keras.Model):
                     ops.divide_no_nan(total, weight), weight
                 )
         return self.get_metrics_result()
+
+    def test_step(self, data):
+        batch = weighted_batch(data, self.pad_id)
+        _, metrics = self.loss_and_metrics(self.model, batch)
+        return self.track(metrics)
 
     def make_train_function(self, force=False):
         if self.train_function is None or force:

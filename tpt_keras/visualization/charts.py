@@ -74,10 +74,18 @@ def draw_trainings(
     many = len(trainings) > 4
     figure = Figure(figsize=(15 + 3 * many, 5), dpi=120, layout="constrained")
     panels = figure.subplots(1, len(_OVER), sharey=True)
-    for axes, (name, label) in zip(panels, _OVER.items()):
-        _draw_trainings(axes, trainings, metric, name)
+    for axes, (over, label) in zip(panels, _OVER.items()):
+        for index, (name, rows) in enumerate(trainings.items()):
+            style = {
+                "color": _COLORS[index % len(_COLORS)],
+                "marker": _MARKERS[index % len(_MARKERS)],
+                "linestyle": "-" if index < len(_COLORS) else "--",
+            }
+            _draw_curve(axes, rows, metric, name, over, **style)
+        axes.set_xlim(left=0)
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)
+    panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
     panels[0].set_ylabel(metric)
     panels[0].yaxis.set_major_formatter(PercentFormatter(1.0))
     panels[0].set_ylim(bottom=0)
@@ -89,23 +97,11 @@ def draw_trainings(
     return finished(figure, path)
 
 
-def _draw_trainings(axes, trainings, metric, over):
-    for index, (name, rows) in enumerate(trainings.items()):
-        color = _COLORS[index % len(_COLORS)]
-        marker = _MARKERS[index % len(_MARKERS)]
-        line = "-" if index < len(_COLORS) else "--"
-        style = {"color": color, "linestyle": line}
-        _draw_curve(axes, rows, metric, name, over, marker, **style)
-    axes.set_xlim(left=0)
-    if over != "minutes":
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-def _draw_curve(axes, rows, metric, label, over="step", marker="o", **style):
+def _draw_curve(axes, rows, metric, label, over="step", **style):
     rows = [row for row in rows if metric in row and over in row]
     x = [row[over] for row in rows]
     values = [row[metric] for row in rows]
-    style = {"marker": marker, "markersize": 3, "label": label, **style}
+    style = {"marker": "o", "markersize": 3, "label": label, **style}
     axes.plot(x, values, **style)
 
 
@@ -118,24 +114,27 @@ def markdown_report(report: dict[str, Any]) -> str:
             the names of the `splits` and the number of `examples`; and
             `reached`, see `times_to`.
     """
-    header, *rows = _cells(report)
-    parts = [markdown_table(header, rows)]
+    splits = report["problems"]["splits"]
+    header = ["model", "weights", "steps"]
+    for split in splits:
+        header += [split, ">95%"]
+    rows = [*report["means"], *report["models"], *report["published"]]
+    parts = [markdown_table(header, [_row(each, splits) for each in rows])]
     parts += [textwrap.fill(note, 80) for note in _notes(report)]
     if report["reached"]:
-        header, *rows = _reached_cells(report["reached"])
-        parts += [markdown_table(header, rows)]
+        parts += [_reached_table(report["reached"])]
         parts += [textwrap.fill(REACHED_NOTE, 80)]
     return "\n\n".join(parts) + "\n"
 
 
-def _reached_cells(reached):
+def _reached_table(reached):
     levels = dict.fromkeys(each["level"] for each in reached)
     rows = {}
     for each in reached:
         text = _time(each["row"]) if each["row"] else "not reached"
         rows.setdefault(each["name"], []).append(text)
     header = ["training", *(f"to {level:.0%}" for level in levels)]
-    return [header, *([name, *cells] for name, cells in rows.items())]
+    return markdown_table(header, [[n, *cells] for n, cells in rows.items()])
 
 
 def _time(row):
@@ -151,15 +150,6 @@ def _time(row):
     )
 
 
-def _cells(report):
-    splits = report["problems"]["splits"]
-    header = ["model", "weights", "steps"]
-    for split in splits:
-        header += [split, ">95%"]
-    rows = [*report["means"], *report["models"], *report["published"]]
-    return [header, *(_row(each, splits) for each in rows)]
-
-
 def _row(row, splits):
     name = row["name"]
     if "source" in row:
@@ -167,17 +157,15 @@ def _row(row, splits):
     steps = "-" if row["step"] is None else f"{row['step']:,}"
     cells = [name, _SHORT(row["weights"]), steps]
     for split in splits:
-        result = row["splits"].get(split)
-        cells += ["-", "-"] if result is None else _accuracy_and_solved(result)
+        result = row["splits"].get(split, {})
+        accuracy, solved = "-", str(result.get("solved", "-"))
+        if result:
+            accuracy = f"{result['accuracy']:.2%}"
+        if "low" in result:
+            accuracy += f" ({result['low']:.1%} to {result['high']:.1%})"
+            solved += f" of {result['modules']}"
+        cells += [accuracy, solved]
     return cells
-
-
-def _accuracy_and_solved(result):
-    accuracy, solved = f"{result['accuracy']:.2%}", result.get("solved", "-")
-    if "low" in result:
-        accuracy += f" ({result['low']:.1%} to {result['high']:.1%})"
-        solved = f"{solved} of {result['modules']}"
-    return [accuracy, str(solved)]
 
 
 def _notes(report):

@@ -1,6 +1,5 @@
 """Every benchmark runs on tiny models; the figures are not checked."""
 
-import numpy as np
 import pytest
 
 from experiments.benchmarks import _measure
@@ -71,16 +70,3 @@ def test_train_step_is_compared_with_pytorch(measure):
     assert pytorch["first loss"] == ours["first loss"] == in_parts["first loss"]
     assert pytorch["times pytorch"] == "1"
     assert float(ours["examples/s"]) > 0
-
-
-# The generator passes whole numbers as floats to Python's random.
-@pytest.mark.filterwarnings("ignore:non-integer arguments:DeprecationWarning")
-def test_mixed_batches_are_those_of_a_training():
-    batches = _measure.mixed_batches(5, 16)
-    epoch = list(batches.iterate(num_epochs=1))
-    assert [len(targets) for _, targets in epoch] == [16] * 5
-    lengths = [inputs["encoder_token_ids"].shape[1] for inputs, _ in epoch]
-    assert 2 * min(lengths) < max(lengths)
-    for (inputs, targets), fed in zip(epoch, _measure.fed(batches)):
-        np.testing.assert_array_equal(targets, fed[1])
-        assert fed[0].keys() == inputs.keys()

@@ -144,9 +144,6 @@ class GatedBinding(HadamardBinding):
             gate = ops.repeat(gate, self.value_dim, axis=-1)
         return gate
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "per_head": self.per_head}
-
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class DiscreteBinding(Binding):
@@ -204,9 +201,6 @@ class DiscreteBinding(Binding):
 
     def call(self, filler, role):
         return ops.add(filler, ops.multiply(filler, role))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "num_roles": self.num_roles}
 
 
 @keras.saving.register_keras_serializable("tpt_keras")

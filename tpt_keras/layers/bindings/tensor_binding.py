@@ -91,9 +91,6 @@ class TensorBinding(Binding):
             (*ops.shape(filler)[:-2], *output_map.partial_output_shape),
         )
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "rank": self.rank}
-
 
 def _map_heads(vectors, kernel):
     """Maps the vectors of each head by its own matrix."""

@@ -4,7 +4,6 @@ from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.layers.base_layer import BaseLayer
 from tpt_keras.layers.base_layer import Dropout
-from tpt_keras.layers.base_layer import arguments
 
 
 class AttentionMechanism(BaseLayer):
@@ -17,7 +16,8 @@ class AttentionMechanism(BaseLayer):
 
     To add a mechanism, register a subclass with Keras. Its registered name or
     an instance can be given wherever a built-in name can: as `attention=` of a
-    `TPMultiHeadAttention`, or, the name, of a `TransformerConfig`.
+    `TPMultiHeadAttention`, or, the name, of a `TransformerConfig`. It keeps its
+    arguments as attributes of the same names, for `get_config`.
 
     Args:
         dropout: Dropout rate of the attention weights, if there are any.
@@ -62,11 +62,11 @@ class AttentionMechanism(BaseLayer):
     needs_positions = False
     # True if it takes the argument `positions`, as `DotProductAttention` does.
     takes_positions = False
-    # True if the mechanism maps the layer's inputs itself. Its methods then
-    # also take the inputs, as `query` and `key`, and `build` their shapes.
+    # True if the mechanism maps the layer's inputs by itself. The layer passes
+    # them to its methods as `query` and `key`, and their shapes to `build`.
     takes_inputs = False
-    # The number of kinds of heads, of which there are equally many. Only the
-    # first kind has values.
+    # Number of kinds of heads. All kinds have the same number of heads, and
+    # only the first kind has values.
     num_kinds = 1
 
     def __init__(
@@ -147,7 +147,3 @@ class AttentionMechanism(BaseLayer):
     def update_cache(self, cache, key_heads, value_heads, index):
         """Writes the keys and values of one position to a KV cache."""
         raise NotImplementedError
-
-    def get_config(self) -> dict[str, Any]:
-        names = "dropout sliding_window seed"
-        return super().get_config() | arguments(self, names)

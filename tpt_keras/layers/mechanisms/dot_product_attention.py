@@ -7,7 +7,6 @@ from keras import ops
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.token_and_position_embedding import ATTENTION_POSITIONS
 from tpt_keras.layers.token_and_position_embedding import position_angles
@@ -178,9 +177,8 @@ class DotProductAttention(AttentionMechanism):
         return_weights,
         query,
     ):
-        keys, values = cache
+        query_heads = self._rotate(query_heads, start_index)
         if not return_weights and self._is_fused(query_heads, training):
-            query_heads = self._rotate(query_heads, start_index)
             heads_last = (ops.transpose(x, (0, 2, 1, 3)) for x in cache)
             return ops.dot_product_attention(
                 query_heads,
@@ -188,17 +186,9 @@ class DotProductAttention(AttentionMechanism):
                 mask=mask,
                 flash_attention=self.flash_attention,
             ), None
-        weights = self._weights(query_heads, keys, mask, start_index)
-        filler = self.retrieve(
-            self.dropout_layer(weights, training=training), values, start_index
-        )
-        return filler, weights
-
-    def _weights(self, query_heads, keys, mask, start_index):
-        query_heads = self._rotate(query_heads, start_index)
         # The softmax is in float32 under every dtype policy.
         logits = ops.cast(
-            self.logits(query_heads, keys, start_index), "float32"
+            self.logits(query_heads, cache[0], start_index), "float32"
         )
         if mask is not None:
             # An addition, unlike a selection, needs no backward pass. It is
@@ -207,7 +197,12 @@ class DotProductAttention(AttentionMechanism):
             # The dtype of `ops.where` with numbers would be `floatx`.
             is_hidden = ops.cast(ops.logical_not(mask), logits.dtype)
             logits = logits + is_hidden * -1e9
-        return ops.cast(_softmax(logits), self.compute_dtype)
+        weights = ops.cast(_softmax(logits), self.compute_dtype)
+        dropped = self.dropout_layer(weights, training=training)
+        return self._fillers(dropped, cache, start_index, query), weights
+
+    def _fillers(self, weights, cache, start_index, query):
+        return self.retrieve(weights, cache[1], start_index)
 
     def _is_fused(self, query_heads, training):
         if self.flash_attention is not None:
@@ -249,10 +244,6 @@ class DotProductAttention(AttentionMechanism):
     def retrieve(self, weights, values, start_index):
         """Sums the values of a cache by their weights to fillers."""
         return ops.einsum("bhts,bhsd->bthd", weights, values)
-
-    def get_config(self) -> dict[str, Any]:
-        names = "flash_attention positions"
-        return super().get_config() | arguments(self, names)
 
 
 def _softmax(logits):

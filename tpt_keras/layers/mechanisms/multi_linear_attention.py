@@ -4,7 +4,6 @@ import keras
 from keras import ops
 
 from tpt_keras.errors import check_positive_integer
-from tpt_keras.layers.base_layer import arguments
 from tpt_keras.layers.mechanisms.attention_mechanism import AttentionMechanism
 from tpt_keras.layers.mechanisms.dot_product_attention import pad_positions
 from tpt_keras.layers.mechanisms.dot_product_attention import write_position
@@ -231,10 +230,6 @@ class MultiLinearAttention(AttentionMechanism):
                 f"multi-linear attention. Received: {attention_mask.shape}"
             )
         return ops.squeeze(attention_mask, (1, 2))
-
-    def get_config(self) -> dict[str, Any]:
-        names = "max_length num_cores output_dim"
-        return super().get_config() | arguments(self, names)
 
 
 def _zero_padding(padding_mask, *heads):

@@ -120,21 +120,9 @@ class RelationalAttention(DotProductAttention):
             write_position(relation_keys, self.key_dense(key), index),
         )
 
-    def _attend(
-        self,
-        query_heads,
-        cache,
-        mask,
-        start_index,
-        training,
-        return_weights,
-        query,
-    ):
-        keys, values, relation_keys = cache
-        weights = self._weights(query_heads, keys, mask, start_index)
-        for_values, for_relations = ops.split(
-            self.dropout_layer(weights, training=training), 2, axis=1
-        )
+    def _fillers(self, weights, cache, start_index, query):
+        _, values, relation_keys = cache
+        for_values, for_relations = ops.split(weights, 2, axis=1)
         relations = ops.einsum(
             "btrd,brsd->brts",
             ops.multiply(self.query_dense(query), (2 * self.key_dim) ** -0.5),
@@ -145,7 +133,7 @@ class RelationalAttention(DotProductAttention):
             self._retrieve_relations(for_relations, relations),
             self._retrieve_symbols(for_relations, start_index),
         )
-        return ops.concatenate([of_values, of_relations], axis=2), weights
+        return ops.concatenate([of_values, of_relations], axis=2)
 
     def _retrieve_relations(self, weights, relations):
         return ops.einsum(
@@ -166,6 +154,3 @@ class RelationalAttention(DotProductAttention):
         # Keras casts call arguments, but not weights.
         weight = ops.convert_to_tensor(weight, self.compute_dtype)
         return ops.reshape(weight, (-1, self.num_relations, self.value_dim))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_distance": self.max_distance}

@@ -92,9 +92,6 @@ class RelativeAttention(DotProductAttention):
         table = ops.convert_to_tensor(table, self.compute_dtype)
         return ops.take(table, rows, axis=0)
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_distance": self.max_distance}
-
 
 @keras.saving.register_keras_serializable("tpt_keras")
 class TransformerXLAttention(DotProductAttention):
@@ -111,12 +108,11 @@ class TransformerXLAttention(DotProductAttention):
     released code, `W_R` has no bias.
 
     Args:
-        biases: The `QueryBiases` `u` and `v`. Give the same layer to several
-            mechanisms to share them, as the paper's language models do.
-            By default each mechanism has its own. Keras loads a model with
-            shared biases if the model's class makes the layers. It cannot load
-            a functional model with them, or with a wrapper such as
-            `TimeDistributed`.
+        biases: The `QueryBiases` `u` and `v`. By default each mechanism has
+            its own. To share them, as the paper's language models do, give the
+            same layer to several mechanisms. Keras can load such a model if its
+            class makes the layers, but no functional model, and none with a
+            wrapper such as `TimeDistributed`.
         **kwargs: See `AttentionMechanism`.
 
     The call arguments are those of `AttentionMechanism`.
@@ -229,8 +225,8 @@ def all_distances(target_length, source_length, start_index=0):
     """All positions of keys minus positions of queries, ascending."""
     before = target_length
     if isinstance(target_length, int) and target_length > 0:
-        # One distance is unused. The last is faster on JAX. Where a length may
-        # be 0, it is the first: a size below would be negative.
+        # The unused distance is the last one, which is faster on JAX. For a
+        # length that may be 0 it is the first one, or a size would be negative.
         before = target_length - 1
     columns = ops.arange(before + source_length + 1, dtype="int32")
     return columns - before - start_index

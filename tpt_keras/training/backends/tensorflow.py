@@ -1,5 +1,6 @@
 """The training step on TensorFlow: tapes, graphs and `tf.distribute`."""
 
+import functools
 import os
 
 import tensorflow as tf
@@ -60,10 +61,10 @@ class TensorFlowBackend(Backend):
         return self.strategy.distribute_datasets_from_function(of_worker)
 
     def compile_train_step(self, trainer):
-        return _compiled(trainer, train_step)
+        return _compiled(trainer, functools.partial(train_step, trainer))
 
     def compile_test_step(self, trainer):
-        return _compiled(trainer, test_step)
+        return _compiled(trainer, trainer.test_step)
 
 
 def train_step(trainer, data):
@@ -97,13 +98,6 @@ def train_step(trainer, data):
         gradients = [gradient * share for gradient in gradients]
     trainer.optimizer.apply(gradients, trainer.model.trainable_variables)
     return trainer.track(metrics, norm)
-
-
-def test_step(trainer, data):
-    """Evaluates a replica's part of a batch; returns the epoch's metrics."""
-    batch = weighted_batch(data, trainer.pad_id)
-    _, metrics = trainer.loss_and_metrics(trainer.model, batch)
-    return trainer.track(metrics)
 
 
 def _sum_of_micro_batches(function, batch, trainer):
@@ -165,7 +159,7 @@ def _compiled(trainer, step):
             lambda x: None if isinstance(x, tf.experimental.Optional) else x,
             batch,
         )
-        results = strategy.run(step, args=(trainer, batch))
+        results = strategy.run(step, args=(batch,))
         return {
             name: strategy.reduce("MEAN", result, axis=None)
             for name, result in results.items()

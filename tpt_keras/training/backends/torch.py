@@ -36,7 +36,8 @@ class TorchBackend(Backend):
         return function
 
     def compile_test_step(self, trainer):
-        return lambda batches: test_step(trainer, batches[0])
+        step = torch.no_grad()(trainer.test_step)
+        return lambda batches: step(batches[0])
 
 
 def train_step(trainer, data):
@@ -66,14 +67,6 @@ def train_step(trainer, data):
             gradients = torch._foreach_mul(gradients, scale)
         trainer.optimizer.apply(gradients, variables)
         return trainer.track(metrics, norm)
-
-
-def test_step(trainer, data):
-    """Evaluates a batch; returns the epoch's metrics."""
-    with torch.no_grad():
-        batch = weighted_batch(data, trainer.pad_id)
-        _, metrics = trainer.loss_and_metrics(trainer.model, batch)
-        return trainer.track(metrics)
 
 
 def _micro_batches(batch, trainer):

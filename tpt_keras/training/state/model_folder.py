@@ -165,13 +165,14 @@ def differences(old, new, prefix=""):
         if isinstance(before, dict) and isinstance(after, dict):
             yield from differences(before, after, f"{name}.")
         elif before != after:
-            there, here = map(_shown, (before, after))
+            there, here = (
+                value
+                if value and isinstance(value, str)
+                else reprlib.repr(value)
+                for value in (before, after)
+            )
             here = f"{here} here" if key in new else "not known here"
             yield name, f"{name}: {there} there, {here}"
-
-
-def _shown(value):
-    return value if value and isinstance(value, str) else reprlib.repr(value)
 
 
 def save_model(model, model_dir, best=False):
@@ -232,10 +233,7 @@ class TrainingState:
         self._folder.mkdir(parents=True, exist_ok=True)
         with whole_file(self._path(self._number)) as partial:
             np.savez(partial, **arrays)
-        self._keep_newest()
-
-    def _keep_newest(self):
-        """Removes old checkpoints, and damaged ones after the newest."""
+        # Not those that are damaged, after the newest.
         numbers = checkpoint_numbers(self._folder)
         end = numbers.index(self._number) + 1
         for gone in numbers[end:] + numbers[: max(0, end - self._keep)]:
