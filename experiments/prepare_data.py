@@ -21,8 +21,10 @@ or writes evaluation problems alone to one file, for models of any kind:
         --evaluation_examples=100
 """
 
+import collections
 import json
 import pathlib
+import time
 
 from absl import flags
 
@@ -31,8 +33,10 @@ from tpt_keras.data_generators import text_pairs
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import task
+from tpt_keras.errors import BusyFolderError
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
+from tpt_keras.files import BUSY_SECONDS
 from tpt_keras.processes import available_cores
 from tpt_keras.processes import named_when_killed
 from tpt_keras.processes import raise_if_interrupted
@@ -134,9 +138,16 @@ def main():
     if not missing:
         return
     text_dir = make_texts(missing, FLAGS.train_examples, **settings)
-    for module in missing:
+    left = collections.deque(missing)
+    while left:
         raise_if_interrupted()
-        prepare(module, FLAGS.data_dir, text_dir, FLAGS.dataset)
+        module = left.popleft()
+        try:
+            prepare(module, FLAGS.data_dir, text_dir, FLAGS.dataset)
+        except BusyFolderError:  # another process is at it, and may die
+            left.append(module)
+            time.sleep(BUSY_SECONDS)
+            continue
         folder = task.prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
         splits, _ = task.open_module(module, FLAGS.data_dir, FLAGS.dataset)
         counts = {split: len(examples) for split, examples in splits.items()}

@@ -1,10 +1,17 @@
+import contextlib
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import keras
 import pytest
 import tensorflow as tf
 
 from tests.conftest import MODULE
+from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
 from tests.experiments.command import without
@@ -192,10 +199,121 @@ def test_damaged_description_is_refused(prepare, data_dir, official):
     assert_refused(prepare(official), path)
 
 
-def test_one_process_generates(prepare, data_dir):
-    generated = data_dir / "generated-seed0-train90-evaluation20" / FOLDER
-    with folder_lock(shard_dir(generated, MODULE), "tests"):
-        assert_refused(prepare(*COUNTS), generated, MODULE)
+class Host:
+    """The command in a process group, in place of a machine."""
+
+    def __init__(self, output, *arguments):
+        self._output = output
+        command = (sys.executable, "-m", "experiments", "prepare_data")
+        with output.open("wb") as file:
+            self.process = subprocess.Popen(
+                [*command, *arguments],
+                cwd=ROOT,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self):
+        return self._output.read_text()
+
+    def send(self, number):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def end(self):
+        self.send(signal.SIGKILL)
+        self.process.wait()
+
+    def wait_for(self, text):
+        self.wait_until(lambda: text in self.output)
+
+    def wait_until(self, condition):
+        deadline = time.monotonic() + 300
+        while not condition():
+            assert self.process.poll() is None, self.output
+            assert time.monotonic() < deadline, self.output
+            time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_machines_share_the_modules(prepare, data_dir, tmp_path):
+    """One stops within a module and dies later; the others do its work."""
+    modules = [MODULE, "numbers__gcd", "numbers__is_prime", "comparison__pair"]
+    flags = [f"--modules={','.join(modules)}", "--format=tokens"]
+    flags += [*COUNTS, "--train_examples=1500"]
+    shared = tmp_path / "shared"
+    root = shared / "generated-seed0-train1500-evaluation20" / FOLDER
+
+    def host(number):
+        return Host(tmp_path / f"{number}.log", *flags, f"--data_dir={shared}")
+
+    with contextlib.ExitStack() as stack:
+        hosts = [host(0)]
+        stack.callback(lambda: [each.end() for each in hosts])
+        hosts[0].wait_until(lambda: list(root.glob("shards/*/*.json")))
+        hosts[0].send(signal.SIGSTOP)
+        (held,) = {path.parent.name for path in root.glob("shards/*/*.json")}
+        hosts += [host(1), host(2)]
+        others = {*modules} - {held}
+        for each in hosts[1:]:
+            each.wait_until(lambda: others <= {p.stem for p in root.glob("*")})
+            each.wait_for(f"generate {held}")
+        assert not (root / f"{held}.json").exists()
+        hosts[0].end()
+        for each in hosts[1:]:
+            assert each.process.wait(300) == 0, each.output
+    outputs = hosts[1].output + hosts[2].output
+    for module in modules:
+        assert outputs.count(f"{module}: 500 train_easy") == 1
+    prepare(*flags).succeeded()
+    trees = [
+        {
+            str(path.relative_to(folder)): path.read_bytes()
+            for name in (
+                "generated*/*/*/*.txt",
+                "generated*/*/*.json",
+                "**/*.npy",
+            )
+            for path in folder.glob(name)
+        }
+        for folder in (shared, data_dir)
+    ]
+    assert trees[0] == trees[1]
+    assert len(trees[0]) >= (4 + 1 + 2) * len(modules)
+
+
+@pytest.mark.parametrize("format_", ["tfds", "tokens"])
+@pytest.mark.parametrize("work", ["generates", "prepares"])
+def test_a_module_of_another_process_is_awaited(
+    prepare, place_value_data, data_dir, tmp_path, monkeypatch, format_, work
+):
+    counts = ["--train_examples=600", "--evaluation_examples=60"]
+    texts = data_dir / "generated-seed0-train600-evaluation60"
+    shutil.copytree(place_value_data / "generated", texts)
+    folder = data_dir / "mathematics_dataset" / MODULE
+    if work == "generates":
+        folder = shard_dir(texts / FOLDER, MODULE)
+        report = texts / FOLDER / f"{MODULE}.json"
+        finished = report.rename(tmp_path / "finished")
+    elif format_ == "tokens":
+        folder /= "1.0.0"
+    lock = contextlib.ExitStack()
+    lock.enter_context(folder_lock(folder, "tests"))
+    times = []
+
+    def sleep(seconds):
+        times.append(seconds)
+        if len(times) == 3:
+            if work == "generates":
+                finished.rename(report)
+            lock.close()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    result = prepare(*counts, f"--format={format_}").succeeded()
+    assert len(times) == 3
+    assert f"{MODULE}/1.0.0: " in result.stdout
 
 
 def test_full_disk_while_the_dataset_is_written(
