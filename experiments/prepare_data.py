@@ -21,7 +21,6 @@ or writes evaluation problems alone to one file, for models of any kind:
         --evaluation_examples=100
 """
 
-import collections
 import json
 import pathlib
 import time
@@ -36,7 +35,6 @@ from tpt_keras.data_generators.mathematics import task
 from tpt_keras.errors import BusyFolderError
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
-from tpt_keras.files import BUSY_SECONDS
 from tpt_keras.processes import available_cores
 from tpt_keras.processes import named_when_killed
 from tpt_keras.processes import raise_if_interrupted
@@ -138,15 +136,13 @@ def main():
     if not missing:
         return
     text_dir = make_texts(missing, FLAGS.train_examples, **settings)
-    left = collections.deque(missing)
-    while left:
+    for module in missing:
         raise_if_interrupted()
-        module = left.popleft()
         try:
             prepare(module, FLAGS.data_dir, text_dir, FLAGS.dataset)
-        except BusyFolderError:  # another process is at it, and may die
-            left.append(module)
-            time.sleep(BUSY_SECONDS)
+        except BusyFolderError:
+            missing.append(module)  # the other process may die
+            time.sleep(1)
             continue
         folder = task.prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
         splits, _ = task.open_module(module, FLAGS.data_dir, FLAGS.dataset)

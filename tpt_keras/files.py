@@ -15,8 +15,6 @@ _log = logging.getLogger(__name__)
 
 PARTIAL = "partial-"
 LOCK_FILE = ".lock"
-# A folder that another process holds is tried again after this time.
-BUSY_SECONDS = 1
 
 
 @contextlib.contextmanager

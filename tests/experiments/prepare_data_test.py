@@ -18,7 +18,6 @@ from tests.experiments.command import without
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics.archive import FOLDER
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
-from tpt_keras.data_generators.mathematics.generator import shard_dir
 from tpt_keras.files import folder_lock
 
 COUNTS = ("--train_examples=90", "--evaluation_examples=20", "--num_workers=1")
@@ -199,83 +198,60 @@ def test_damaged_description_is_refused(prepare, data_dir, official):
     assert_refused(prepare(official), path)
 
 
-class Host:
-    """The command in a process group, in place of a machine."""
-
-    def __init__(self, output, *arguments):
-        self._output = output
-        command = (sys.executable, "-m", "experiments", "prepare_data")
-        with output.open("wb") as file:
-            self.process = subprocess.Popen(
-                [*command, *arguments],
-                cwd=ROOT,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-            )
-
-    @property
-    def output(self):
-        return self._output.read_text()
-
-    def send(self, number):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
-    def end(self):
-        self.send(signal.SIGKILL)
-        self.process.wait()
-
-    def wait_for(self, text):
-        self.wait_until(lambda: text in self.output)
-
-    def wait_until(self, condition):
-        deadline = time.monotonic() + 300
-        while not condition():
-            assert self.process.poll() is None, self.output
-            assert time.monotonic() < deadline, self.output
-            time.sleep(0.01)
+def wait_until(condition):
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.slow
 def test_machines_share_the_modules(prepare, data_dir, tmp_path):
     """One stops within a module and dies later; the others do its work."""
     modules = [MODULE, "numbers__gcd", "numbers__is_prime", "comparison__pair"]
-    flags = [f"--modules={','.join(modules)}", "--format=tokens"]
-    flags += [*COUNTS, "--train_examples=1500"]
+    flags = [f"--modules={','.join(modules)}", "--format=tokens", *COUNTS]
+    flags.append("--train_examples=1500")
     shared = tmp_path / "shared"
     root = shared / "generated-seed0-train1500-evaluation20" / FOLDER
+    logs = [tmp_path / name for name in "abc"]
+    command = (sys.executable, "-m", "experiments", "prepare_data", *flags)
 
-    def host(number):
-        return Host(tmp_path / f"{number}.log", *flags, f"--data_dir={shared}")
+    def start(log):
+        process = subprocess.Popen(
+            [*command, f"--data_dir={shared}"],
+            cwd=ROOT,
+            stdout=stack.enter_context(log.open("wb")),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        stack.callback(end, process)
+        return process
+
+    def end(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     with contextlib.ExitStack() as stack:
-        hosts = [host(0)]
-        stack.callback(lambda: [each.end() for each in hosts])
-        hosts[0].wait_until(lambda: list(root.glob("shards/*/*.json")))
-        hosts[0].send(signal.SIGSTOP)
+        dies = start(logs[0])
+        wait_until(lambda: list(root.glob("shards/*/*.json")))
+        os.killpg(dies.pid, signal.SIGSTOP)
         (held,) = {path.parent.name for path in root.glob("shards/*/*.json")}
-        hosts += [host(1), host(2)]
-        others = {*modules} - {held}
-        for each in hosts[1:]:
-            each.wait_until(lambda: others <= {p.stem for p in root.glob("*")})
-            each.wait_for(f"generate {held}")
+        others = [start(log) for log in logs[1:]]
+        line = f"generate {held}"
+        wait_until(lambda: all(line in log.read_text() for log in logs[1:]))
+        wait_until(lambda: len(list(root.glob("*.json"))) == len(modules) - 1)
         assert not (root / f"{held}.json").exists()
-        hosts[0].end()
-        for each in hosts[1:]:
-            assert each.process.wait(300) == 0, each.output
-    outputs = hosts[1].output + hosts[2].output
+        end(dies)
+        assert [process.wait(300) for process in others] == [0, 0]
+    lines = "".join(log.read_text() for log in logs)
     for module in modules:
-        assert outputs.count(f"{module}: 500 train_easy") == 1
+        assert lines.count(f"{module}: 500 train_easy") == 1
     prepare(*flags).succeeded()
     trees = [
         {
             str(path.relative_to(folder)): path.read_bytes()
-            for name in (
-                "generated*/*/*/*.txt",
-                "generated*/*/*.json",
-                "**/*.npy",
-            )
+            for name in ("gen*/*/*/*.txt", "gen*/*/*.json", "**/*.npy")
             for path in folder.glob(name)
         }
         for folder in (shared, data_dir)
@@ -285,35 +261,26 @@ def test_machines_share_the_modules(prepare, data_dir, tmp_path):
 
 
 @pytest.mark.parametrize("format_", ["tfds", "tokens"])
-@pytest.mark.parametrize("work", ["generates", "prepares"])
-def test_a_module_of_another_process_is_awaited(
-    prepare, place_value_data, data_dir, tmp_path, monkeypatch, format_, work
+def test_a_dataset_of_another_process_is_awaited(
+    prepare, place_value_data, data_dir, monkeypatch, format_
 ):
-    counts = ["--train_examples=600", "--evaluation_examples=60"]
     texts = data_dir / "generated-seed0-train600-evaluation60"
     shutil.copytree(place_value_data / "generated", texts)
     folder = data_dir / "mathematics_dataset" / MODULE
-    if work == "generates":
-        folder = shard_dir(texts / FOLDER, MODULE)
-        report = texts / FOLDER / f"{MODULE}.json"
-        finished = report.rename(tmp_path / "finished")
-    elif format_ == "tokens":
-        folder /= "1.0.0"
-    lock = contextlib.ExitStack()
-    lock.enter_context(folder_lock(folder, "tests"))
-    times = []
+    held = folder / "1.0.0" if format_ == "tokens" else folder
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(folder_lock(held, "tests"))
+        waits = []
 
-    def sleep(seconds):
-        times.append(seconds)
-        if len(times) == 3:
-            if work == "generates":
-                finished.rename(report)
-            lock.close()
+        def sleep(seconds):
+            waits.append(seconds)
+            stack.close()
 
-    monkeypatch.setattr(time, "sleep", sleep)
-    result = prepare(*counts, f"--format={format_}").succeeded()
-    assert len(times) == 3
-    assert f"{MODULE}/1.0.0: " in result.stdout
+        monkeypatch.setattr(time, "sleep", sleep)
+        counts = ["--train_examples=600", "--evaluation_examples=60"]
+        result = prepare(*counts, f"--format={format_}").succeeded()
+    assert waits
+    assert f"{folder}/1.0.0: " in result.stdout
 
 
 def test_full_disk_while_the_dataset_is_written(

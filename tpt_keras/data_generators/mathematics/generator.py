@@ -8,6 +8,7 @@ import collections
 import concurrent.futures
 import contextlib
 import fractions
+import functools
 import hashlib
 import importlib.metadata
 import itertools
@@ -28,7 +29,6 @@ from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.text_pairs import json_rows
 from tpt_keras.errors import BusyFolderError
 from tpt_keras.errors import UsageError
-from tpt_keras.files import BUSY_SECONDS
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
 from tpt_keras.files import remove_partial
@@ -107,37 +107,31 @@ def generate_modules(
         concurrent.futures.ThreadPoolExecutor(at_a_time) as threads,
         spawned_pool(num_workers) as pool,
     ):
-
-        def start(module):
-            report = reports[module]
-            return threads.submit(
-                _write_module, root, module, report, excluded, pool, ahead
-            )
-
-        _write_all(start, reports)
+        submit = functools.partial(threads.submit, _write_module, root)
+        _write_all(functools.partial(submit, excluded, pool, ahead), reports)
 
 
 def _write_all(start, reports):
     """Starts modules, waits for all, logs the progress, and raises errors.
 
-    Modules that other processes generate are tried again: a process may die.
-
+    A module that another process is at is started again: that one may die.
     A shard of a slow module takes a minute. Then a line names the module, and
     the next one comes later.
     """
-    modules = {start(module): module for module in reports}
-    unfinished, line, seconds, named = {*modules}, "", _SECONDS_PER_LINE, set()
-    while unfinished:
+    at_work, busy, named = {}, [*reports], set()
+    line, seconds = "", _SECONDS_PER_LINE
+    while at_work or busy:
         raise_if_interrupted()
-        finished, unfinished = concurrent.futures.wait(
-            unfinished, seconds, concurrent.futures.FIRST_EXCEPTION
+        at_work |= {start(module, reports[module]): module for module in busy}
+        finished, _ = concurrent.futures.wait(
+            at_work, seconds, concurrent.futures.FIRST_EXCEPTION
         )
-        busy = {modules[each] for each in finished if not each.result()}
-        if busy - named:
-            names = ", ".join(sorted(busy - named))
-            logger.info("Other processes generate %s.", names)
-            named |= busy
-        if unfinished:
+        is_done = {at_work.pop(each): each.result() for each in finished}
+        busy = sorted(module for module in is_done if not is_done[module])
+        if new := [module for module in busy if module not in named]:
+            logger.info("Other processes generate %s.", ", ".join(new))
+            named.update(new)
+        if at_work:
             taken, wanted = (
                 sum(
                     sum(report[numbers].values()) for report in reports.values()
@@ -145,18 +139,15 @@ def _write_all(start, reports):
                 for numbers in ("examples", "wanted")
             )
             line, before = f"{taken:,} of {wanted:,} problems.", line
-            names = [modules[each] for each in unfinished if each.running()]
+            names = [m for each, m in at_work.items() if each.running()]
             moved, slow = line != before, ", ".join(names)
             seconds = _SECONDS_PER_LINE if moved else 2 * seconds
             logger.info(line if moved else f"Still {line} At work: {slow}.")
         elif busy:
-            time.sleep(BUSY_SECONDS)
-        again = {start(module): module for module in busy}
-        modules |= again
-        unfinished |= again.keys()
+            time.sleep(1)
 
 
-def _write_module(root, module, report, excluded, pool, ahead):
+def _write_module(root, excluded, pool, ahead, module, report):
     """Writes the files of a module, and its report when they are complete.
 
     Returns whether the module is finished: `False` if another process is at it.
@@ -189,13 +180,12 @@ def _write_module(root, module, report, excluded, pool, ahead):
         # Not the lock, which others may try just now.
         for path in folder.glob("*.json"):
             path.unlink(missing_ok=True)
-        examples, dropped = (
-            ", ".join(f"{number} {name}" for name, number in counts.items())
-            for counts in (report["examples"], report["dropped"])
-        )
         logger.info(
             "%s: %s; dropped %s; raised %s",
-            *(module, examples, dropped, report["raised"]),
+            module,
+            ", ".join(f"{n} {name}" for name, n in report["examples"].items()),
+            ", ".join(f"{n} {name}" for name, n in report["dropped"].items()),
+            report["raised"],
         )
         return True
     return False
