@@ -23,6 +23,7 @@ or writes evaluation problems alone to one file, for models of any kind:
 
 import json
 import pathlib
+import time
 
 from absl import flags
 
@@ -31,6 +32,7 @@ from tpt_keras.data_generators import text_pairs
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics import generator
 from tpt_keras.data_generators.mathematics import task
+from tpt_keras.errors import BusyFolderError
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
 from tpt_keras.processes import available_cores
@@ -136,7 +138,12 @@ def main():
     text_dir = make_texts(missing, FLAGS.train_examples, **settings)
     for module in missing:
         raise_if_interrupted()
-        prepare(module, FLAGS.data_dir, text_dir, FLAGS.dataset)
+        try:
+            prepare(module, FLAGS.data_dir, text_dir, FLAGS.dataset)
+        except BusyFolderError:
+            missing.append(module)  # the other process may die
+            time.sleep(1)
+            continue
         folder = task.prepared_folder(module, FLAGS.data_dir, FLAGS.dataset)
         splits, _ = task.open_module(module, FLAGS.data_dir, FLAGS.dataset)
         counts = {split: len(examples) for split, examples in splits.items()}

@@ -57,6 +57,10 @@ class UnreadableFileError(UsageError):
     """A file whose content cannot be read; see `tpt_keras.files.reading`."""
 
 
+class BusyFolderError(UsageError):
+    """A folder that another process works in; see `folder_lock`."""
+
+
 class MissingDependencyError(UsageError):
     """A package that is not installed; see `require`."""
 

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import uuid
 
+from tpt_keras.errors import BusyFolderError
 from tpt_keras.errors import UnreadableFileError
 from tpt_keras.errors import UsageError
 
@@ -141,7 +142,8 @@ def remove_partial(path):
 def folder_lock(folder, work, wait=False):
     """Locks a folder against other processes that do the same work.
 
-    The operating system releases the lock when its process ends in any way.
+    The operating system releases the lock when its process ends in any way. On
+    a disk of several machines its server does: the lock is no name of a host.
 
     Args:
         folder: The folder; created if it does not exist.
@@ -149,7 +151,7 @@ def folder_lock(folder, work, wait=False):
         wait: `True` to wait for a process that holds the lock.
 
     Raises:
-        UsageError: If another process holds the lock, unless `wait`.
+        BusyFolderError: If another process holds the lock, unless `wait`.
     """
     import filelock
 
@@ -161,7 +163,7 @@ def folder_lock(folder, work, wait=False):
     except filelock.Timeout:
         other = f"Another process {work} in the folder {str(folder)!r}"
         if not wait:
-            raise UsageError(
+            raise BusyFolderError(
                 f"{other} already. Wait until it ends, or take another folder.",
                 path=folder,
             ) from None

@@ -1,17 +1,23 @@
+import contextlib
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import keras
 import pytest
 import tensorflow as tf
 
 from tests.conftest import MODULE
+from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
 from tests.experiments.command import without
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics.archive import FOLDER
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
-from tpt_keras.data_generators.mathematics.generator import shard_dir
 from tpt_keras.files import folder_lock
 
 COUNTS = ("--train_examples=90", "--evaluation_examples=20", "--num_workers=1")
@@ -192,10 +198,89 @@ def test_damaged_description_is_refused(prepare, data_dir, official):
     assert_refused(prepare(official), path)
 
 
-def test_one_process_generates(prepare, data_dir):
-    generated = data_dir / "generated-seed0-train90-evaluation20" / FOLDER
-    with folder_lock(shard_dir(generated, MODULE), "tests"):
-        assert_refused(prepare(*COUNTS), generated, MODULE)
+def wait_until(condition):
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_machines_share_the_modules(prepare, data_dir, tmp_path):
+    """One stops within a module and dies later; the others do its work."""
+    modules = [MODULE, "numbers__gcd", "numbers__is_prime", "comparison__pair"]
+    flags = [f"--modules={','.join(modules)}", "--format=tokens", *COUNTS]
+    flags.append("--train_examples=1500")
+    shared = tmp_path / "shared"
+    root = shared / "generated-seed0-train1500-evaluation20" / FOLDER
+    logs = [tmp_path / name for name in "abc"]
+    command = (sys.executable, "-m", "experiments", "prepare_data", *flags)
+
+    def start(log):
+        process = subprocess.Popen(
+            [*command, f"--data_dir={shared}"],
+            cwd=ROOT,
+            stdout=stack.enter_context(log.open("wb")),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        stack.callback(end, process)
+        return process
+
+    def end(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    with contextlib.ExitStack() as stack:
+        dies = start(logs[0])
+        wait_until(lambda: list(root.glob("shards/*/*.json")))
+        os.killpg(dies.pid, signal.SIGSTOP)
+        (held,) = {path.parent.name for path in root.glob("shards/*/*.json")}
+        others = [start(log) for log in logs[1:]]
+        line = f"generate {held}"
+        wait_until(lambda: all(line in log.read_text() for log in logs[1:]))
+        wait_until(lambda: len(list(root.glob("*.json"))) == len(modules) - 1)
+        assert not (root / f"{held}.json").exists()
+        end(dies)
+        assert [process.wait(300) for process in others] == [0, 0]
+    lines = "".join(log.read_text() for log in logs)
+    for module in modules:
+        assert lines.count(f"{module}: 500 train_easy") == 1
+    prepare(*flags).succeeded()
+    trees = [
+        {
+            str(path.relative_to(folder)): path.read_bytes()
+            for name in ("gen*/*/*/*.txt", "gen*/*/*.json", "**/*.npy")
+            for path in folder.glob(name)
+        }
+        for folder in (shared, data_dir)
+    ]
+    assert trees[0] == trees[1]
+    assert len(trees[0]) >= (4 + 1 + 2) * len(modules)
+
+
+@pytest.mark.parametrize("format_", ["tfds", "tokens"])
+def test_a_dataset_of_another_process_is_awaited(
+    prepare, place_value_data, data_dir, monkeypatch, format_
+):
+    texts = data_dir / "generated-seed0-train600-evaluation60"
+    shutil.copytree(place_value_data / "generated", texts)
+    folder = data_dir / "mathematics_dataset" / MODULE
+    held = folder / "1.0.0" if format_ == "tokens" else folder
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(folder_lock(held, "tests"))
+        waits = []
+
+        def sleep(seconds):
+            waits.append(seconds)
+            stack.close()
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        counts = ["--train_examples=600", "--evaluation_examples=60"]
+        result = prepare(*counts, f"--format={format_}").succeeded()
+    assert waits
+    assert f"{folder}/1.0.0: " in result.stdout
 
 
 def test_full_disk_while_the_dataset_is_written(

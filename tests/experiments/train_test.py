@@ -1,5 +1,8 @@
 """The configuration that a command line asks for, mostly without training."""
 
+import os
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -8,6 +11,7 @@ from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tpt_keras.models.stored import load_model
 from tpt_keras.training import train as train_module
+from tpt_keras.training.backends.backend import read_workers
 
 CONFIGS = sorted((ROOT / "experiments" / "configs").glob("*.cfg"))
 # Flagfiles of tune and replicate set the layers of several models.
@@ -94,3 +98,29 @@ def test_shipped_solver_trains_on(run, monkeypatch, place_value_data, tmp_path):
     assert model.config == shipped.config.replace(**order)
     for new, old in zip(model.weights, shipped.weights, strict=True):
         np.testing.assert_array_equal(new, old)
+
+
+STUBS = {
+    "scontrol": '[ "$*" = "show hostnames n[1-2]" ] && printf "n1\\nn2\\n"',
+    # It gives every option with an equals sign.
+    "srun": "while [[ $1 = --* ]]; do shift; done\n"
+    'for i in 0 1; do SLURM_PROCID=$i "$@"; done',
+    "tpt_keras": 'printf "%s\\n" "$TF_CONFIG" "$*"',
+}
+
+
+def test_slurm_gives_every_worker_its_variable(tmp_path, monkeypatch):
+    for name, text in STUBS.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "120042")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+    script = ROOT / "experiments" / "configs" / "train.sbatch"
+    lines = subprocess.check_output(
+        ["bash", script, "--model_dir=a b"], text=True
+    ).splitlines()
+    assert lines[1::2] == ["train --model_dir=a b"] * 2
+    for index, line in enumerate(lines[::2]):
+        monkeypatch.setenv("TF_CONFIG", line)
+        assert read_workers() == (["n1:20042", "n2:20042"], index)

@@ -65,11 +65,15 @@ def open_cache(folder, vocabulary, read_dataset):
 def write_cache(folder, vocabulary, splits, origin):
     """Writes the token cache of a dataset that has no records.
 
+    One of the same origin, which another process has just written, stays.
     `splits` is a dict of iterables of pairs of strings. `origin` is a dict of
     the dataset's settings.
     """
     key = {"vocabulary": list(vocabulary), "files": []}
     with folder_lock(folder, "makes the token cache"):
+        with contextlib.suppress(UnreadableFileError):
+            if _open(folder / NAME, key)[1] == origin:
+                return
         _write(folder / NAME, key, splits, origin)
 
 

@@ -8,6 +8,7 @@ import collections
 import concurrent.futures
 import contextlib
 import fractions
+import functools
 import hashlib
 import importlib.metadata
 import itertools
@@ -15,7 +16,7 @@ import json
 import logging
 import math
 import pathlib
-import shutil
+import time
 
 from tpt_keras.data_generators.mathematics import archive
 from tpt_keras.data_generators.mathematics.archive import EVALUATION_SPLITS
@@ -26,6 +27,7 @@ from tpt_keras.data_generators.mathematics.shards import question_key
 from tpt_keras.data_generators.mathematics.shards import stored_shard
 from tpt_keras.data_generators.task import TRAIN
 from tpt_keras.data_generators.text_pairs import json_rows
+from tpt_keras.errors import BusyFolderError
 from tpt_keras.errors import UsageError
 from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
@@ -105,28 +107,31 @@ def generate_modules(
         concurrent.futures.ThreadPoolExecutor(at_a_time) as threads,
         spawned_pool(num_workers) as pool,
     ):
-        futures = [
-            threads.submit(_write_module, root, *each, excluded, pool, ahead)
-            for each in reports.items()
-        ]
-        _wait(futures, reports)
+        submit = functools.partial(threads.submit, _write_module, root)
+        _write_all(functools.partial(submit, excluded, pool, ahead), reports)
 
 
-def _wait(futures, reports):
-    """Waits for futures of modules, logs the progress, and raises errors.
+def _write_all(start, reports):
+    """Starts modules, waits for all, logs the progress, and raises errors.
 
+    A module that another process is at is started again: that one may die.
     A shard of a slow module takes a minute. Then a line names the module, and
     the next one comes later.
     """
-    unfinished, line, seconds = futures, "", _SECONDS_PER_LINE
-    while unfinished:
+    at_work, busy, named = {}, [*reports], set()
+    line, seconds = "", _SECONDS_PER_LINE
+    while at_work or busy:
         raise_if_interrupted()
-        finished, unfinished = concurrent.futures.wait(
-            unfinished, seconds, concurrent.futures.FIRST_EXCEPTION
+        at_work |= {start(module, reports[module]): module for module in busy}
+        finished, _ = concurrent.futures.wait(
+            at_work, seconds, concurrent.futures.FIRST_EXCEPTION
         )
-        for future in finished:
-            future.result()
-        if unfinished:
+        is_done = {at_work.pop(each): each.result() for each in finished}
+        busy = sorted(module for module in is_done if not is_done[module])
+        if new := [module for module in busy if module not in named]:
+            logger.info("Other processes generate %s.", ", ".join(new))
+            named.update(new)
+        if at_work:
             taken, wanted = (
                 sum(
                     sum(report[numbers].values()) for report in reports.values()
@@ -134,14 +139,19 @@ def _wait(futures, reports):
                 for numbers in ("examples", "wanted")
             )
             line, before = f"{taken:,} of {wanted:,} problems.", line
-            names = [m for m, each in zip(reports, futures) if each.running()]
+            names = [m for each, m in at_work.items() if each.running()]
             moved, slow = line != before, ", ".join(names)
             seconds = _SECONDS_PER_LINE if moved else 2 * seconds
             logger.info(line if moved else f"Still {line} At work: {slow}.")
+        elif busy:
+            time.sleep(1)
 
 
-def _write_module(root, module, report, excluded, pool, ahead):
-    """Writes the files of a module, and its report when they are complete."""
+def _write_module(root, excluded, pool, ahead, module, report):
+    """Writes the files of a module, and its report when they are complete.
+
+    Returns whether the module is finished: `False` if another process is at it.
+    """
     folder = shard_dir(root, module)
 
     def start(split, shard):
@@ -151,9 +161,14 @@ def _write_module(root, module, report, excluded, pool, ahead):
             stored_shard, path, name, split, shard, report["seed"]
         )
 
-    with folder_lock(folder, "generates problems"):
-        if report_path(root, module).exists():
-            return  # another process finished it meanwhile
+    with (
+        contextlib.suppress(BusyFolderError),
+        folder_lock(folder, "generates problems"),
+    ):
+        # NFS may miss a new file for a minute, but not in a listing.
+        if report_path(root, module) in root.iterdir():
+            report |= json.loads(report_path(root, module).read_bytes())
+            return True  # another process finished it meanwhile
         seen = collections.defaultdict(set, excluded=excluded)
         for split in SPLIT_ORDER:
             if report["wanted"].get(split):
@@ -162,14 +177,18 @@ def _write_module(root, module, report, excluded, pool, ahead):
                 problems = new_problems(split, report, seen, start, ahead)
                 archive.write_problems(path, problems)
         write_text(report_path(root, module), json.dumps(report, indent=2))
-        shutil.rmtree(folder, ignore_errors=True)
-    logger.info(
-        "%s: %s; dropped %s; raised %s",
-        module,
-        ", ".join(f"{n} {split}" for split, n in report["examples"].items()),
-        ", ".join(f"{n} {reason}" for reason, n in report["dropped"].items()),
-        report["raised"],
-    )
+        # Not the lock, which others may try just now.
+        for path in folder.glob("*.json"):
+            path.unlink(missing_ok=True)
+        logger.info(
+            "%s: %s; dropped %s; raised %s",
+            module,
+            ", ".join(f"{n} {name}" for name, n in report["examples"].items()),
+            ", ".join(f"{n} {name}" for name, n in report["dropped"].items()),
+            report["raised"],
+        )
+        return True
+    return False
 
 
 def new_problems(split, report, seen, start, ahead):
