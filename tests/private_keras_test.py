@@ -1,4 +1,4 @@
-"""What the package needs of Keras that is not in its documentation.
+"""The parts of Keras that the package needs and its documentation lacks.
 
 If a new version of Keras renames it, this test says what has gone.
 """
