@@ -135,7 +135,6 @@ def tune(
         space = dataclasses.replace(space, vocabulary=adapted.vocabulary)
     # Of gRPC's client, and of its server at another machine's address.
     unreachable = {"worker": grpc.RpcError, "chief": RuntimeError}
-    oracle_client.TIMEOUT = oracles.PATIENCE  # it is an hour
     with contextlib.ExitStack() as stack:
         if role != "worker":
             stack.enter_context(folder_lock(folder, "searches"))
@@ -151,6 +150,7 @@ def tune(
         )
         try:
             if role == "worker":
+                oracle_client.TIMEOUT = oracles.PATIENCE  # it is an hour
                 # The chief answers when it has written its configuration.
                 searcher.oracle.get_space()
                 check_config(folder, search)
