@@ -21,7 +21,7 @@ from tpt_keras.errors import check_positive_integer
 from tpt_keras.typing import Tensor
 
 # On JAX, questions are padded to multiples of this length.
-_LENGTH_STEP = 16
+_LENGTH_STEP = 32
 # Room for tokens in the KV cache at first; it doubles whenever it is full.
 FIRST_CACHE_LENGTH = 8
 # Finished sequences leave the batch when no more than this share is left.
