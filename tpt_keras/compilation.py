@@ -198,7 +198,7 @@ def _torch_graph(function, inputs, shapes):
     """Traces a function as a graph, whose inputs and outputs are flat."""
     import torch
 
-    structure = optree.tree_structure(inputs)
+    tensors, structure = optree.tree_flatten(inputs)
     module = torch.nn.Module()
     # A cache is copied once, and not at each step that reads it.
     module.forward = lambda *tensors: tuple(
@@ -217,7 +217,7 @@ def _torch_graph(function, inputs, shapes):
     )
     with torch.inference_mode(False), torch.no_grad():
         # Tensors of inference mode cannot be traced.
-        tensors = tuple(each.clone() for each in optree.tree_leaves(inputs))
+        tensors = tuple(each.clone() for each in tensors)
         program = torch.export.export(
             module, tensors, dynamic_shapes=(axes,), strict=False
         )
@@ -235,7 +235,7 @@ def _simplify(module):
     for node in list(graph.nodes):
         if _writes(node) and not _write_elsewhere(node):
             return  # What was written to must not be computed anew.
-    # Outputs stay tensors of their own.
+    # Outputs stay tensors of their own, which a cast to their dtype is not.
     outputs = graph.output_node().all_input_nodes
     first = {}
     for node in list(graph.nodes):
@@ -255,7 +255,7 @@ def _simplify(module):
         elif _is_op(node, "lift_fresh_copy"):
             # Layers make the same constants.
             constant = getattr(module, node.args[0].target)
-            key = constant.dtype, repr(constant.tolist())
+            key = constant.dtype, constant.shape, repr(constant.tolist())
             kept = first.setdefault(key, node.args[0])
         else:
             key = str(node.target), repr(node.args), repr(node.kwargs)
