@@ -235,13 +235,16 @@ def set_apart(
     if total > _SLOW_TO_HASH:
         _log.info("Hashing %d questions, to set some apart.", total)
     keys = [question_keys(part, seed) for part in parts]
-    chosen = [np.unique(each, return_index=True)[1] for each in keys]
-    if never:
-        pairs = [(question, "") for question in never]
-        examples = ArrayExamples.from_texts(pairs, parts[0].vocabulary)
-        others = question_keys(examples, seed)
-        chosen = [x[~np.isin(k[x], others)] for k, x in zip(keys, chosen)]
-    chosen = [rows[:count] for rows in chosen]
+    pairs = [(question, "") for question in never]
+    examples = ArrayExamples.from_texts(pairs, parts[0].vocabulary)
+    others = question_keys(examples, seed)
+
+    def first(keys):
+        rows = np.unique(keys, return_index=True)[1]
+        # A copy, because a view would keep the rows of all questions.
+        return rows[~np.isin(keys[rows], others)][:count].copy()
+
+    chosen = [*map(first, keys)]
     apart = np.concatenate([k[rows] for k, rows in zip(keys, chosen)])
     kept = [np.flatnonzero(~np.isin(each, apart)) for each in keys]
     return [*map(ExampleView, parts, kept)], [*map(ExampleView, parts, chosen)]
