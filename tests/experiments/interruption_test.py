@@ -32,7 +32,7 @@ def wait_until(condition, seconds):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.01)
 
 
 @pytest.mark.slow

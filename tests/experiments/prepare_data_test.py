@@ -15,6 +15,7 @@ from tests.experiments.command import ROOT
 from tests.experiments.command import assert_refused
 from tests.experiments.command import run_python
 from tests.experiments.command import without
+from tests.experiments.interruption_test import wait_until
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators.mathematics.archive import FOLDER
 from tpt_keras.data_generators.mathematics.datasets import dataset_builder
@@ -198,13 +199,6 @@ def test_damaged_description_is_refused(prepare, data_dir, official):
     assert_refused(prepare(official), path)
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.slow
 def test_machines_share_the_modules(prepare, data_dir, tmp_path):
     """One stops within a module and dies later; the others do its work."""
@@ -234,13 +228,17 @@ def test_machines_share_the_modules(prepare, data_dir, tmp_path):
 
     with contextlib.ExitStack() as stack:
         dies = start(logs[0])
-        wait_until(lambda: list(root.glob("shards/*/*.json")))
+        wait_until(lambda: list(root.glob("shards/*/*.json")), 300)
         os.killpg(dies.pid, signal.SIGSTOP)
         (held,) = {path.parent.name for path in root.glob("shards/*/*.json")}
         others = [start(log) for log in logs[1:]]
         line = f"generate {held}"
-        wait_until(lambda: all(line in log.read_text() for log in logs[1:]))
-        wait_until(lambda: len(list(root.glob("*.json"))) == len(modules) - 1)
+        wait_until(
+            lambda: all(line in log.read_text() for log in logs[1:]), 300
+        )
+        wait_until(
+            lambda: len(list(root.glob("*.json"))) == len(modules) - 1, 300
+        )
         assert not (root / f"{held}.json").exists()
         end(dies)
         assert [process.wait(300) for process in others] == [0, 0]
