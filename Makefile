@@ -45,17 +45,17 @@ demo: setup
 		--train_examples=200000 --evaluation_examples=2500
 	$(TPT_KERAS) train --flagfile=experiments/configs/demo.cfg \
 		--data_dir=data --model_dir=$(DEMO_MODEL)
-	$(TPT_KERAS) evaluate --model_dir=$(DEMO_MODEL) \
+	$(TPT_KERAS) evaluate --model=$(DEMO_MODEL) \
 		--splits=interpolate,extrapolate
 	test -d $(DEMO_EXPORT) -a $(EXPORTED) -nt $(DEMO_MODEL)/model.keras || \
-		$(TPT_KERAS) export --model_dir=$(DEMO_MODEL) \
+		$(TPT_KERAS) export --model=$(DEMO_MODEL) \
 		--export_dir=$(DEMO_EXPORT)
 	touch $(EXPORTED)
 	$(TPT_KERAS) quiz --saved_model=$(DEMO_EXPORT) \
 		--modules=$(DEMO_MODULE) --data_dir=data
 	$(TPT_KERAS) prepare_data --modules=$(SOLVER_MODULES) \
 		--data_dir=data/solver --train_examples=3 --evaluation_examples=20
-	$(TPT_KERAS) quiz --model_dir=$(SOLVER) \
+	$(TPT_KERAS) quiz --model=$(SOLVER) \
 		--modules=$(SOLVER_MODULES) --data_dir=data/solver --count=3
 	@echo "Learning curves: $(DEMO_MODEL)/learning_curves.png"
 	@echo "The commands are in $(VENV)/bin: $(VENV)/bin/tpt_keras lists them."

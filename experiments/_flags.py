@@ -85,15 +85,15 @@ def _descriptions(config_class):
     }
 
 
-def define_model_dir(with_best=False, default=None):
+def define_model(with_best=False, default=None):
     """Defines the flag of a trained model; with `with_best` of which of two."""
     flags.DEFINE_string(
-        "model_dir",
+        "model",
         default,
         "A model's folder or file, a trained preset's name, or hf://user/name.",
         required=default is None,
     )
-    flags.register_validator("model_dir", may_be_there, "it does not exist")
+    flags.register_validator("model", may_be_there, "it does not exist")
     if with_best:
         flags.DEFINE_bool("best", False, "The best model, not the last.")
 
@@ -171,20 +171,20 @@ class Problems:
         )
 
     @classmethod
-    def of(cls, model_dir):
+    def of(cls, model):
         """The problems of the flags, by default those of a training."""
         from tpt_keras.training.state.model_folder import read_training
         from tpt_keras.training.state.model_folder import warn_of_changed_data
 
         given = values(cls)
-        training = read_training(model_dir) if model_dir else {}
+        training = read_training(model) if model else {}
         names = {"data_dir", "dataset", "dataset_options", "modules"}
         if "dataset" in given:
             names = set()
         known = {name: training[name] for name in names & set(training)}
         problems = cls(**{**known, **given})
         if problems.dataset == training.get("dataset"):
-            warn_of_changed_data(model_dir, problems.task.fingerprints)
+            warn_of_changed_data(model, problems.task.fingerprints)
         return problems
 
     def read(self, count):
@@ -218,7 +218,7 @@ class ModelFlags:
     Args:
         saved_model: A SavedModel, or the folder of its versions.
         onnx_model: An ONNX export, or the folder of its versions.
-        model_dir: A model's folder or file, a trained preset's name, or
+        model: A model's folder or file, a trained preset's name, or
             hf://user/name.
         server: A TF Serving: host and port of REST, or a URL.
         model_name: The model's name on the server.
@@ -226,19 +226,18 @@ class ModelFlags:
 
     saved_model: str = ""
     onnx_model: str = ""
-    model_dir: str = ""
+    model: str = ""
     server: str = ""
     model_name: str = "solver"
 
     def __post_init__(self):
         paths = {
             name: getattr(self, name)
-            for name in ("saved_model", "onnx_model", "model_dir")
+            for name in ("saved_model", "onnx_model", "model")
         }
         if sum(map(bool, (*paths.values(), self.server))) > 1:
             raise UsageError(
-                "Give one of --saved_model, --onnx_model, --model_dir and "
-                "--server."
+                "Give one of --saved_model, --onnx_model, --model and --server."
             )
         for name, path in paths.items():
             if not may_be_there(path):
@@ -267,12 +266,12 @@ class ModelFlags:
         from tpt_keras.decoding import Generator
         from tpt_keras.models.stored import load_model
 
-        return Generator(load_model(self.model_dir or SOLVER))
+        return Generator(load_model(self.model or SOLVER))
 
 
 def define_analysis(output_dir, count=None):
     """Defines the flags of an analysis; with `count` those of its problems."""
-    define_model_dir()
+    define_model()
     flags.DEFINE_string("output_dir", output_dir, "Folder to write.")
     if count:
         define(Problems)
@@ -317,12 +316,12 @@ def load_transformer():
     from tpt_keras.models import Transformer
     from tpt_keras.models.stored import load_model
 
-    return load_model(flags.FLAGS.model_dir, classes=(Transformer,))
+    return load_model(flags.FLAGS.model, classes=(Transformer,))
 
 
 def load_model_and_problems():
     """Returns a model, `Problems`, and the texts of those that it can read."""
-    problems = Problems.of(flags.FLAGS.model_dir)
+    problems = Problems.of(flags.FLAGS.model)
     by_module = problems.read(flags.FLAGS.count)
     model = load_transformer()
     pairs = [pair for texts in by_module.values() for pair in zip(*texts)]

@@ -1,7 +1,7 @@
 r"""Draws attention weights.
 
     tpt_keras attention --output_dir=attention \
-        --model_dir=tp_transformer_mathematics \
+        --model=tp_transformer_mathematics \
         --question="What is (-16856)/1806*(-45)/21?"
 
 Writes attention.html, a page of all attentions, layers and heads;

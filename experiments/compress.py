@@ -2,10 +2,10 @@ r"""Compresses a trained model to a quarter.
 
 Its weights become int8 with a scale for each output column.
 
-    tpt_keras compress --model_dir=models/all_modules \
+    tpt_keras compress --model=models/all_modules \
         --compressed_dir=saved_models/tp_transformer_mathematics
 
-Every command with --model_dir takes the new folder.
+Every command with --model takes the new folder.
 """
 
 import pathlib
@@ -18,7 +18,7 @@ from . import _flags
 
 FLAGS = flags.FLAGS
 
-_flags.define_model_dir(with_best=True)
+_flags.define_model(with_best=True)
 flags.DEFINE_string("compressed_dir", None, "Folder to write.", required=True)
 
 
@@ -40,12 +40,12 @@ def main():
             "loaded instead of the compressed model. Name another folder.",
             path=folder,
         )
-    model = load_model(FLAGS.model_dir, FLAGS.best)
+    model = load_model(FLAGS.model, FLAGS.best)
     compressed = CompressedModel.of(model)
     folder.mkdir(parents=True, exist_ok=True)
-    if (resolve(FLAGS.model_dir) / CONFIG_FILE).is_file():
-        step = saved_step(FLAGS.model_dir, FLAGS.best)
-        config = {**read_config(FLAGS.model_dir), "step": step}
+    if (resolve(FLAGS.model) / CONFIG_FILE).is_file():
+        step = saved_step(FLAGS.model, FLAGS.best)
+        config = {**read_config(FLAGS.model), "step": step}
         write_config(folder, config)
     compressed.write(folder / COMPRESSED_FILE)
     num_bytes = (folder / COMPRESSED_FILE).stat().st_size

@@ -1,6 +1,6 @@
 r"""Evaluates a model on what it was not trained on.
 
-    tpt_keras evaluate --model_dir=models/demo \
+    tpt_keras evaluate --model=models/demo \
         --splits=interpolate,extrapolate
 
 An accuracy has its 95% confidence interval beside it.
@@ -17,7 +17,7 @@ from ._flags import Problems
 
 FLAGS = flags.FLAGS
 
-_flags.define_model_dir(with_best=True)
+_flags.define_model(with_best=True)
 flags.DEFINE_list(
     "splits",
     None,
@@ -41,13 +41,13 @@ def main():
     from tpt_keras.training.state.model_folder import read_training
     from tpt_keras.training.state.model_folder import saved_step
 
-    folder = resolve(FLAGS.model_dir)
+    folder = resolve(FLAGS.model)
     training = read_training(folder)
     if training.get("text_file"):
         rows = evaluate_text(folder, training)
     else:
         rows = evaluate_modules(folder)
-    if folder.is_file() or folder != pathlib.Path(FLAGS.model_dir):
+    if folder.is_file() or folder != pathlib.Path(FLAGS.model):
         return  # a file, or not the user's own folder
     from tpt_keras.training.state.logs import append_rows
 

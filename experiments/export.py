@@ -1,8 +1,8 @@
 r"""Exports a model as a SavedModel, or as ONNX graphs.
 
-    tpt_keras export --model_dir=models/demo \
+    tpt_keras export --model=models/demo \
         --export_dir=saved_models/demo
-    KERAS_BACKEND=torch tpt_keras export --model_dir=models/demo \
+    KERAS_BACKEND=torch tpt_keras export --model=models/demo \
         --export_dir=onnx/demo --format=onnx
 """
 
@@ -18,7 +18,7 @@ from . import _flags
 
 FLAGS = flags.FLAGS
 
-_flags.define_model_dir(with_best=True)
+_flags.define_model(with_best=True)
 flags.DEFINE_string(
     "export_dir", None, "Folder of the model's versions.", required=True
 )
@@ -68,7 +68,7 @@ def check():
 def main():
     from tpt_keras.models.stored import load_model
 
-    model = load_model(FLAGS.model_dir, FLAGS.best)
+    model = load_model(FLAGS.model, FLAGS.best)
     arguments = model, FLAGS.export_dir, FLAGS.max_answer_length
     if FLAGS.format == "onnx":
         from tpt_keras.serving.onnx_export import export_onnx
@@ -82,6 +82,6 @@ def main():
     sampler = (
         BeamSampler(FLAGS.beam_width) if FLAGS.beam_width > 1 else "greedy"
     )
-    card = resolve(FLAGS.model_dir) / "README.md"
+    card = resolve(FLAGS.model) / "README.md"
     card = card if card.is_file() else None
     print(export(*arguments, sampler, FLAGS.precision, card=card))

@@ -1,8 +1,8 @@
 r"""Serves a page that asks a trained model.
 
-    tpt_keras playground --model_dir=models/demo
+    tpt_keras playground --model=models/demo
 
-Without --model_dir it asks the trained solver. Open the printed address in a
+Without --model it asks the trained solver. Open the printed address in a
 browser on this machine. The page shows the best answers to a question with
 their probabilities, and the attention and the roles of the question. It needs
 no network. Needs pip install 'tpt_keras[playground]'.
@@ -31,7 +31,7 @@ OPTIONS = (
 if __package__:
     from . import _flags
 
-    _flags.define_model_dir(default=_flags.SOLVER)
+    _flags.define_model(default=_flags.SOLVER)
     # Streamlit's own default, 8501, is TF Serving's port of REST.
     flags.DEFINE_integer("port", 8600, "Port of the page.")
 else:  # Streamlit runs this file alone, again for every click
@@ -47,20 +47,20 @@ def main():
     from tpt_keras.models.stored import load_model
 
     # Refuses a folder without a model before the page is served.
-    load_model(FLAGS.model_dir)
+    load_model(FLAGS.model)
     command = [sys.executable, "-m", "streamlit", "run", *OPTIONS]
-    command += [f"--server.port={FLAGS.port}", __file__, "--", FLAGS.model_dir]
+    command += [f"--server.port={FLAGS.port}", __file__, "--", FLAGS.model]
     os.execv(sys.executable, command)
 
 
-def show_page(model_dir):
+def show_page(name):
     st.set_page_config(page_title="Playground", layout="wide")
     st.title("Ask the model")
-    st.caption(plain(model_dir))
+    st.caption(plain(name))
     question = st.text_input("Question", placeholder="Sort 3, -2, 15, 0.")
     question = question.strip()
     with errors_in(st.error):
-        generator = st.cache_resource(load)(model_dir)
+        generator = st.cache_resource(load)(name)
         if question:
             best = show_answers(generator, question)
             attention_tab, roles_tab = st.tabs(["Attention", "Roles"])
@@ -70,12 +70,12 @@ def show_page(model_dir):
                 show_roles(generator.model, question)
 
 
-def load(model_dir):
+def load(name):
     from tpt_keras.decoding import BeamSampler
     from tpt_keras.decoding import Generator
     from tpt_keras.models.stored import load_model
 
-    return Generator(load_model(model_dir), BeamSampler(5))
+    return Generator(load_model(name), BeamSampler(5))
 
 
 def show_answers(generator, question):

@@ -26,7 +26,7 @@ def check():
 
 def main():
     model = ModelFlags(**_flags.values(ModelFlags)).load()
-    problems = Problems.of(FLAGS.model_dir)
+    problems = Problems.of(FLAGS.model)
     texts = problems.read(FLAGS.count)
     num_right = num_asked = 0
     for questions, targets in texts.values():

@@ -1,6 +1,6 @@
 r"""Reports models' accuracies beside the paper's.
 
-    tpt_keras report --model_dirs=models/demo,models/other \
+    tpt_keras report --models=models/demo,models/other \
         --splits=train,interpolate,extrapolate --output=report.md
 
 Writes the paper's Table 1 with a row for each model and the time to 40, 60 and
@@ -20,10 +20,10 @@ from ._flags import Problems
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_list("model_dirs", [], "Folders of the models or trainings.")
-flags.register_validator("model_dirs", bool, "name one or more")
+flags.DEFINE_list("models", [], "Folders of the models or trainings.")
+flags.register_validator("models", bool, "name one or more")
 flags.register_validator(
-    "model_dirs",
+    "models",
     lambda paths: all(map(_flags.may_be_there, paths)),
     "not found",
 )
@@ -59,7 +59,7 @@ def main():
 
     write_report(
         pathlib.Path(FLAGS.output),
-        FLAGS.model_dirs,
+        FLAGS.models,
         FLAGS.splits,
         FLAGS.examples,
         FLAGS.best,

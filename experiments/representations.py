@@ -2,7 +2,7 @@ r"""Measures what the vectors of one head hold.
 
     tpt_keras representations --measure=kept_variance \
         --modules=arithmetic__mixed --data_dir=data \
-        --model_dir=tp_transformer_mathematics
+        --model=tp_transformer_mathematics
 
 reconstruction (section 6.1 of the paper) fits an affine map from a head's
 values to the states that they are maps of. It gives the squared error, divided

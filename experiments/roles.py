@@ -1,7 +1,7 @@
 r"""Clusters the roles of one head.
 
     tpt_keras roles --modules=arithmetic__mixed --data_dir=data \
-        --model_dir=tp_transformer_mathematics \
+        --model=tp_transformer_mathematics \
         --output_dir=roles
 
 Writes roles.html and roles.png, the problems with every character on a square

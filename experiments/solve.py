@@ -2,13 +2,13 @@ r"""Answers questions with a model.
 
     tpt_keras solve --question="Sort 3, -2, 15, 0." --question="Divide 90 by 6."
 
-The model is the trained solver, a folder or a file (--model_dir=models/demo), a
+The model is the trained solver, a folder or a file (--model=models/demo), a
 SavedModel (--saved_model=saved_models/demo), ONNX graphs
 (--onnx_model=onnx/demo), or on TF Serving (--server=localhost:8501). Without
 --question it reads a question from each line of --questions_file, or of
 standard input:
 
-    tpt_keras solve --model_dir=models/demo < questions.txt
+    tpt_keras solve --model=models/demo < questions.txt
 
 Prints a line for every question, unless none has an answer. The line of a
 question without an answer is empty, and standard error says why at the end.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tpt_keras.typing import StrPath
 
     def load_model(
-        model_dir: StrPath, best: bool = False
+        model: StrPath, best: bool = False
     ) -> SequenceToSequence: ...
 
 

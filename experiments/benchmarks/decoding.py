@@ -33,7 +33,7 @@ from . import _measure
 
 FLAGS = flags.FLAGS
 
-_flags.define_model_dir(default=_flags.SOLVER)
+_flags.define_model(default=_flags.SOLVER)
 flags.DEFINE_integer("questions", 256, "Number of questions.")
 flags.DEFINE_list("batch_sizes", ["1", "64"], "Questions in a batch.")
 flags.DEFINE_list(
@@ -61,7 +61,7 @@ def main():
 
 def ways_of(precision):
     """Returns what makes each way of answering, with its arguments."""
-    arguments = FLAGS.model_dir, precision
+    arguments = FLAGS.model, precision
     makers = {
         "pytorch": (pytorch, *arguments),
         "ours": (ours, *arguments),
@@ -97,21 +97,21 @@ def time_ways(precision, questions):
                 }
 
 
-def load(model_dir, precision):
+def load(name, precision):
     from tpt_keras.models.stored import load_model
     from tpt_keras.models.weights import copy_model
 
     dtype = "float32" if precision == "int8" else precision
-    return copy_model(load_model(model_dir), dtype)
+    return copy_model(load_model(name), dtype)
 
 
-def pytorch(model_dir, precision):
+def pytorch(name, precision):
     """Returns a function of questions and a batch size to answers."""
     import torch
 
     from . import _pytorch_twin
 
-    model = load(model_dir, "float32")
+    model = load(name, "float32")
     twin = _pytorch_twin.Twin(model)
     if precision == "bfloat16":
         twin.bfloat16()
@@ -127,14 +127,14 @@ def pytorch(model_dir, precision):
     return _in_batches(answer)
 
 
-def ours(model_dir, precision):
+def ours(name, precision):
     """The same of the Keras model."""
     from tpt_keras.decoding import Generator
 
-    return _in_batches(Generator(load(model_dir, precision)).answer)
+    return _in_batches(Generator(load(name, precision)).answer)
 
 
-def exported(model_dir, precision, threads=None):
+def exported(name, precision, threads=None):
     """The same of its SavedModel, with as many threads for each op."""
     if threads:
         import tensorflow as tf
@@ -143,19 +143,19 @@ def exported(model_dir, precision, threads=None):
     from tpt_keras.serving import SavedModel
     from tpt_keras.serving.export import export
 
-    model = load(model_dir, precision)
+    model = load(name, precision)
     with tempfile.TemporaryDirectory() as folder:
         path = export(model, folder, precision=precision)
         return _in_batches(SavedModel(path).answer)
 
 
-def onnx(model_dir, precision):
+def onnx(name, precision):
     """The same of its ONNX graphs."""
     from tpt_keras.serving import OnnxModel
 
     command = [
         *(sys.executable, "-m", __package__.rpartition(".")[0], "export"),
-        *("--format=onnx", f"--model_dir={model_dir}"),
+        *("--format=onnx", f"--model={name}"),
         f"--precision={precision}",
     ]
     with tempfile.TemporaryDirectory() as folder:

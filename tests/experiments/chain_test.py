@@ -34,7 +34,7 @@ def lines_of(result):
 def test_from_nothing_to_answers(run, tmp_path):
     data = (f"--modules={MODULE}", f"--data_dir={tmp_path / 'data'}")
     model_dir = tmp_path / "model"
-    model = f"--model_dir={model_dir}"
+    model = f"--model={model_dir}"
     export_dir = tmp_path / "saved_models" / "tiny"
     prepare = (
         *("prepare_data", *data, "--train_examples=90"),
@@ -44,7 +44,10 @@ def test_from_nothing_to_answers(run, tmp_path):
     assert any(str(tmp_path / "data") in line for line in lines)
     lines_of(run(*prepare))
 
-    train = ("train", *TINY_TRAINING, *data, model, "--validation_examples=10")
+    train = (
+        *("train", *TINY_TRAINING, *data),
+        *(f"--model_dir={model_dir}", "--validation_examples=10"),
+    )
     # In a process of its own, as a user does.
     assert len(lines_of(run_alone(*train))) <= 8
     assert len(lines_of(run(*train))) == 1
@@ -102,19 +105,18 @@ def test_text_pairs_of_a_user(run, tmp_path, without_graphs):
         f"--data_dir={pairs}",
         "--dataset_options=test_share=0.25,split_seed=3",
     )
-    model = f"--model_dir={tmp_path / 'model'}"
+    model_dir = tmp_path / "model"
+    model = f"--model={model_dir}"
     train = (*TINY_TRAINING, *data, "--validation_examples=5")
-    lines_of(run("train", *train, model))
-    rows = (tmp_path / "model" / "metrics.jsonl").read_text().splitlines()
+    lines_of(run("train", *train, f"--model_dir={model_dir}"))
+    rows = (model_dir / "metrics.jsonl").read_text().splitlines()
     assert f"test/{pairs.stem}" in json.loads(rows[-1])
     read, line = lines_of(run("evaluate", model))
     assert f"{pairs}: 60 pairs" in read
     assert line.startswith(pairs.stem)
 
     page = tmp_path / "report.md"
-    lines_of(
-        run("report", f"--model_dirs={tmp_path / 'model'}", f"--output={page}")
-    )
+    lines_of(run("report", f"--models={model_dir}", f"--output={page}"))
     report = json.loads(page.with_suffix(".json").read_text())
     assert report["models"][0]["splits"]["test"]["examples"] == 17
     *_, count = lines_of(run("quiz", *data, model, "--count=3"))

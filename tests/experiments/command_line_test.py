@@ -165,14 +165,14 @@ def test_fault_of_the_disk_is_one_line(error, part):
 @pytest.mark.parametrize(
     ("name", "argument", "parts"),
     [
-        ("evaluate", "--model_dir=no/model", ["--model_dir=no/model: "]),
-        ("playground", "--model_dir=~/model", ["--model_dir=home/model: "]),
-        ("report", "--model_dirs=.,~/model", ["--model_dirs=", "home/model"]),
+        ("evaluate", "--model=no/model", ["--model=no/model: "]),
+        ("playground", "--model=~/model", ["--model=home/model: "]),
+        ("report", "--models=.,~/model", ["--models=", "home/model"]),
         ("solve", "--onnx_model=no/model", ["--onnx_model", "no/model"]),
-        ("solve", "--model_dir=hf://a/b", ["tpt_keras[hub]"]),
+        ("solve", "--model=hf://a/b", ["tpt_keras[hub]"]),
         ("solve", "What is 1 + 1?", ["'What is 1 + 1?'", "--question"]),
         ("convert_checkpoint", "--checkpoint=no", ["--checkpoint=no: "]),
-        ("export", "--model_dir=no/model", [". --export_dir is needed."]),
+        ("export", "--model=no/model", [". --export_dir is needed."]),
         ("quiz", "--count=0", ["--count=0: "]),
         ("train", "--flagfile=no.cfg", ["'no.cfg'", "demo.cfg"]),
     ],
@@ -189,5 +189,5 @@ def test_refusal_before_the_slow_imports(
 def test_home_in_a_flag(monkeypatch):
     monkeypatch.setenv("HOME", "home")
     assert _with_home("--options=a=1,path=~/b") == "--options=a=1,path=home/b"
-    assert _with_home("--model_dirs=~,a~,~/b") == "--model_dirs=home,a~,home/b"
+    assert _with_home("--models=~,a~,~/b") == "--models=home,a~,home/b"
     assert _with_home("--question=2,~/3") == "--question=2,~/3"

@@ -12,7 +12,7 @@ from tpt_keras.models.weights import COMPRESSED_FILE
 @pytest.fixture
 def compressed_dir(run, trained_model_dir, tmp_path):
     folder = tmp_path / "compressed"
-    model = f"--model_dir={trained_model_dir}"
+    model = f"--model={trained_model_dir}"
     result = run("compress", model, f"--compressed_dir={folder}").quiet()
     num_bytes = (folder / COMPRESSED_FILE).stat().st_size
     assert f"{num_bytes:,} bytes" in result.stdout
@@ -31,7 +31,7 @@ def test_folder_is_one_of_a_training(run, compressed_dir, trained_model_dir):
     config = load_model(trained_model_dir).config
     assert load_model(compressed_dir).config == config
 
-    model = f"--model_dir={compressed_dir}"
+    model = f"--model={compressed_dir}"
     run("evaluate", model, "--splits=interpolate").quiet()
     [row] = (compressed_dir / "evaluations.jsonl").read_text().splitlines()
     row = json.loads(row)
@@ -40,5 +40,5 @@ def test_folder_is_one_of_a_training(run, compressed_dir, trained_model_dir):
 
 def test_folder_of_a_training_is_refused(run, trained_model_dir):
     target = f"--compressed_dir={trained_model_dir}"
-    result = run("compress", f"--model_dir={trained_model_dir}", target)
+    result = run("compress", f"--model={trained_model_dir}", target)
     assert_refused(result, "model.keras")

@@ -31,7 +31,7 @@ def test_a_row_for_each_model_and_split(run, model_dir):
     # While somebody trains there, too.
     with folder_lock(model_dir, "trains"):
         for flags in (["--nobest"], ["--best"]):
-            run("evaluate", f"--model_dir={model_dir}", *flags).succeeded()
+            run("evaluate", f"--model={model_dir}", *flags).succeeded()
     rows = evaluations_of(model_dir)
     assert [(row["model"], row["module"], row["split"]) for row in rows] == [
         (model, MODULE, split)
@@ -62,7 +62,7 @@ def test_problems_of_a_file(run, model_dir, tmp_path):
     write_pairs(tmp_path / "problems.jsonl", problems)
     result = run(
         "evaluate",
-        f"--model_dir={model_dir}",
+        f"--model={model_dir}",
         "--dataset=text_pairs",
         f"--data_dir={tmp_path / 'problems.jsonl'}",
         "--modules=all",
@@ -80,7 +80,7 @@ def test_problems_of_a_file(run, model_dir, tmp_path):
 def test_a_trained_preset(run, place_value_data):
     result = run(
         "evaluate",
-        "--model_dir=tp_transformer_mathematics",
+        "--model=tp_transformer_mathematics",
         f"--modules={MODULE}",
         f"--data_dir={place_value_data}",
         "--splits=interpolate",
@@ -102,14 +102,14 @@ def test_problems_that_are_too_long(run, model_dir, limit, notes):
     model = load_model(model_dir)
     model.config = model.config.replace(max_question_length=limit)
     model.save(model_dir / "model.keras")
-    result = run("evaluate", f"--model_dir={model_dir}", "--splits=interpolate")
+    result = run("evaluate", f"--model={model_dir}", "--splits=interpolate")
     assert re.search(f"% of 60 answers right {notes}$", result.stdout.strip())
     (row,) = evaluations_of(model_dir)
     assert (row["unread"] == 60) == (limit == 9)
 
 
 def test_no_splits_are_refused(run, model_dir):
-    result = run("evaluate", f"--model_dir={model_dir}", "--splits=")
+    result = run("evaluate", f"--model={model_dir}", "--splits=")
     assert_refused(result, "--splits")
 
 
@@ -117,7 +117,7 @@ def test_no_splits_are_refused(run, model_dir):
 def test_a_folder_that_cannot_be_written(run, model_dir):
     """The figures are there before they are written."""
     (model_dir / "evaluations.jsonl").symlink_to("/dev/full")
-    result = run("evaluate", f"--model_dir={model_dir}")
+    result = run("evaluate", f"--model={model_dir}")
     lines = result.stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [
         [MODULE, "interpolate"],
@@ -146,9 +146,9 @@ def test_other_data_than_the_trainings_is_named(
     (model_dir / "config.json").write_text(json.dumps(config))
     page = f"--output={tmp_path / 'report.md'}"
     flags = {
-        "evaluate": [f"--model_dir={model_dir}", "--splits=interpolate"],
-        "quiz": [f"--model_dir={model_dir}", "--count=1"],
-        "report": [f"--model_dirs={model_dir}", page, "--examples=1"],
+        "evaluate": [f"--model={model_dir}", "--splits=interpolate"],
+        "quiz": [f"--model={model_dir}", "--count=1"],
+        "report": [f"--models={model_dir}", page, "--examples=1"],
     }
     result = run(name, *flags[name]).quiet()
     named = [

@@ -48,7 +48,7 @@ def look(run, model_dir, place_value_data, output):
 
     def look(name, *arguments, model_dir=model_dir):
         data = (f"--modules={MODULE}", f"--data_dir={place_value_data}")
-        folders = (f"--model_dir={model_dir}", f"--output_dir={output}")
+        folders = (f"--model={model_dir}", f"--output_dir={output}")
         if name == "attention":  # it takes questions
             data = ()
         return run(name, *folders, *data, *arguments)
@@ -80,7 +80,7 @@ def test_problems_and_title_are_those_of_the_training(run, tmp_path, output):
     (tmp_path / "sums.tsv").write_text("".join(["question\tanswer\n", *pairs]))
     fields = {"dataset": "text_pairs", "data_dir": str(tmp_path)}
     write_config(tmp_path, modules=["sums"], **fields)
-    flags = (f"--model_dir={tmp_path}", f"--output_dir={output}")
+    flags = (f"--model={tmp_path}", f"--output_dir={output}")
     run("roles", *flags, "--clusters=2").quiet()
     assert "Roles of text_pairs:" in (output / "roles.html").read_text()
 
@@ -168,8 +168,8 @@ def test_a_model_without_attention_is_refused(look, tmp_path):
 @pytest.mark.parametrize(
     ("name", "package", "arguments"),
     [
-        ("attention", "matplotlib", ["--model_dir=/", "--question=1"]),
-        ("report", "matplotlib", ["--model_dirs=/"]),
+        ("attention", "matplotlib", ["--model=/", "--question=1"]),
+        ("report", "matplotlib", ["--models=/"]),
         ("tune", "sklearn", ["--tuning_dir=/", "--tuner=bayesian"]),
     ],
 )
@@ -236,7 +236,7 @@ def test_names_are_short_and_differ(paths, names):
 def test_the_playground_starts_streamlit(run, monkeypatch, model_dir):
     started = []
     monkeypatch.setattr("os.execv", lambda *command: started.append(command))
-    run("playground", f"--model_dir={model_dir}").quiet()
+    run("playground", f"--model={model_dir}").quiet()
     [(_, arguments)] = started
     assert "--server.address=localhost" in arguments
     assert arguments[-1] == str(model_dir)

@@ -34,7 +34,7 @@ def test_the_report_has_the_evaluations_accuracies(
     save_model(tmp_path / "other")
     result = run(
         "report",
-        f"--model_dirs={trained_model_dir},{tmp_path / 'other'}",
+        f"--models={trained_model_dir},{tmp_path / 'other'}",
         f"--modules={MODULE}",
         f"--data_dir={data_dir}",
         f"--output={path}",
@@ -77,7 +77,7 @@ def test_the_report_has_the_evaluations_accuracies(
 )
 def test_refused(run, tmp_path, arguments, parts):
     (tmp_path / "model.keras").touch()
-    result = run("report", f"--model_dirs={tmp_path}", *arguments)
+    result = run("report", f"--models={tmp_path}", *arguments)
     assert_refused(result, *parts)
 
 
@@ -93,7 +93,7 @@ def test_options_of_another_dataset_are_not_taken(run, tmp_path):
     (tmp_path / "one.tsv").write_text("".join(["question\tanswer\n", *pairs]))
     run(
         "report",
-        f"--model_dirs={tmp_path}",
+        f"--models={tmp_path}",
         "--dataset=text_pairs",
         f"--data_dir={tmp_path / 'one.tsv'}",
         f"--output={tmp_path / 'report.md'}",
@@ -108,7 +108,7 @@ def test_trainings_of_different_modules_need_a_flag(run, tmp_path):
         (tmp_path / module / "model.keras").touch()
         write_config(tmp_path / module, modules=[module])
     folders = f"{tmp_path}/numbers__gcd,{tmp_path}/numbers__lcm"
-    result = run("report", f"--model_dirs={folders}")
+    result = run("report", f"--models={folders}")
     assert_refused(result, "--modules")
 
 
@@ -120,7 +120,7 @@ def test_a_missing_split_or_model_is_refused(run, tmp_path, place_value_data):
         f"--data_dir={place_value_data}",
         f"--output={tmp_path / 'written' / 'report.md'}",
         "--splits=train,tests",
-        f"--model_dirs={tmp_path}",
+        f"--models={tmp_path}",
     )
     # Before the data are read.
     assert_refused(run(*arguments), tmp_path, "model.keras")

@@ -15,11 +15,11 @@ GOOD = "--question=What is the tens digit of 31859?"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["saved_model", "model_dir"])
+@pytest.mark.parametrize("kind", ["saved_model", "model"])
 def test_unreadable_questions_are_left_out_and_named(
     run, saved_model, trained_model_dir, trained_model, kind
 ):
-    path = {"saved_model": saved_model, "model_dir": trained_model_dir}[kind]
+    path = {"saved_model": saved_model, "model": trained_model_dir}[kind]
     result = run(
         "solve",
         f"--{kind}={path}",
@@ -49,17 +49,17 @@ def test_commands_take_a_models_file(
     )
     page = f"--output={tmp_path / 'report.md'}"
     for name, flag, *arguments in (
-        ("solve", "model_dir", GOOD),
-        ("quiz", "model_dir", "--count=2", *data),
-        ("evaluate", "model_dir", *data),
-        ("export", "model_dir", f"--export_dir={tmp_path / 'exports'}"),
-        ("compress", "model_dir", f"--compressed_dir={tmp_path / 'small'}"),
-        ("attention", "model_dir", GOOD, f"--output_dir={tmp_path / 'a'}"),
-        ("report", "model_dirs", "--examples=2", page, *data),
+        ("solve", "model", GOOD),
+        ("quiz", "model", "--count=2", *data),
+        ("evaluate", "model", *data),
+        ("export", "model", f"--export_dir={tmp_path / 'exports'}"),
+        ("compress", "model", f"--compressed_dir={tmp_path / 'small'}"),
+        ("attention", "model", GOOD, f"--output_dir={tmp_path / 'a'}"),
+        ("report", "models", "--examples=2", page, *data),
     ):
         result = run(name, f"--{flag}={path}", *arguments)
         assert result.status == 0, (name, result.stderr)
-    assert run("solve", f"--model_dir={tmp_path / 'small'}", GOOD).status == 0
+    assert run("solve", f"--model={tmp_path / 'small'}", GOOD).status == 0
 
 
 def test_questions_without_any_answer_print_nothing(run, saved_model):

@@ -211,15 +211,13 @@ def test_commands_evaluate_and_continue_a_text(training, tmp_path, capfd):
     run = functools.partial(command.run_here, capfd)
     folder = tmp_path / "model"
     train(CONFIG, training.replace(train_steps=3), folder)
-    result = run(
-        "evaluate", f"--model_dir={folder}", "--batch_size=1"
-    ).succeeded()
+    result = run("evaluate", f"--model={folder}", "--batch_size=1").succeeded()
     assert "bits per character" in result.stdout
     result = run(
-        "continue_text", f"--model_dir={folder}", "--prompt=abc", "--length=9"
+        "continue_text", f"--model={folder}", "--prompt=abc", "--length=9"
     ).succeeded()
     assert result.stdout.startswith("abc")
     # A language model answers no questions.
-    result = run("solve", f"--model_dir={folder}", "--question=1")
+    result = run("solve", f"--model={folder}", "--question=1")
     assert result.status == 2
     assert "continue_text" in result.stderr

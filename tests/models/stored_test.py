@@ -115,7 +115,7 @@ def test_a_path_comes_before_a_preset_of_its_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["nothing", "transformer", *TRAINED_PRESETS])
 def test_a_model_that_is_nowhere(name, monkeypatch, tmp_path):
     monkeypatch.setattr(stored, "ROOTS", (tmp_path,))
-    with refused("preset", path=name):
+    with refused("model", path=name):
         resolve(name)
 
 
@@ -136,7 +136,7 @@ def test_a_model_that_is_not_on_the_hub(monkeypatch):
         raise huggingface_hub.errors.LocalEntryNotFoundError("No network.")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    with refused("preset"):
+    with refused("model"):
         resolve("hf://user/name")
 
 

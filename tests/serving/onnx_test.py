@@ -189,7 +189,7 @@ def test_a_command_answers_without_keras(version, model, tmp_path):
 
 def test_a_command_exports(model, tmp_path):
     model.save(tmp_path / "model.keras")
-    arguments = ("--format=onnx", f"--model_dir={tmp_path}")
+    arguments = ("--format=onnx", f"--model={tmp_path}")
     folder = f"--export_dir={tmp_path / 'onnx'}"
     result = run_alone("export", *arguments, folder)
     assert (result.status, result.stderr) == (0, "")

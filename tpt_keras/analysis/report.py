@@ -39,7 +39,7 @@ LEVELS = (0.4, 0.6, 0.76)
 
 def write_report(
     path: pathlib.Path,
-    model_dirs: Sequence[StrPath],
+    models: Sequence[StrPath],
     splits: Sequence[str] = (),
     examples: int = 100,
     best: bool = False,
@@ -51,7 +51,7 @@ def write_report(
     Args:
         path: Path of the tables, which ends in .md. The other files share its
             name. Needs matplotlib.
-        model_dirs: Folders of the models.
+        models: Folders of the models.
         splits: Names of splits. Defaults to the dataset's for evaluation.
         examples: Largest number of problems per module and split.
         best: `True` for the best models in place of the last.
@@ -64,8 +64,7 @@ def write_report(
     """
     # Once, because it asks the Hugging Face Hub for its models.
     names = {
-        str(resolve(given)): name
-        for given, name in short_names(model_dirs).items()
+        str(resolve(given)): name for given, name in short_names(models).items()
     }
     for folder in names:
         model_file(folder, best)

@@ -384,9 +384,7 @@ def _sample(logits, temperature, generator):
     return int(generator.choice(len(logits), p=weights / weights.sum()))
 
 
-def load_language_model(
-    model_dir: StrPath, best: bool = False
-) -> TransformerXL:
+def load_language_model(model: StrPath, best: bool = False) -> TransformerXL:
     """Loads a trained `TransformerXL` from its folder, without a memory.
 
     `best` loads the best model in validation instead of the last one.
@@ -394,4 +392,4 @@ def load_language_model(
     Raises:
         UsageError: If the folder holds no such model, or a damaged one.
     """
-    return load_model(model_dir, best, (TransformerXL,))
+    return load_model(model, best, (TransformerXL,))

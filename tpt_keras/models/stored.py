@@ -66,7 +66,7 @@ def resolve(name: StrPath) -> pathlib.Path:
         f"There is no trained model {text!r}: {problem} Name a folder or "
         "file, a model on the Hugging Face Hub (hf://user/name), or a trained "
         f"preset ({', '.join(TRAINED_PRESETS)}).",
-        field="preset",
+        field="model",
         path=name,
     )
 
@@ -84,14 +84,14 @@ def _download(address):
         raise UsageError(
             f"The model {address!r} cannot be downloaded from the Hugging Face "
             f"Hub ({one_line(error)}). A private model needs `hf auth login`.",
-            field="preset",
+            field="model",
         ) from error
     return pathlib.Path(folder)
 
 
-def model_file(model_dir: StrPath, best: bool = False) -> pathlib.Path:
+def model_file(model: StrPath, best: bool = False) -> pathlib.Path:
     """Returns the file of a model, or its folder if Keras wrote it whole."""
-    folder = resolve(model_dir)
+    folder = resolve(model)
     if folder.is_file():
         return folder
     path = folder / (BEST_MODEL_FILE if best else MODEL_FILE)
@@ -110,16 +110,16 @@ def model_file(model_dir: StrPath, best: bool = False) -> pathlib.Path:
 
 
 def load_model(
-    model_dir: StrPath,
+    model: StrPath,
     best: bool = False,
     classes: tuple[type, ...] = (StringsModel,),
 ) -> Any:
     """Loads a trained model from its folder.
 
     Args:
-        model_dir: Folder of a finished training, of a converted checkpoint, or
-            of a compressed model; a file or folder that `model.save` wrote;
-            the name of a trained preset; or `hf://user/name`, a model on the
+        model: Folder of a finished training, of a converted checkpoint, or of
+            a compressed model; a file or folder that `model.save` wrote; the
+            name of a trained preset; or `hf://user/name`, a model on the
             Hugging Face Hub.
         best: Whether to load the model that was best in validation.
         classes: Classes of models that are accepted.
@@ -138,7 +138,7 @@ def load_model(
     model.solve(["What is the tens digit of 31859?"])
     ```
     """
-    path = model_file(model_dir, best)
+    path = model_file(model, best)
     known: dict[str, Any] = {}
     queue = list(classes)
     for each in queue:
@@ -148,9 +148,9 @@ def load_model(
         compressed = CompressedModel.read(path)
         for model_class in known.values():
             if model_class.takes(compressed.config):
-                model = model_class(compressed.config)
-                compressed.assign_to(model)
-                return model
+                loaded = model_class(compressed.config)
+                compressed.assign_to(loaded)
+                return loaded
         raise _other_model(path, type(compressed.config).__name__)
     file = path / _KERAS_CONFIG if path.is_dir() else path
     file.open("rb").close()  # a file without permission is not damaged

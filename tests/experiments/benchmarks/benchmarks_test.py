@@ -39,7 +39,7 @@ def test_decoding_is_compared_with_pytorch(measure, trained_model_dir):
     pytest.importorskip("torch")
     rows = measure(
         "decoding",
-        f"--model_dir={trained_model_dir}",
+        f"--model={trained_model_dir}",
         "--precisions=float32,int8",
         "--batch_sizes=1,3",
         "--questions=8",
