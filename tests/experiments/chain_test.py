@@ -119,5 +119,6 @@ def test_text_pairs_of_a_user(run, tmp_path, without_graphs):
     lines_of(run("report", f"--models={model_dir}", f"--output={page}"))
     report = json.loads(page.with_suffix(".json").read_text())
     assert report["models"][0]["splits"]["test"]["examples"] == 17
+    assert not report["published"]
     *_, count = lines_of(run("quiz", *data, model, "--count=3"))
     assert count.endswith("of 3 answers right")

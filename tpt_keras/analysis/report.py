@@ -14,6 +14,7 @@ from tpt_keras.analysis.accuracies import mean_over_seeds
 from tpt_keras.analysis.accuracies import split_accuracies
 from tpt_keras.data_generators import open_task
 from tpt_keras.data_generators import select_groups
+from tpt_keras.data_generators.mathematics.task import MathematicsTask
 from tpt_keras.errors import UsageError
 from tpt_keras.files import write_text
 from tpt_keras.models import TRAINED_PRESETS
@@ -107,7 +108,7 @@ def write_report(
         "problems": {**data, "splits": splits, "examples": examples},
         "means": _means(models, names),
         "models": models,
-        "published": PUBLISHED,
+        "published": PUBLISHED if isinstance(task, MathematicsTask) else [],
         "reached": times_to(LEVELS, curves, metric),
     }
     write_text(path.with_suffix(".json"), json.dumps(report, indent=2))

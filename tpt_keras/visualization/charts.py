@@ -23,7 +23,7 @@ _SHORT = EngFormatter(places=1, sep="")
 REACHED_NOTE = (
     "The examples seen and the time of a training, its evaluations included, "
     "until an evaluation first found this mean accuracy of the modules of the "
-    "first split for evaluation (interpolate), on the training's "
+    "first split for evaluation, on the training's "
     "`evaluation_examples` of each."
 )
 # The panels of `draw_trainings`.
@@ -171,15 +171,18 @@ def _row(row, splits):
 def _notes(report):
     problems = report["problems"]
     notes = [
-        "An answer is right if all its characters are, as greedy decoding "
+        "An answer is right if all its tokens are, as greedy decoding "
         "gives them. An accuracy is the mean over modules, each with the same "
         f"weight, of at most {problems['examples']} problems per module, the "
         "same for all models. The 95% confidence interval is in brackets "
         "(MOVER of the modules' Wilson intervals).",
         ">95%: modules with an accuracy above 95%.",
-        "Published rows are the paper's figures, of all 56 modules and of its "
-        "own splits. They were not computed here.",
     ]
+    if report["published"]:
+        notes.append(
+            "Published rows are the paper's figures, of all 56 modules and of "
+            "its own splits. They were not computed here."
+        )
     if report["means"]:
         notes.append(
             "Means of seeds have the lowest and the highest seed in brackets. "
