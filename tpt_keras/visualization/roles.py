@@ -68,7 +68,7 @@ def draw_role_squares(
             axes.text(column, row, shown, color=color, **_CENTERED)
     axes.set_anchor("NW")
     axes.set_title(title, loc="left")
-    axes.set_xlabel("character")
+    axes.set_xlabel("token")
     axes.set_ylabel("problem")
     axes.set_xticks(
         range(9, grid.shape[1], 10), range(10, grid.shape[1] + 1, 10)
