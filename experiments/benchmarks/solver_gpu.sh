@@ -124,17 +124,17 @@ results() {
 		>models/second.tar 2>/dev/null || true
 	rm -rf models/parts && mkdir models/parts
 	for each in first second; do
-		split --bytes=16M --numeric-suffixes models/$each.tar models/parts/$each-
+		split --bytes=15M --numeric-suffixes models/$each.tar models/parts/$each-
 	done
 	(cd models/parts && sha256sum ./* >"../results/parts.sha256")
 	cp models/results/*.txt models/results/parts.sha256 "$OUT"
 	ls models/parts
 }
 
-# Eight parts of 16 MiB: `cat first-* | tar x` and `cat second-* | tar x` join.
+# Four parts; `cat first-* | tar x` and `cat second-* | tar x` join them at home.
 home() {
 	ls models/parts | tail --lines=+$((4 * $1 + 1)) | head -n 4 |
-		while read -r part; do mv "models/parts/$part" "$OUT"; done
+		while read -r part; do cp "models/parts/$part" "$OUT"; done
 }
 
 mkdir -p "$RESULTS" "$OUT"
