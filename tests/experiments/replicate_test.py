@@ -79,9 +79,17 @@ def test_models_of_equal_weights_differ_in_their_filter(replicate, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["replicate", "study", "dual_attention"])
+@pytest.mark.parametrize(
+    ("name", "modules"),
+    [
+        ("replicate", MODULE),
+        ("study", MODULE),
+        ("dual_attention", MODULE),
+        ("scan", "scan"),
+    ],
+)
 def test_every_flagfile_is_valid(
-    run, monkeypatch, place_value_data, tmp_path, name
+    run, monkeypatch, place_value_data, tmp_path, name, modules
 ):
     trained = {}
     monkeypatch.setattr(
@@ -95,7 +103,7 @@ def test_every_flagfile_is_valid(
     result = run(
         "replicate",
         f"--flagfile={name}.cfg",
-        f"--modules={MODULE}",
+        f"--modules={modules}",
         f"--data_dir={place_value_data}",
         "--seeds=1",
         f"--replication_dir={tmp_path}",
