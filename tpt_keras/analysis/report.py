@@ -86,13 +86,13 @@ def write_report(
     for folder in names:
         if read_training(folder).get("dataset") == task.name:
             warn_of_changed_data(folder, task.fingerprints)
-    models = []
+    rows = []
     for folder in names:
         model = load_model(folder, best)
         results = _evaluate(
             names[folder], model, task, splits, batch_size, examples
         )
-        models.append(
+        rows.append(
             {
                 "name": names[folder],
                 "path": folder,
@@ -106,8 +106,8 @@ def write_report(
     curves = training_curves(names, metric)
     report = {
         "problems": {**data, "splits": splits, "examples": examples},
-        "means": _means(models, names),
-        "models": models,
+        "means": _means(rows, names),
+        "models": rows,
         "published": PUBLISHED if isinstance(task, MathematicsTask) else [],
         "reached": times_to(LEVELS, curves, metric),
     }
