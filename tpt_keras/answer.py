@@ -63,6 +63,17 @@ class Answer:
         object.__setattr__(self, "log_prob", number)
 
 
+def best_answer(answers: Iterable[Answer]) -> Answer:
+    """Returns the first of the answers, with the possible others."""
+    best, *others = answers
+    possible = tuple(
+        other
+        for other in others
+        if other.log_prob is not None and other.log_prob > IMPOSSIBLE
+    )
+    return dataclasses.replace(best, alternatives=possible)
+
+
 def list_of_texts(
     texts: Iterable[str | bytes], field: str = "questions"
 ) -> list[str]:

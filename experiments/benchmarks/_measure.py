@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import itertools
 import os
 import pathlib
 import random
@@ -109,16 +108,6 @@ def mixed_batches(num_batches, batch_size):
     problems = zip(*mixed_problems(num_batches * batch_size))
     examples = ArrayExamples.from_texts(problems, tokenizer.vocabulary)
     return ProblemBatches(examples, tokenizer, batch_size)
-
-
-def fed(batches):
-    """Returns an epoch as a training feeds it: on JAX, padded to few shapes."""
-    from tpt_keras.models import Transformer
-    from tpt_keras.training.trainer import Trainer
-
-    trainer = Trainer(Transformer.from_preset("tp_transformer_tiny"))
-    with trainer.feed(batches) as feed:
-        return list(itertools.islice(feed, batches.steps_per_epoch))
 
 
 def processor():

@@ -196,12 +196,10 @@ def _reference_names(model):
 
 
 def _reference_shape(weight):
-    shape = tuple(weight.shape)
-    if weight.name == "kernel":
-        num_inputs = 2 if "/attention_output/" in weight.path else 1
-        fan_in = math.prod(shape[:num_inputs])
-        return math.prod(shape[num_inputs:]), fan_in
-    return shape if weight.name == "embeddings" else (math.prod(shape),)
+    if weight.name == "embeddings":
+        return tuple(weight.shape)
+    # A `Projection` gives its kernel the shape of its matrix.
+    return getattr(weight, "matrix_shape", (math.prod(weight.shape),))[::-1]
 
 
 def read_checkpoint(path: StrPath) -> dict[str, np.ndarray]:

@@ -30,8 +30,9 @@ _FINGERPRINTED = 64
 class Task:
     """A dataset of questions and answers, as a task to learn.
 
-    A subclass has the attributes and the methods `select_groups` and
-    `examples`. It is made by `open_task` and has a row in `TASKS`.
+    A subclass has the attributes, the method `select_groups`, and `_examples`,
+    a dict from splits to what `examples` returns. It is made by `open_task` and
+    has a row in `TASKS`.
 
     Attributes:
         name: The task's name in `TASKS`.
@@ -47,6 +48,7 @@ class Task:
     splits: tuple[str, ...] = ()
     vocabulary: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    _examples: dict[str, dict[str, Examples]]
 
     @staticmethod
     def select_groups(
@@ -68,7 +70,8 @@ class Task:
         Raises:
             UsageError: If there is no such split.
         """
-        raise NotImplementedError
+        check_choice("split", split, self._examples)
+        return self._examples[split]
 
     def training_batches(
         self, batches: ProblemBatches, weights: Sequence[float], config: Any

@@ -292,10 +292,6 @@ class TextPairsTask(Task):
     def select_groups(data_dir, patterns):
         return tuple(_read_groups(data_dir, patterns))
 
-    def examples(self, split):
-        check_choice("split", split, self._examples)
-        return self._examples[split]
-
     def adapted(self, model_config):
         given = model_config.vocabulary
         if given not in (type(model_config)().vocabulary, self.vocabulary):

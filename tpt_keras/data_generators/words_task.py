@@ -6,7 +6,6 @@ import numpy as np
 from tpt_keras.data_generators.examples import ArrayExamples
 from tpt_keras.data_generators.task import Task
 from tpt_keras.data_generators.task import matching_groups
-from tpt_keras.errors import check_choice
 from tpt_keras.tokenizers.character_tokenizer import vocabulary_of
 
 
@@ -33,10 +32,6 @@ class WordsTask(Task):
     @classmethod
     def select_groups(cls, data_dir, patterns):
         return matching_groups(patterns or ["all"], [cls.name])
-
-    def examples(self, split):
-        check_choice("split", split, self._examples)
-        return self._examples[split]
 
     def adapted(self, model_config: Any) -> Any:
         """Gives a model the vocabulary, and room for the longest texts."""

@@ -10,6 +10,7 @@ from keras import tree
 from tpt_keras.answer import IMPOSSIBLE
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
+from tpt_keras.answer import best_answer
 from tpt_keras.compilation import TorchGraph
 from tpt_keras.compilation import compiled
 from tpt_keras.decoding.samplers import Sampler
@@ -101,17 +102,9 @@ class Generator(AnsweringModel):
                 "not finite: its training diverged. Load an earlier model."
             )
         for rows, log_probs in zip(found["token_ids"], found["log_probs"]):
-            best, *others = [
-                (self.tokenizer.decode(token_ids), log_prob)
+            yield best_answer(
+                Answer(self.tokenizer.decode(token_ids), log_prob)
                 for token_ids, log_prob in zip(rows, log_probs.tolist())
-            ]
-            yield Answer(
-                *best,
-                alternatives=tuple(
-                    Answer(text, log_prob)
-                    for text, log_prob in others
-                    if log_prob > IMPOSSIBLE
-                ),
             )
 
     def _score_batch(self, questions, answers):

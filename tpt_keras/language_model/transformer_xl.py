@@ -80,18 +80,9 @@ class TransformerXL(LogitsModel):
         batch_size: int | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(config, TransformerXLConfig):
-            raise UsageError(
-                "`config` must be a TransformerXLConfig. Received: "
-                f"{config!r}. For a preset, call TransformerXL.from_preset.",
-                field="config",
-            )
         if batch_size is not None:
             check_positive_integer("batch_size", batch_size)
-        super().__init__(**kwargs)
-        # Token ids may be floats, see `TokenAndPositionEmbedding`.
-        self.autocast = False
-        self.config = config
+        super().__init__(config, **kwargs)
         self.batch_size = batch_size
         self.embedding = TokenAndPositionEmbedding(
             config.vocabulary_size,

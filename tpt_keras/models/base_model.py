@@ -32,7 +32,19 @@ class LogitsModel(Rematerialized, keras.Model):
 
     # The class of the configurations. A class without one is abstract.
     config_class: Any = ()
-    config: Any
+
+    def __init__(self, config: Any, **kwargs: Any) -> None:
+        if not self.takes(config):
+            raise UsageError(
+                f"A {type(self).__name__} cannot be made of {config!r}. Use "
+                "from_preset for a preset's name, or another class.",
+                field="config",
+            )
+        super().__init__(**kwargs)
+        # Token ids may be floats, as those of `keras.Input`. Half precision
+        # would round them.
+        self.autocast = False
+        self.config = config
 
     @classmethod
     def takes(cls, config: Any) -> bool:
@@ -43,7 +55,9 @@ class LogitsModel(Rematerialized, keras.Model):
         self,
         optimizer: Any = "rmsprop",
         loss: Any = "auto",
-        *args: Any,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
         **kwargs: Any,
     ) -> None:
         """Configures the model for training; see `keras.Model.compile`.
@@ -54,10 +68,12 @@ class LogitsModel(Rematerialized, keras.Model):
                 divided by the sum of the tokens' weights, which is what Keras
                 calls `reduction="mean_with_sample_weight"`. With Keras's own
                 default it is divided by the number of tokens.
-            *args: Keras's.
-            **kwargs: Keras's. Without `metrics` and `weighted_metrics`, a
-                model of questions and answers has `sequence_accuracy` and
-                `token_accuracy` beside a sparse cross-entropy.
+            loss_weights: See Keras.
+            metrics: Without these and `weighted_metrics`, a model of questions
+                and answers has `sequence_accuracy` and `token_accuracy` beside
+                a sparse cross-entropy.
+            weighted_metrics: See Keras.
+            **kwargs: Keras's other arguments.
 
         Raises:
             UsageError: If the loss or a metric takes probabilities.
@@ -66,19 +82,20 @@ class LogitsModel(Rematerialized, keras.Model):
             loss = keras.losses.SparseCategoricalCrossentropy(
                 from_logits=True, reduction="mean_with_sample_weight"
             )
-        bound = inspect.signature(super().compile).bind(
-            optimizer, loss, *args, **kwargs
-        )
-        arguments = bound.arguments
-        for field in ("loss", "metrics", "weighted_metrics"):
-            for each in keras.tree.flatten(arguments.get(field)):
+        for field, given in (
+            ("loss", loss),
+            ("metrics", metrics),
+            ("weighted_metrics", weighted_metrics),
+        ):
+            for each in keras.tree.flatten(given):
                 _refuse_probabilities(each, field)
-        metrics = arguments.get("metrics"), arguments.get("weighted_metrics")
         # Other losses may have other targets than token ids.
         is_sparse = isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
-        if is_sparse and metrics == (None, None):
-            arguments["weighted_metrics"] = self._default_metrics()
-        super().compile(*bound.args, **bound.kwargs)
+        if is_sparse and metrics is None and weighted_metrics is None:
+            weighted_metrics = self._default_metrics()
+        super().compile(
+            optimizer, loss, loss_weights, metrics, weighted_metrics, **kwargs
+        )
         # In place of Keras's, which is no tracked attribute either.
         object.__setattr__(self, "_loss_tracker", TokenMean("loss"))
 

@@ -61,18 +61,8 @@ class SequenceToSequence(StringsModel):
     changing_caches: tuple[str, ...] = ()
 
     def __init__(self, config: SequenceToSequenceConfig, **kwargs: Any) -> None:
-        if not self.takes(config):
-            raise UsageError(
-                f"A {type(self).__name__} cannot be made of {config!r}. Use "
-                "from_preset for a preset's name, and build_model for any "
-                "configuration."
-            )
-        super().__init__(**kwargs)
-        # Token ids may be floats, as those of `keras.Input`. Half precision
-        # would round them.
-        self.autocast = False
+        super().__init__(config, **kwargs)
         self.supports_masking = True
-        self.config = config
         self.tokenizer = config.make_tokenizer()
         self._generator = Generator(self)
 

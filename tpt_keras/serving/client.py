@@ -3,7 +3,6 @@
 import base64
 import concurrent.futures
 import contextlib
-import dataclasses
 import re
 import threading
 import urllib.parse
@@ -11,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 from typing import Self
 
-from tpt_keras.answer import IMPOSSIBLE
 from tpt_keras.answer import Answer
 from tpt_keras.answer import AnsweringModel
+from tpt_keras.answer import best_answer
 from tpt_keras.answer import to_bytes
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_positive_integer
@@ -218,12 +217,10 @@ def _to_answer(texts, log_probs, status):
     """An `Answer` of one text, or of a list of the best ones."""
     if not isinstance(texts, list):
         texts, log_probs = [texts], [log_probs]
-    best, *others = (
+    return best_answer(
         Answer(_to_text(text), log_prob, _to_text(status))
         for text, log_prob in zip(texts, log_probs, strict=True)
     )
-    others = [x for x in others if (x.log_prob or IMPOSSIBLE) > IMPOSSIBLE]
-    return dataclasses.replace(best, alternatives=tuple(others))
 
 
 def _to_text(value):

@@ -199,7 +199,7 @@ def _notes(report):
                 notes.append(
                     f"{model['name']} cannot read {result['unread']} of the "
                     f"{result['examples']} questions of {split}, for their "
-                    "length or an unknown character or word. They count as wrong."
+                    "length or an unknown symbol. They count as wrong."
                 )
     return notes
 

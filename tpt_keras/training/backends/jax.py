@@ -174,15 +174,11 @@ def gradient_step(trainer, weights, state, data):
     total_weight = ops.sum(batch[2])
 
     def loss_and_updates(weights, others, batch):
-        variables = _stateless_scope(
+        (loss, metrics), others = _with_values(
+            lambda: trainer.loss_and_metrics(trainer.model, batch, True),
             (trainer.trainable_variables, weights),
             (trainer.non_trainable_variables, others),
         )
-        with variables:
-            loss, metrics = trainer.loss_and_metrics(
-                trainer.model, batch, training=True
-            )
-        others = _current_values(variables, trainer.non_trainable_variables)
         # The share of the mean over all micro-batches.
         return ops.divide_no_nan(loss, total_weight), (others, metrics)
 
@@ -202,13 +198,11 @@ def test_step(trainer, weights, state, data):
     """Evaluates a batch; see `gradient_step`."""
     others, tracked = state
     batch = weighted_batch(data, trainer.pad_id)
-    variables = _stateless_scope(
+    (_, metrics), others = _with_values(
+        lambda: trainer.loss_and_metrics(trainer.model, batch),
         (trainer.trainable_variables, weights),
         (trainer.non_trainable_variables, others),
     )
-    with variables:
-        _, metrics = trainer.loss_and_metrics(trainer.model, batch)
-    others = _current_values(variables, trainer.non_trainable_variables)
     logs, tracked = _track(trainer, tracked, metrics)
     return logs, (others, tracked)
 
@@ -241,20 +235,20 @@ def _sum_of_micro_batches(gradient, variables, batch, trainer):
 
 
 def _track(trainer, tracked, *metrics):
-    """Calls `Trainer.track` with the metrics' variables as values."""
-    variables = _stateless_scope((trainer.metrics_variables, tracked))
-    with variables:
-        logs = trainer.track(*metrics)
-    return logs, _current_values(variables, trainer.metrics_variables)
+    return _with_values(
+        lambda: trainer.track(*metrics), (trainer.metrics_variables, tracked)
+    )
 
 
-def _stateless_scope(*pairs):
+def _with_values(function, *pairs):
+    """Calls a function with values of variables, in pairs of their lists.
+
+    Returns its result, and the values that the last variables have then.
+    """
     mapping = [pair for variables in pairs for pair in zip(*variables)]
-    return keras.StatelessScope(state_mapping=mapping)
-
-
-def _current_values(stateless_scope, variables):
-    return [stateless_scope.get_current_value(v) for v in variables]
+    with keras.StatelessScope(state_mapping=mapping) as scope:
+        result = function()
+    return result, [scope.get_current_value(v) for v in pairs[-1][0]]
 
 
 class CompiledStep:
