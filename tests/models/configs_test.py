@@ -25,9 +25,6 @@ def check_refusal(config_class, values, field):
             assert error.value.field == field
 
 
-FLASH = {"flash_attention": True}
-
-
 @pytest.mark.parametrize(
     ("values", "field"),
     [
@@ -36,10 +33,6 @@ FLASH = {"flash_attention": True}
         ({"positions": "learned"}, "positions"),
         ({"positions": "rotary", "attention": "relative"}, "positions"),
         ({"positions": "rotary", "attention": "multi_linear"}, "positions"),
-        (
-            {"attention": "relative", "attention_options": FLASH},
-            "attention_options",
-        ),
         ({"num_heads": 7}, "num_heads"),
         ({"num_heads": 1, "attention": "relational"}, "num_heads"),
         ({"num_layers": 0}, "num_layers"),

@@ -1,4 +1,3 @@
-import dataclasses
 import math
 
 import keras_tuner
@@ -156,16 +155,3 @@ def test_flags_are_strings():
     strings = {"num_layers": ["1", "2"], "dropouts": ["0", "0.1"]}
     space = SearchSpace(variants=("lstm",))
     assert SearchSpace(variants=("lstm",), **strings) == space
-
-
-@pytest.mark.slow
-def test_a_vocabulary_counts_among_the_weights():
-    space = SearchSpace(
-        variants=("transformer", "lstm"), num_layers=(1,), num_heads=(4,)
-    )
-    symbols = tuple(map(chr, range(0x4E00, 0x4E00 + 900)))
-    vocabulary = ("<pad>", "<start>", "<end>", *symbols)
-    larger = dataclasses.replace(space, vocabulary=vocabulary)
-    for values, model, _ in proposals(larger):
-        assert model.vocabulary == vocabulary, values
-        assert 190_000 <= count_weights(model) <= 200_000, values
