@@ -214,10 +214,7 @@ def numpy_function(x):
 
 @pytest.mark.parametrize(
     ("function", "op"),
-    [
-        (in_a_branch, "XlaDynamicUpdateSlice"),
-        (numpy_function, "PyFunc"),
-    ],
+    [(in_a_branch, "XlaDynamicUpdateSlice"), (numpy_function, "PyFunc")],
 )
 def test_ops_that_a_stock_server_lacks_are_refused(tmp_path, function, op):
     save_graph(tmp_path, function)

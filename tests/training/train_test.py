@@ -135,10 +135,7 @@ def test_another_training_in_the_same_folder_is_refused(
     monkeypatch.setattr(QuestionLearner, "validated_by", validated_by)
     with refused("model_dir"):
         train(
-            model_config,
-            training.replace(**changes),
-            uninterrupted[0],
-            PRESET,
+            model_config, training.replace(**changes), uninterrupted[0], PRESET
         )
 
 
