@@ -6,7 +6,6 @@ import pytest
 from tests.refusals import refused
 from tpt_keras.models import PRESETS
 from tpt_keras.models import count_weights
-from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.search_space import SearchSpace
 
@@ -137,16 +136,18 @@ def test_invalid_space_is_refused(arguments, field):
 
 
 @pytest.mark.slow
-def test_hparams_change_every_variant():
+def test_hparams_and_the_vocabulary_change_every_variant():
+    symbols = tuple(map(chr, range(0x4E00, 0x4E00 + 900)))
     space = SearchSpace(
         variants=("transformer", "lstm"),
         num_layers=(1,),
         num_heads=(4,),
-        hparams="max_question_length=500,vocabulary=mathematics_words",
+        hparams="max_question_length=500",
+        vocabulary=("<pad>", "<start>", "<end>", *symbols),
     )
     for _, model, _ in proposals(space):
         assert model.max_question_length == 500
-        assert model.vocabulary == VOCABULARIES["mathematics_words"]
+        assert model.vocabulary == space.vocabulary
         assert 190_000 <= count_weights(model) <= 200_000
 
 
