@@ -270,28 +270,6 @@ def test_no_examples_are_refused():
         ProblemBatches(examples_of([]), TOKENIZER, 8)
 
 
-LENGTHS = st.tuples(st.integers(2, 162), st.integers(1, 31))
-
-
-@settings(max_examples=30)
-@given(
-    st.lists(LENGTHS, min_size=1, max_size=300),
-    st.lists(LENGTHS, min_size=1, max_size=6),
-    st.integers(1, 12),
-)
-def test_batches_of_similar_lengths_are_a_partition(lengths, pairs, batch_size):
-    batches = similar_length_batches(
-        np.array(lengths),
-        np.array(sorted(pairs, key=sum)),
-        batch_size,
-        np.random.default_rng(0),
-    )
-    assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
-    sizes = sorted(map(len, batches))
-    assert len(sizes) == -(-len(lengths) // batch_size)
-    assert sizes[1:] == [batch_size] * (len(sizes) - 1)
-
-
 def padding(lengths, batches, pairs=None):
     tokens = 0
     for rows in batches:
@@ -402,20 +380,6 @@ def test_buckets_fit_the_sampled_examples(monkeypatch):
     assert np.all((excess >= 0) & (excess < (8, 4)))
 
 
-LIMITS = (162, 31)
-
-
-def model_buckets(pairs=None):
-    """The buckets of a model that is trained with batches of these pairs."""
-    model = types.SimpleNamespace(
-        config=types.SimpleNamespace(
-            max_question_length=160, max_answer_length=30
-        ),
-        tokenizer=types.SimpleNamespace(pad_id=7),
-    )
-    return Buckets(model, pairs and np.array(pairs))
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_few_buckets_pad_little(seed):
     rng = np.random.default_rng(seed)
@@ -442,6 +406,9 @@ def test_no_more_buckets_than_needed(short, count):
     assert len(choose_length_pairs(lengths)) == count
 
 
+LENGTHS = st.tuples(st.integers(2, 162), st.integers(1, 31))
+
+
 @settings(max_examples=20)
 @given(st.lists(LENGTHS, min_size=1, max_size=50))
 def test_every_problem_fits_its_bucket(lengths):
@@ -457,11 +424,16 @@ def test_every_problem_fits_its_bucket(lengths):
 
 
 def test_batch_gets_the_smallest_pair_that_it_fits():
-    buckets = model_buckets([[20, 3], [44, 9], [168, 40]])
-    assert buckets.pairs == [(20, 3), (44, 9), LIMITS]
+    limits = {"max_question_length": 160, "max_answer_length": 30}
+    model = types.SimpleNamespace(
+        config=types.SimpleNamespace(**limits),
+        tokenizer=types.SimpleNamespace(pad_id=7),
+    )
+    buckets = Buckets(model, np.array([[20, 3], [44, 9], [168, 40]]))
+    assert buckets.pairs == [(20, 3), (44, 9), (162, 31)]
     assert buckets.pair(1, 1) == (20, 3)
     assert buckets.pair(20, 4) == (44, 9)
-    assert buckets.pair(45, 1) == LIMITS
+    assert buckets.pair(45, 1) == (162, 31)
     # Longer than a model takes.
     assert buckets.pair(163, 31) == (324, 31)
     ids = np.ones((2, 5), "int32")
@@ -478,30 +450,16 @@ def test_batch_gets_the_smallest_pair_that_it_fits():
     assert (inputs["encoder_token_ids"][:2] == [1] * 5 + [7] * 15).all()
 
 
-class Numbers:
-    """An iterator that counts its items and ends in an error."""
-
-    def __init__(self, end):
-        self.made = 0
-        self.end = end
-        self.reached = threading.Event()
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if self.made == self.end:
-            self.reached.set()
-            raise OSError("the disk is gone")
-        self.made += 1
-        return self.made
-
-
 def test_prefetch_raises_an_error_in_its_place():
-    numbers = Numbers(end=5)
-    ahead = prefetch(numbers, size=10)
+    def numbers():
+        yield from range(1, 6)
+        reached.set()
+        raise OSError("the disk is gone")
+
+    reached = threading.Event()
+    ahead = prefetch(numbers(), size=10)
     assert next(ahead) == 1
-    assert numbers.reached.wait(60)
+    assert reached.wait(60)
     assert [next(ahead) for _ in range(4)] == [2, 3, 4, 5]
     with pytest.raises(OSError, match="gone"):
         next(ahead)
@@ -529,10 +487,10 @@ def test_prefetch_does_not_wait_when_it_is_interrupted():
 
 def test_prefetch_is_bounded_and_its_thread_ends():
     threads = threading.active_count()
-    numbers = Numbers(end=10**9)
-    ahead = prefetch(numbers, size=3)
-    assert [next(ahead), next(ahead)] == [1, 2]
-    assert numbers.made <= 2 + 3
+    made = []
+    ahead = prefetch((made.append(n) or n for n in itertools.count()), size=3)
+    assert [next(ahead), next(ahead)] == [0, 1]
+    assert len(made) <= 2 + 3
     assert threading.active_count() == threads + 1
     ahead.close()
     assert threading.active_count() == threads

@@ -164,14 +164,6 @@ def test_uncertain_file_is_refused(tmp_path, name, content, reason):
         read_pairs(path)
 
 
-def test_one_line_says_what_was_read(tmp_path, caplog):
-    with caplog.at_level("INFO", "tpt_keras"):
-        TextPairsTask(write(tmp_path / "a.csv"))
-    [line] = caplog.messages
-    for part in ("a.csv: ", "100", "0 + 0"):
-        assert part in line
-
-
 def texts(task, split):
     return [
         pair

@@ -160,11 +160,6 @@ def test_refused(look, output, name, arguments, parts):
     assert not output.exists()
 
 
-def test_a_model_without_attention_is_refused(look, tmp_path):
-    make_model(tmp_path, "lstm", hidden_dim=8)
-    assert_refused(look("roles", model_dir=tmp_path), "SimpleLSTM")
-
-
 @pytest.mark.parametrize(
     ("name", "package", "arguments"),
     [

@@ -43,7 +43,7 @@ def test_text_pairs_have_models_of_the_size(tune, tmp_path):
     long = "?" * 160
     rows = [f"{a}{b}{long}\t{a}\n" for a in symbols for b in symbols[:5]]
     (tmp_path / "pairs.tsv").write_text("".join(["question\tanswer\n", *rows]))
-    result = tune(
+    tune(
         "--dataset=text_pairs",
         f"--data_dir={tmp_path / 'pairs.tsv'}",
         "--modules=",
@@ -51,8 +51,7 @@ def test_text_pairs_have_models_of_the_size(tune, tmp_path):
         "--min_weights=5900",
         "--max_weights=6000",
         "--hparams=max_question_length=162",
-    )
-    assert result.status == 0, result.stderr
+    ).succeeded()
     [trial] = json.loads((tmp_path / "search/report.json").read_text())
     assert 5900 <= trial["weights"] <= 6000
     best = (tmp_path / "search/best.cfg").read_text()
@@ -61,13 +60,12 @@ def test_text_pairs_have_models_of_the_size(tune, tmp_path):
 
 @pytest.mark.slow
 def test_flags_of_another_optimizer(tune, tmp_path):
-    result = tune(
+    tune(
         "--variants=transformer",
         "--optimizers=muon",
         "--weight_decay=0",
         "--momentum_warmup_steps=1",
-    )
-    assert result.status == 0, result.stderr
+    ).succeeded()
     [path] = (tmp_path / "search").glob("trials/*/config.json")
     optimizer = read_config(path.parent)["training"]["optimizer"]
     assert optimizer["optimizer"] == "muon"
@@ -78,26 +76,23 @@ def test_flags_of_another_optimizer(tune, tmp_path):
 @pytest.mark.slow
 def test_a_search_and_its_winner_trained_again(run, tune, tmp_path):
     folder = tmp_path / "search"
-    result = tune("--module_weights=numbers__place_value=2")
-    assert result.status == 0, result.stderr
+    result = tune("--module_weights=numbers__place_value=2").succeeded()
     assert result.stdout.endswith(f"{folder}/report.md\n")
     [trial] = json.loads((folder / "report.json").read_text())
     assert trial["status"] == "completed"
 
     model_dir = tmp_path / "model"
-    result = run(
+    run(
         "train",
         f"--flagfile={folder}/best.cfg",
         "--evaluation_examples=0",
         f"--model_dir={model_dir}",
-    )
-    assert result.status == 0, result.stderr
+    ).succeeded()
     assert read_config(model_dir) == read_config(folder / trial["folder"])
 
     # Finished: the same again does nothing, and another one is refused.
     report = (folder / "report.md").read_bytes()
-    result = tune("--module_weights=numbers__place_value=2")
-    assert result.status == 0, result.stderr
+    result = tune("--module_weights=numbers__place_value=2").succeeded()
     assert "Training from" not in result.stdout
     assert (folder / "report.md").read_bytes() == report
     assert_refused(

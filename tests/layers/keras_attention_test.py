@@ -102,9 +102,7 @@ class KerasAttentionTest(LayerTestCase):
         return layer, keras_layer, expected
 
     @parameterized.parameters(
-        [()],
-        *[[(name,)] for name in MASKS],
-        [tuple(MASKS)],
+        [()], *[[(name,)] for name in MASKS], [tuple(MASKS)]
     )
     def test_masks(self, names):
         masks = {name: MASKS[name] for name in names}

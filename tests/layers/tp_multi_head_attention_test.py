@@ -56,8 +56,7 @@ def expected_attention(layer, query, value, key, mask, binding):
     outputs = np.zeros((*query.shape[:2], *output_bias.shape), "float32")
     outputs += output_bias
     scores = np.zeros(
-        (len(query), layer.num_heads, query.shape[1], value.shape[1]),
-        "float32",
+        (len(query), layer.num_heads, query.shape[1], value.shape[1]), "float32"
     )
 
     def affine(x, name, head):

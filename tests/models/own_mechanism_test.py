@@ -3,14 +3,13 @@
 It has a weight, another cache, and no attention weights.
 """
 
-import tempfile
-
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
 from tests.layer_test_case import LayerTestCase
+from tests.layer_test_case import saved_and_loaded
 from tests.models.transformer_test import uncached_greedy
 from tpt_keras import Transformer
 from tpt_keras import TransformerConfig
@@ -152,9 +151,7 @@ class OwnMechanismTest(LayerTestCase):
         model.fit(inputs, ids, batch_size=3, verbose=0)
         for weight, old in zip(gains, before):
             self.assertTrue(np.all(ops.convert_to_numpy(weight) != old))
-        with tempfile.TemporaryDirectory() as folder:
-            model.save(f"{folder}/model.keras")
-            loaded = keras.saving.load_model(f"{folder}/model.keras")
+        loaded = saved_and_loaded(model)
         self.assertEqual(loaded.config.attention, "tests>LinearAttention")
         self.assert_all_equal(loaded(inputs), model(inputs))
 

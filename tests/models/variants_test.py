@@ -140,8 +140,7 @@ def test_trains_in_mixed_precision_and_is_saved(attention, binding, preset):
 
 
 @pytest.mark.parametrize(
-    ("attention", "binding"),
-    [*ALWAYS[1:], ("rotary", "hadamard")],
+    ("attention", "binding"), [*ALWAYS[1:], ("rotary", "hadamard")]
 )
 @pytest.mark.slow
 @pytest.mark.skipif(

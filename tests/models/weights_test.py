@@ -17,12 +17,7 @@ from tpt_keras.models.weights import COMPRESSED_FILE
 from tpt_keras.models.weights import CompressedModel
 from tpt_keras.models.weights import copy_model
 
-TINY = {
-    "hidden_dim": 8,
-    "intermediate_dim": 6,
-    "num_heads": 2,
-    "num_layers": 1,
-}
+TINY = {"hidden_dim": 8, "intermediate_dim": 6, "num_heads": 2, "num_layers": 1}
 QUERY = "encoder_cell_0/self_attention/query/kernel"
 OUTPUT = "encoder_cell_0/self_attention/attention_output/kernel"
 NORM = "encoder_cell_0/output_norm/gamma"

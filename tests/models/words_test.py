@@ -3,9 +3,9 @@
 import itertools
 
 import keras
-import numpy as np
 import pytest
 
+from tests.models.transformer_test import uncached_greedy
 from tests.refusals import refused
 from tpt_keras.decoding import Generator
 from tpt_keras.models import PRESETS
@@ -50,25 +50,13 @@ def model():
     return model
 
 
-def uncached(model, questions):
-    """Greedy answers without a cache: the whole prefix for every token."""
-    tokenizer = model.tokenizer
-    mask = tokenizer.answer_mask(model.config.vocabulary_size)
-    source = tokenizer.encode_batch(questions, questions=True)
-    target = np.full((len(questions), 5), tokenizer.pad_id)
-    target[:, 0] = tokenizer.start_id
-    for index in range(4):
-        inputs = {"encoder_token_ids": source, "decoder_token_ids": target}
-        logits = keras.ops.convert_to_numpy(model(inputs))[:, index]
-        target[:, index + 1] = np.where(mask, logits, -np.inf).argmax(-1)
-    return [tokenizer.decode(row[1:]) for row in target.tolist()]
-
-
 def test_cached_answers_are_the_uncached(model):
     assert len(QUESTIONS) == 500
     answers = model.solve(QUESTIONS)
     assert len(set(answers)) > 20
-    assert answers == uncached(model, QUESTIONS)
+    token_ids = model.tokenizer.encode_questions(QUESTIONS)
+    expected = uncached_greedy(model, token_ids, max_length=4)
+    assert answers == list(map(model.tokenizer.decode, expected))
 
 
 def test_fit_save_and_load(model, tmp_path):

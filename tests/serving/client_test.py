@@ -19,10 +19,7 @@ from tpt_keras.serving import ServingError
 
 def ask(server, questions=("1",), **kwargs):
     """Answers of a `TFServing`."""
-    with (
-        server.serve() as address,
-        RestClient(address, **kwargs) as client,
-    ):
+    with server.serve() as address, RestClient(address, **kwargs) as client:
         return client.answer(list(questions))
 
 
@@ -48,10 +45,7 @@ def test_questions_are_answered_in_their_order():
 
 def test_scores():
     server = TFServing()
-    with (
-        server.serve() as address,
-        RestClient(address, batch_size=2) as client,
-    ):
+    with server.serve() as address, RestClient(address, batch_size=2) as client:
         answers = client.score(["1 + 1", "1", b"2"], ["2", "", "½漢"])
     assert server.batch_sizes == [2, 1]
     assert answers == [

@@ -190,8 +190,7 @@ def test_tensorflows_own_tool_reads_and_runs_an_export(version, model):
         ["scan", *served],
         ["run", *served, "--signature_def=serving_default", asked],
     ]
-    result = run_python("-I", "-c", SCRIPT, json.dumps(commands))
-    assert result.status == 0, result.stderr
+    result = run_python("-I", "-c", SCRIPT, json.dumps(commands)).succeeded()
     # No op reads or writes files, or prints.
     assert "does not contain the default denylisted ops" in result.stdout
     [answer] = model.solve(["1"])

@@ -1,6 +1,11 @@
 import pytest
 
 
+@pytest.fixture(scope="module")
+def model_config(tiny_config):
+    return tiny_config.replace(dropout=0.1)
+
+
 @pytest.fixture
 def logged(caplog):
     """Function that returns the log since its last call."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import MODULE
+from tests.serving.tf_serving import free_port
 from tests.training import processes
 from tests.training.processes import ForkedProcess
 from tests.training.trainings import SIMPLE_MODEL
@@ -97,7 +98,7 @@ def test_two_killed_workers_learn_what_one_process_does(
 ):
     """They have one folder, and only the chief writes."""
     model_dir = tmp_path / "model"
-    environments = processes.cluster(processes.free_ports(2))
+    environments = processes.cluster([free_port(), free_port()])
     started = []
 
     def start(attempt):

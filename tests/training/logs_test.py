@@ -75,10 +75,7 @@ def test_going_on_drops_what_comes_later(tmp_path, step, kept):
     log.drop_after(step)
     assert read_metrics(tmp_path) == ROWS[:kept]
     log.write({"step": 100, "loss": 1.0})
-    assert read_metrics(tmp_path) == [
-        *ROWS[:kept],
-        {"step": 100, "loss": 1.0},
-    ]
+    assert read_metrics(tmp_path) == [*ROWS[:kept], {"step": 100, "loss": 1.0}]
 
 
 @pytest.mark.parametrize("length", [1, 20, -1])

@@ -95,10 +95,7 @@ def test_fields_that_may_change_are_written_anew(tmp_path, fields):
 
 def test_what_killed_trainings_left_is_removed(tmp_path):
     (tmp_path / "checkpoints").mkdir()
-    kept = [
-        "config.json",
-        "model.keras",
-    ]
+    kept = ["config.json", "model.keras"]
     for name in (
         *kept,
         "partial-01234567-config.json",

@@ -66,10 +66,7 @@ def test_every_value_reaches_the_optimizer(optimizer, prefix):
     values = {"beta_1": 0.8, "beta_2": 0.9, "weight_decay": 0.25}
     made = make_optimizer(
         training_config(
-            **values,
-            adam_epsilon=1e-3,
-            optimizer=optimizer,
-            learning_rate=0.5,
+            **values, adam_epsilon=1e-3, optimizer=optimizer, learning_rate=0.5
         )
     )
     config = made.get_config()

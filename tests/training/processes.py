@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import pathlib
 import runpy
-import socket
 import sys
 import threading
 import time
@@ -102,15 +101,6 @@ def killed_at_the_end(processes):
     finally:
         for process in processes:
             process.kill()
-
-
-def free_ports(count):
-    """So many ports of this machine that nobody listens on."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("localhost", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def cluster(ports):

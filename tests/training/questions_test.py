@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
 from tests.conftest import MODULE
+from tests.data_generators.files import all_texts
 from tpt_keras.data_generators import open_task
 from tpt_keras.decoding import Generator
 from tpt_keras.training.questions import evaluate
@@ -16,17 +16,8 @@ FILES = pathlib.Path("/proc/self/fd")
 
 
 def stored_problems(data_dir, split):
-    """A split as plain TensorFlow Datasets reads it."""
-    if split == "train":
-        split = "train_easy+train_medium+train_hard"
-    dataset = tfds.load(
-        f"mathematics_dataset/{MODULE}", data_dir=data_dir, split=split
-    )
-    problems = [
-        (problem["question"].decode(), problem["answer"].decode())
-        for problem in dataset.as_numpy_iterator()
-    ]
-    return zip(*problems)
+    """The questions and the answers of a split."""
+    return zip(*all_texts(task(data_dir).examples(split)[MODULE]))
 
 
 @pytest.fixture

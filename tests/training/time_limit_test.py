@@ -34,10 +34,7 @@ class Clock:
         return keras.callbacks.LambdaCallback(on_train_batch_end=count)
 
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.usefixtures("without_graphs"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_graphs")]
 
 
 @pytest.fixture
@@ -64,10 +61,7 @@ def test_ends_with_its_time(clock, tiny_config, training, tmp_path, logged):
     def train_again(**kwargs):
         clock.now += 1000  # which is nobody's
         return train(
-            tiny_config,
-            training,
-            tmp_path,
-            callbacks=[clock.ticking(**kwargs)],
+            tiny_config, training, tmp_path, callbacks=[clock.ticking(**kwargs)]
         )
 
     with pytest.raises(KeyboardInterrupt):

@@ -36,11 +36,6 @@ def unfitted(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def model_config(tiny_config):
-    return tiny_config.replace(dropout=0.1)
-
-
-@pytest.fixture(scope="module")
 def training(tiny_training):
     """Three steps, the last of them an interval of its own."""
     return tiny_training.replace(train_steps=3, steps_per_checkpoint=2)
@@ -62,9 +57,9 @@ def folder(finished, tmp_path):
 
 
 def contents(folder):
-    """Everything in a folder, but for the lock that trainings take."""
+    """What a write to a folder changes, but for the lock of trainings."""
     return {
-        path.relative_to(folder): path.read_bytes()
+        path.relative_to(folder): (path.stat().st_mtime_ns, path.read_bytes())
         for path in folder.rglob("*")
         if path.is_file() and path.name != ".lock"
     }
@@ -73,9 +68,11 @@ def contents(folder):
 def test_one_process_at_a_time(folder, model_config, training, logged):
     before = contents(folder)
     with folder_lock(folder, "trains"):
-        # A reader needs no lock.
-        train(model_config, training, folder)
+        # Where it is finished, nothing is written, which needs no lock.
+        again = train(model_config, training, folder)
         assert "nothing to do" in logged()
+        assert_same_weights(again, load_model(folder))
+        assert contents(folder) == before
         (folder / "model.keras").unlink()
         with pytest.raises(UsageError):
             train(model_config, training, folder)

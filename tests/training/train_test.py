@@ -1,7 +1,5 @@
 import gc
 import json
-import pathlib
-import typing
 import warnings
 
 import keras
@@ -18,7 +16,6 @@ from tests.training.trainings import timeless_metrics
 from tests.training.trainings import train_in_two
 from tpt_keras.data_generators import training_task
 from tpt_keras.errors import UsageError
-from tpt_keras.models import Transformer
 from tpt_keras.models.configs import from_stored
 from tpt_keras.models.stored import load_model
 from tpt_keras.training.config import TrainingConfig
@@ -38,18 +35,6 @@ PRESET = "tp_transformer_tiny"
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
 
-class Uninterrupted(typing.NamedTuple):
-    """A training that nothing disturbed."""
-
-    model_dir: pathlib.Path
-    model: Transformer
-
-
-@pytest.fixture(scope="module")
-def model_config(tiny_config):
-    return tiny_config.replace(dropout=0.1)
-
-
 @pytest.fixture(scope="module")
 def training(tiny_training):
     return tiny_training.replace(evaluation_examples=20)
@@ -57,11 +42,12 @@ def training(tiny_training):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory, model_config, training):
+    """The folder of a training that nothing disturbed, and its model."""
     model_dir = tmp_path_factory.mktemp("uninterrupted") / "model"
     # The state of the process before a training must not matter.
     keras.utils.set_random_seed(90)
     model = train(model_config, training, model_dir, PRESET)
-    return Uninterrupted(model_dir, model)
+    return model_dir, model
 
 
 def test_what_a_training_leaves(uninterrupted, model_config, training):
@@ -94,7 +80,7 @@ def test_what_a_training_leaves(uninterrupted, model_config, training):
 
 
 def test_rows_have_all_metrics(uninterrupted, training):
-    rows = read_metrics(uninterrupted.model_dir)
+    rows = read_metrics(uninterrupted[0])
     assert [row["step"] for row in rows] == [2, 4]
     splits = ("interpolate", "extrapolate")
     for row in rows:
@@ -134,23 +120,6 @@ def test_rows_have_all_metrics(uninterrupted, training):
     assert rows[1]["loss"] < rows[0]["loss"]
 
 
-def test_finished_training_has_nothing_to_do(
-    uninterrupted, model_config, training, logged
-):
-    model_dir, model = uninterrupted
-
-    def written():
-        # The values of each file's `stat` that a write changes.
-        stats = {path: path.stat() for path in model_dir.rglob("*")}
-        return {path: (s.st_ino, s.st_mtime_ns) for path, s in stats.items()}
-
-    before = written()
-    again = train(model_config, training, model_dir, PRESET)
-    assert "nothing to do" in logged()
-    assert_same_weights(again, model)
-    assert written() == before
-
-
 @pytest.mark.parametrize(
     ("changes", "validated_by"),
     [
@@ -166,10 +135,7 @@ def test_another_training_in_the_same_folder_is_refused(
     monkeypatch.setattr(QuestionLearner, "validated_by", validated_by)
     with refused("model_dir"):
         train(
-            model_config,
-            training.replace(**changes),
-            uninterrupted.model_dir,
-            PRESET,
+            model_config, training.replace(**changes), uninterrupted[0], PRESET
         )
 
 

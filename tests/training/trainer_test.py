@@ -129,9 +129,7 @@ def test_a_step_is_one_of_the_mean_over_the_tokens(
     ):
         variable.assign_sub(0.5 * factor * gradient)
     trainer = new_trainer(
-        tiny_config,
-        keras.optimizers.SGD(0.5),
-        global_clipnorm=global_clipnorm,
+        tiny_config, keras.optimizers.SGD(0.5), global_clipnorm=global_clipnorm
     )
     results = step(trainer, batch)
     assert results["loss"] == pytest.approx(losses.mean(), rel=1e-5)
@@ -199,8 +197,7 @@ def test_rows_of_padding_count_for_nothing(
         random_batch(0, rows=4),
     )
     trainer = new_trainer(
-        tiny_config,
-        gradient_accumulation_steps=micro_batches,
+        tiny_config, gradient_accumulation_steps=micro_batches
     )
     results = step(trainer, padded)
     assert results == pytest.approx(expected_results, rel=1e-5)
@@ -226,8 +223,7 @@ def test_a_row_of_weight_two_counts_as_two(
     batch = random_batch(0, rows=4)
     weights = np.array([2.0, 1.0, 0.0, 3.0], "float32")
     trainer = new_trainer(
-        tiny_config,
-        gradient_accumulation_steps=micro_batches,
+        tiny_config, gradient_accumulation_steps=micro_batches
     )
     assert_same_means(
         trainer.evaluate(
@@ -302,8 +298,7 @@ def test_float_ids_are_not_rounded(tiny_config):
     special = tiny_config.vocabulary[:3]
     vocabulary = (*special, *map(chr, range(1000, 1300)))
     trainer = new_trainer(
-        tiny_config.replace(vocabulary=vocabulary),
-        dtype="mixed_bfloat16",
+        tiny_config.replace(vocabulary=vocabulary), dtype="mixed_bfloat16"
     )
     ids = np.array([[1, 259, 297, 2]], "int32")
     batch = {"encoder_token_ids": ids, "decoder_token_ids": ids}, ids

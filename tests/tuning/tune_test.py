@@ -34,10 +34,6 @@ def space():
     )
 
 
-class KilledError(BaseException):
-    """Stands for the end of the process."""
-
-
 def row(step, score):
     return {"step": step, "val_sequence_accuracy": score}
 
@@ -155,10 +151,10 @@ def test_killed_search_resumes_with_the_same_trials(search, kind):
     def killed_once(config):
         trained.append(config)
         if len(trained) == 6:
-            raise KilledError
+            raise KeyboardInterrupt
         return learned(config)
 
-    with pytest.raises(KilledError):
+    with pytest.raises(KeyboardInterrupt):
         search(killed_once, kind, max_trials=6)
     assert search(killed_once, kind, max_trials=6) == expected
     assert len(trained) == 7

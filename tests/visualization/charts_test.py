@@ -9,40 +9,24 @@ RESULT = {
     "examples": 560,
     "unread": 12,
 }
+MEAN = {"accuracy": 0.5, "low": 0.4, "high": 0.6, "solved": 1.5, "modules": 2}
+PUBLISHED = {"accuracy": 0.5467, "solved": 3}
+
+
+def row(name, weights, step, splits, **source):
+    fields = {"name": name, "weights": weights, "step": step, "splits": splits}
+    return {**fields, **source}
+
+
 REPORT = {
     "problems": {"splits": ["train", "extrapolate"], "examples": 10},
-    "means": [
-        {
-            "name": "mine, mean of 2 seeds",
-            "weights": 1_000_000,
-            "step": 10,
-            "splits": {
-                "train": {
-                    "accuracy": 0.5,
-                    "low": 0.4,
-                    "high": 0.6,
-                    "solved": 1.5,
-                    "modules": 2,
-                }
-            },
-        }
-    ],
-    "models": [
-        {
-            "name": "mine",
-            "weights": 49_178_112,
-            "step": None,
-            "splits": {"train": RESULT},
-        }
-    ],
+    "means": [row("mine, mean of 2 seeds", 10**6, 10, {"train": MEAN})],
+    "models": [row("mine", 49_178_112, None, {"train": RESULT})],
     "published": [
-        {
-            "name": "theirs",
-            "source": "a paper",
-            "weights": 346_000_000,
-            "step": 1_000_000,
-            "splits": {"extrapolate": {"accuracy": 0.5467, "solved": 3}},
-        }
+        row(
+            *("theirs", 346_000_000, 1_000_000, {"extrapolate": PUBLISHED}),
+            source="a paper",
+        )
     ],
     "reached": [],
 }
@@ -64,11 +48,11 @@ def test_the_table_has_a_row_for_each_model():
 
 
 def test_the_second_table_has_the_time_to_an_accuracy():
-    row = {"step": 10, "examples": 1_250_000, "accuracy": 0.5}
+    first = {"step": 10, "examples": 1_250_000, "accuracy": 0.5}
     reached = [
-        {"name": "mine", "level": 0.4, "row": {**row, "minutes": 7.25}},
+        {"name": "mine", "level": 0.4, "row": {**first, "minutes": 7.25}},
         {"name": "mine", "level": 0.76, "row": None},
-        {"name": "old", "level": 0.4, "row": row},
+        {"name": "old", "level": 0.4, "row": first},
         {"name": "old", "level": 0.76, "row": None},
     ]
     assert "not reached" not in markdown_report(REPORT)

@@ -30,20 +30,6 @@ def texts(data_dir, module, split, dataset="mathematics_dataset"):
     return all_texts(examples[module]) if module in examples else []
 
 
-@pytest.fixture(scope="module")
-def stock_dir(text_dir, tmp_path_factory):
-    """A data folder with the stock dataset of a module."""
-    folder = tmp_path_factory.mktemp("stock")
-    prepare_dataset(MODULE, folder, text_dir, dataset="math_dataset")
-    return folder
-
-
-@pytest.fixture
-def copied_dir(data_dir, tmp_path):
-    """A data folder that a test may damage."""
-    return shutil.copytree(data_dir, tmp_path / "data")
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_are_the_problems_of_the_files(data_dir, text_dir, module):
     training = text_problems(text_dir, archive.TRAIN_SPLITS, module)
@@ -54,14 +40,15 @@ def test_examples_are_the_problems_of_the_files(data_dir, text_dir, module):
         assert texts(data_dir, module, split) == problems
 
 
-def test_stock_dataset_is_made_by_its_own_code(stock_dir, text_dir):
-    builder = dataset_builder(MODULE, stock_dir, "math_dataset")
+def test_stock_dataset_is_made_by_its_own_code(text_dir, tmp_path):
+    prepare_dataset(MODULE, tmp_path, text_dir, dataset="math_dataset")
+    builder = dataset_builder(MODULE, tmp_path, "math_dataset")
     assert builder.info.full_name == f"math_dataset/{MODULE}/1.0.0"
     for split, theirs in (
         ("train", archive.TRAIN_SPLITS),
         ("interpolate", ["interpolate"]),
     ):
-        found = texts(stock_dir, MODULE, split, "math_dataset")
+        found = texts(tmp_path, MODULE, split, "math_dataset")
         assert sorted(found) == sorted(text_problems(text_dir, theirs, MODULE))
 
 
@@ -150,7 +137,8 @@ def drop_records(path):
 @pytest.mark.parametrize(
     "damage", [flip_bit, cut_off, drop_records, pathlib.Path.unlink]
 )
-def test_damaged_records_are_refused(copied_dir, damage):
+def test_damaged_records_are_refused(data_dir, tmp_path, damage):
+    copied_dir = shutil.copytree(data_dir, tmp_path / "data")
     builder = dataset_builder(MODULE, copied_dir)
     (path,) = builder.info.splits["interpolate"].filepaths
     damage(pathlib.Path(path))

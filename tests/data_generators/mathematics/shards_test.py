@@ -10,7 +10,6 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from sympy.core import random as sympy_random
 
 from tests.experiments.command import run_python
 from tpt_keras.data_generators.mathematics import shards
@@ -51,18 +50,6 @@ def test_shard_is_the_same_in_every_process():
     assert len(problems) == 56
     for module, found in problems.items():
         assert found == others[module], module
-
-
-def test_shard_does_not_depend_on_other_draws():
-    where = GCD, "interpolate", 3, 1
-    first = shards.generate_shard(*where, count=10)
-    shards.generate_shard("numbers__is_prime", "train_easy", 0, seed=1, count=7)
-    random.random()
-    np.random.random()
-    sympy_random.rng.random()
-    assert shards.generate_shard(*where, count=10) == first
-    shorter = shards.generate_shard(*where, count=4)
-    assert shorter.problems == first.problems[:4]
 
 
 @pytest.mark.parametrize(

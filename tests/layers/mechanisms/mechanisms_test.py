@@ -9,7 +9,6 @@ from keras import ops
 
 from tests.layer_test_case import LayerTestCase
 from tests.refusals import refused
-from tpt_keras.errors import UsageError
 from tpt_keras.layers import ATTENTION_POSITIONS
 from tpt_keras.layers import MECHANISMS
 from tpt_keras.layers import TPMultiHeadAttention
@@ -218,9 +217,3 @@ class MechanismsTest(LayerTestCase):
     def test_errors_name_the_field(self, name, options, field):
         with refused(field):
             make_mechanism(name, options)
-
-    def test_errors_name_the_options(self):
-        with self.assertRaises(UsageError) as caught:
-            make_mechanism("relative", {"distance": 2})
-        for option in ("max_distance=16", "sliding_window=None"):
-            self.assertIn(option, str(caught.exception))

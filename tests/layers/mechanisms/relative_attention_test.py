@@ -135,10 +135,8 @@ class DistancesTest(LayerTestCase):
             ops.sum(of_distances * to_distances(of_keys)),
         )
         self.assert_all_equal(
-            gradient(to_keys, of_distances, of_keys),
-            to_distances(of_keys),
+            gradient(to_keys, of_distances, of_keys), to_distances(of_keys)
         )
         self.assert_all_equal(
-            gradient(to_distances, of_keys, of_distances),
-            to_keys(of_distances),
+            gradient(to_distances, of_keys, of_distances), to_keys(of_distances)
         )

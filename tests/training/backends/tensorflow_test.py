@@ -1,4 +1,5 @@
 import itertools
+import types
 
 import keras
 import numpy as np
@@ -58,23 +59,6 @@ def test_tf_config_makes_it_several_workers(monkeypatch):
     assert make_strategy("none") is tf.distribute.get_strategy()
 
 
-class OfCluster:
-    """A strategy, as far as its place in a cluster goes."""
-
-    num_replicas_in_sync = 1
-
-    def __init__(self, jobs, task_type, task_id):
-        self.cluster_resolver = (
-            tf.distribute.cluster_resolver.SimpleClusterResolver(
-                tf.train.ClusterSpec(
-                    {job: ["localhost:1", "localhost:2"] for job in jobs}
-                ),
-                task_type=task_type,
-                task_id=task_id,
-            )
-        )
-
-
 @pytest.mark.parametrize(
     ("jobs", "task", "expected"),
     [
@@ -87,7 +71,14 @@ class OfCluster:
     ],
 )
 def test_the_chief(jobs, task, expected):
-    assert CurrentBackend(OfCluster(jobs, *task)).is_chief is expected
+    addresses = {job: ["localhost:1", "localhost:2"] for job in jobs}
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(addresses), "", *task
+    )
+    strategy = types.SimpleNamespace(
+        num_replicas_in_sync=1, cluster_resolver=resolver
+    )
+    assert CurrentBackend(strategy).is_chief is expected
 
 
 @pytest.mark.parametrize("distribution", ["none", "mirrored"])
@@ -112,10 +103,6 @@ class StandInStrategy:
         ]
 
 
-def parts_of(strategy, *args):
-    return CurrentBackend(strategy).feed(None, *args)
-
-
 @pytest.fixture(scope="module")
 def batches(place_value_data, tiny_config):
     training = TrainingConfig.from_flat(
@@ -128,7 +115,8 @@ def batches(place_value_data, tiny_config):
 
 
 def test_the_workers_parts_of_a_batch_are_the_batch(batches):
-    first, second = parts_of(StandInStrategy(), batches, 3, None)
+    backend = CurrentBackend(StandInStrategy())
+    first, second = backend.feed(None, batches, 3, None)
     # Every worker's replicas take turns.
     parts = [
         targets.numpy()
@@ -142,7 +130,7 @@ def test_the_workers_parts_of_a_batch_are_the_batch(batches):
 
 
 def test_every_worker_has_as_many_parts(batches):
-    datasets = parts_of(StandInStrategy(), batches, 0, 1)
-    for dataset in datasets:
+    backend = CurrentBackend(StandInStrategy())
+    for dataset in backend.feed(None, batches, 0, 1):
         # Of two replicas each, also where the last batch leaves one nothing.
         assert int(dataset.cardinality()) == 2 * batches.steps_per_epoch
