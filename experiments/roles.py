@@ -4,10 +4,10 @@ r"""Clusters the roles of one head.
         --model=tp_transformer_mathematics \
         --output_dir=roles
 
-Writes roles.html and roles.png, the problems with every character on a square
+Writes roles.html and roles.png, the problems with every token on a square
 in the colour of its cluster, and roles.json: the clusters, their most frequent
 characters, and the adjusted mutual information between the clusters and two
-classes, the character and the part of a fraction (numerator or denominator).
+classes, the token and the part of a fraction (numerator or denominator).
 For a model without roles it clusters the values (--of=values). Needs
 pip install 'tpt_keras[analysis]'.
 """
@@ -55,7 +55,7 @@ def main():
     symbols = [symbol for text in texts for symbol in text]
     parts = [part for text in texts for part in fraction_parts(text)]
     information = {
-        "character": mutual_information(labels, symbols),
+        "token": mutual_information(labels, symbols),
         "part of a fraction": mutual_information(labels, parts),
     }
     separator = model.tokenizer.separator
@@ -80,12 +80,12 @@ def main():
     )
     summary = "Adjusted mutual information " + ", ".join(
         f"with the {name} {each['adjusted_mutual_information']:.3f} "
-        f"({each['characters']} characters)"
+        f"({each['tokens']} tokens)"
         for name, each in information.items()
         if each
     )
     shown = (texts, by_text, clusters, title)
-    caption = f"Characters of one colour have similar {of}. {summary}."
+    caption = f"Tokens of one colour have similar {of}. {summary}."
     write_text(folder / "roles.html", role_page(*shown, caption))
     draw_role_squares(*shown, folder / "roles.png")
     print(summary)

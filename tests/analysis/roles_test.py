@@ -49,12 +49,12 @@ def test_mutual_information_is_one_for_equal_partitions():
     classes = ["letter" if is_letter else "other" for is_letter in IS_LETTER]
     information = mutual_information(1 - IS_LETTER, classes)
     assert information["adjusted_mutual_information"] == pytest.approx(1.0)
-    assert information["characters"] == 11
+    assert information["tokens"] == 11
     # Characters without a class are left out.
     classes = [None if each == "other" else each for each in classes]
     assert mutual_information(1 - IS_LETTER, classes) is None
     classes[0] = "other"
-    assert mutual_information(1 - IS_LETTER, classes)["characters"] == 7
+    assert mutual_information(1 - IS_LETTER, classes)["tokens"] == 7
 
 
 @pytest.mark.parametrize(

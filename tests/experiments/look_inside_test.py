@@ -150,7 +150,7 @@ def test_kept_variance_is_written_and_drawn(look, output):
         (
             "representations",
             ["--count=2", "--train_characters=20", "--train_characters=4000"],
-            ["characters", "4000"],
+            ["tokens", "4000"],
         ),
         ("attention", ["--question=1%2"], ["'1%2'"]),
     ],

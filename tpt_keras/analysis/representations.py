@@ -86,9 +86,9 @@ def mutual_information(
 ) -> dict[str, Any] | None:
     """Computes the information that clusters carry about classes.
 
-    Characters of the class `None` are left out. Returns a dict of the
+    Tokens of the class `None` are left out. Returns a dict of the
     `adjusted_mutual_information`, about 0 for random clusters and at most 1,
-    and of the number of `characters`; or `None` for fewer than two classes.
+    and of the number of `tokens`; or `None` for fewer than two classes.
     """
     from sklearn.metrics import adjusted_mutual_info_score
 
@@ -99,7 +99,7 @@ def mutual_information(
     information = adjusted_mutual_info_score(classes, labels[known])
     return {
         "adjusted_mutual_information": float(information),
-        "characters": len(known),
+        "tokens": len(known),
     }
 
 
@@ -167,8 +167,8 @@ def split_characters(
     rows = np.repeat(np.arange(len(lengths)), lengths)
     if 2 * num_train > len(rows):
         raise UsageError(
-            f"There are {len(rows)} characters, too few to fit on {num_train} "
-            "and to test on as many. Take more problems or fewer characters."
+            f"There are {len(rows)} tokens, too few to fit on {num_train} and "
+            "to test on as many. Take more problems or fewer tokens."
         )
     rng = np.random.default_rng(seed)
     rank = np.argsort(rng.permutation(len(lengths)))[rows]
