@@ -57,7 +57,7 @@ def folder(finished, tmp_path):
 
 
 def contents(folder):
-    """What a write to a folder changes, but for the lock of trainings."""
+    """Lists what a write to a folder changes, but for the lock of trainings."""
     return {
         path.relative_to(folder): (path.stat().st_mtime_ns, path.read_bytes())
         for path in folder.rglob("*")
