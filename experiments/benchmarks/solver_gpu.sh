@@ -78,7 +78,7 @@ steps() {
 	rm -rf "models/$name"
 	nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits \
 		--loop-ms=500 >"$RESULTS/$name.busy" 2>&1 & local busy=$!
-	XLA_FLAGS="$flags${XLA_FLAGS:-}" "${train[@]}" --model_dir="models/$name" \
+	XLA_FLAGS="${flags:+$flags }${XLA_FLAGS:-}" "${train[@]}" --model_dir="models/$name" \
 		--schedule=constant --train_minutes=0 --warmup_steps=10 \
 		--train_steps="$STEPS" --steps_per_checkpoint=$((STEPS / 2)) \
 		--validation_examples=56 >"$RESULTS/$name.txt" 2>&1 || true
@@ -89,6 +89,7 @@ steps() {
 }
 
 measure() {
+	rm -rf models/trace models/traced
 	trace --flagfile=solver_gpu.cfg $FLAGS --model_dir=models/traced \
 		--schedule=constant --train_minutes=0 --warmup_steps=10 \
 		--train_steps=180 --steps_per_checkpoint=60 \
@@ -96,7 +97,7 @@ measure() {
 	steps plain ""
 }
 
-train() {
+training() {
 	local last=("${train[@]}" --seed=1 --train_minutes="$MINUTES")
 	if [ "$SCHEDULE" = two ]; then
 		local most rest
@@ -112,6 +113,8 @@ train() {
 
 results() {
 	while [ -e models/running ]; do sleep 1; done
+	# What is there comes home, whatever fails.
+	set +e
 	python3 -m experiments evaluate --model=models/solver --modules=all \
 		--dataset=text_pairs --data_dir=problems.jsonl \
 		--splits=interpolate,extrapolate 2>&1 | tee "$RESULTS/evaluation.txt"
@@ -121,7 +124,7 @@ results() {
 		models/*/metrics.jsonl models/*/config.json models/*/evaluations.jsonl \
 		>models/first.tar
 	tar --create --file=- models/solver/model.keras models/constant/checkpoints \
-		>models/second.tar 2>/dev/null || true
+		>models/second.tar 2>/dev/null
 	rm -rf models/parts && mkdir models/parts
 	for each in first second; do
 		split --bytes=15M --numeric-suffixes models/$each.tar models/parts/$each-
@@ -141,8 +144,9 @@ mkdir -p "$RESULTS" "$OUT"
 case $1 in
 train)
 	touch models/running
-	(train >"$RESULTS/training.txt" 2>&1; rm -f models/running) \
-		</dev/null >/dev/null 2>&1 & disown
+	# A session of its own outlives this command; a training that fails ends.
+	setsid nohup bash -c 'bash "$0" training >"$1" 2>&1; rm -f models/running' \
+		"$0" "$RESULTS/training.txt" </dev/null >/dev/null 2>&1 &
 	;;
 *) "$@" ;;
 esac

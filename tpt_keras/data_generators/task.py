@@ -30,9 +30,9 @@ _FINGERPRINTED = 64
 class Task:
     """A dataset of questions and answers, as a task to learn.
 
-    A subclass has the attributes, the method `select_groups`, and `_examples`,
-    a dict from splits to what `examples` returns. It is made by `open_task` and
-    has a row in `TASKS`.
+    A subclass has the attributes, the method `select_groups`, and `examples` of
+    its own or `_examples`, a dict from splits to what `examples` returns. It is
+    made by `open_task` and has a row in `TASKS`.
 
     Attributes:
         name: The task's name in `TASKS`.
