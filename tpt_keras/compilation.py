@@ -1,6 +1,5 @@
 """Compiles functions of token ids, on every backend."""
 
-import collections
 import logging
 import threading
 import time
@@ -13,6 +12,8 @@ import optree
 _TRACING = threading.RLock()
 # About what PyTorch takes to trace a model.
 _EAGER_SECONDS = 4.0
+# Each is for other sizes of what a function depends on.
+_MOST_GRAPHS = 8
 
 _log = logging.getLogger(__name__)
 
@@ -107,9 +108,9 @@ class TorchGraph:
 
     Around a small op, Keras's Python takes most of the time. Calls are eager
     until they have taken about as long as tracing does. Then the function is
-    traced for any size of the axes whose sizes differed. A call with other
-    sizes is eager again, until the function is traced anew. A function that
-    cannot be traced, or branches by sizes, stays eager.
+    traced, for any size of the axes whose size it does not depend on. Where it
+    does, calls with other sizes are eager until it is traced for those, too. A
+    function that cannot be traced, or often depends on sizes, stays eager.
 
     Args:
         function: Function of tensors in dicts and tuples to such tensors. It
@@ -119,83 +120,61 @@ class TorchGraph:
     def __init__(self, function):
         self._function = function
         self._can_trace = True
-        # PyTorch takes sizes of 0 and 1 for constants.
-        self._calls = collections.defaultdict(_Calls)
+        # The sizes that a graph takes, and the graph.
+        self._graphs = []
+        self._eager_seconds = 0.0
 
     def __call__(self, *inputs):
         tensors = optree.tree_leaves(inputs)
-        shapes = [tuple(tensor.shape) for tensor in tensors]
-        calls = self._calls[
-            tuple(min(size, 2) for shape in shapes for size in shape)
-        ]
-        graph = self._can_trace and calls.graph_for(shapes)
-        if graph:
-            try:
-                return graph(*tensors)
-            except (AssertionError, RuntimeError) as error:
-                # A layer takes another branch for other sizes.
-                self._stay_eager(error)
+        sizes = [size for tensor in tensors for size in tensor.shape]
+        for traced_sizes, graph in self._graphs:
+            if _fits(sizes, traced_sizes):
+                try:
+                    return graph(*tensors)
+                except (AssertionError, RuntimeError):
+                    continue  # A layer takes another branch for these sizes.
         # No layer runs here while another thread traces one.
         with _TRACING:
             start = time.perf_counter()
             outputs = self._function(*inputs)
-            if self._can_trace:
-                calls.count(shapes, time.perf_counter() - start)
-                if calls.seconds >= _EAGER_SECONDS:
-                    self._trace(calls, inputs, outputs)
+            self._eager_seconds += time.perf_counter() - start
+            if self._can_trace and self._eager_seconds >= _EAGER_SECONDS:
+                self._trace(inputs, outputs)
         return outputs
 
-    def _trace(self, calls, inputs, outputs):
+    def _trace(self, inputs, outputs):
+        self._eager_seconds = 0.0
         try:
-            graph = _torch_graph(self._function, inputs, calls.shapes)
+            sizes, graph = _torch_graph(self._function, inputs)
         except Exception as error:  # of PyTorch, or of a layer
-            self._stay_eager(error)
+            _log.debug("PyTorch cannot trace it: %s", error)
+            self._can_trace = False
             return
         structure = optree.tree_structure(outputs)
 
         def packed(*tensors):
             return optree.tree_unflatten(structure, graph(*tensors))
 
-        # In one piece, because other threads read it.
-        calls.traced = calls.shapes, packed
-        calls.seconds = 0.0
-
-    def _stay_eager(self, error):
-        _log.debug("PyTorch cannot trace it: %s", error)
-        self._can_trace = False
-        self._calls.clear()
+        self._graphs.append((sizes, packed))
+        self._can_trace = len(self._graphs) < _MOST_GRAPHS
 
 
-class _Calls:
-    """The calls of a `TorchGraph` whose axes of sizes 0 and 1 are the same."""
-
-    def __init__(self):
-        self.seconds = 0.0
-        # Of the tensors of all calls, with `None` where sizes differ.
-        self.shapes = None
-        # The shapes of a graph, in the same way, and the graph.
-        self.traced = (), None
-
-    def graph_for(self, shapes):
-        """Returns the graph if it takes these shapes, or `None`."""
-        traced_shapes, graph = self.traced
-        fits = all(
-            fixed in (None, size)
-            for sizes, fixed_sizes in zip(shapes, traced_shapes)
-            for size, fixed in zip(sizes, fixed_sizes)
-        )
-        return graph if fits else None
-
-    def count(self, shapes, seconds):
-        self.seconds += seconds
-        self.shapes = [
-            [size if size == other else None for size, other in zip(*pair)]
-            for pair in zip(shapes, self.shapes or shapes)
-        ]
+def _fits(sizes, traced_sizes):
+    """Compares sizes with integers, and with names of sizes above 1."""
+    named = {}
+    return all(
+        size == traced
+        if isinstance(traced, int)
+        else size > 1 and named.setdefault(traced, size) == size
+        for size, traced in zip(sizes, traced_sizes)
+    )
 
 
-def _torch_graph(function, inputs, shapes):
-    """Traces a function as a graph, whose inputs and outputs are flat."""
+def _torch_graph(function, inputs):
+    """Traces a function as a graph, whose inputs and outputs are flat.
+
+    Returns the sizes that it takes, for `_fits`, and the graph.
+    """
     import torch
 
     tensors, structure = optree.tree_flatten(inputs)
@@ -207,13 +186,10 @@ def _torch_graph(function, inputs, shapes):
             function(*optree.tree_unflatten(structure, tensors))
         )
     )
+    # PyTorch takes sizes of 0 and 1 for constants.
     axes = tuple(
-        {
-            axis: torch.export.Dim.DYNAMIC
-            for axis, fixed in enumerate(shape)
-            if fixed is None
-        }
-        for shape in shapes
+        dict.fromkeys(range(tensor.ndim), torch.export.Dim.AUTO)
+        for tensor in tensors
     )
     with torch.inference_mode(False), torch.no_grad():
         # Tensors of inference mode cannot be traced.
@@ -222,11 +198,17 @@ def _torch_graph(function, inputs, shapes):
             module, tensors, dynamic_shapes=(axes,), strict=False
         )
         traced = program.module()
+    names = [
+        str(size)
+        for node in traced.graph.find_nodes(op="placeholder")
+        for size in node.meta["val"].shape
+    ]
+    sizes = [int(name) if name.isdigit() else name for name in names]
     _simplify(traced)
     traced.graph.set_codegen(torch.fx.graph.CodeGen())
     traced.recompile()
-    # A call would check the shapes, as `graph_for` has done.
-    return traced.forward
+    # A call would check the sizes, as `_fits` has done.
+    return sizes, traced.forward
 
 
 def _simplify(module):

@@ -166,3 +166,25 @@ def test_changes_in_place_keep_their_order(traced):
             one, other = graph(x)
             one += 1.0
             assert not ops.any(other)
+
+
+def test_sizes_that_matter_have_graphs_of_their_own(traced):
+    def function(x):
+        return {"sum": ops.sum(x) if x.shape[0] < 4 else -ops.sum(x)}
+
+    graph = TorchGraph(function)
+    with seconds_of_eager_calls(0.0):
+        for length in (3, 5, 2, 6, 7, 3, 1, 1):
+            x = ops.arange(1.0, length + 1.0)
+            assert graph(x) == function(x)
+    # Up to 3, more, and 1, which PyTorch takes for a constant.
+    assert traced.call_count == 3
+
+
+def test_a_function_of_every_size_has_few_graphs(traced):
+    graph = TorchGraph(lambda x: x * ops.convert_to_tensor(list(x.shape)))
+    with seconds_of_eager_calls(0.0):
+        for length in range(2, 20):
+            x = ops.ones((length,))
+            assert all(graph(x) == length)
+    assert traced.call_count == compilation._MOST_GRAPHS

@@ -178,7 +178,7 @@ class Generator(AnsweringModel):
             tokenizer.end_id,
             tokenizer.pad_id,
             tokenizer.answer_mask(model.config.vocabulary_size),
-            row_keys=row_keys(encoder_token_ids, tokenizer.pad_id),
+            row_keys=lambda: row_keys(encoder_token_ids, tokenizer.pad_id),
             while_loop=early_exit if self.early_exit else None,
         )
 
@@ -319,11 +319,7 @@ class EarlyExit:
 
         if self._compile_step is not None:
             step = self._compile_step(step)
-        results = {
-            name: values
-            for name, values in state.items()
-            if name not in ("index", "cache", "sampler")
-        }
+        results = {name: state[name] for name in ("token_ids", "log_probs")}
         rows = ops.arange(ops.shape(state["is_ended"])[0], dtype="int32")
         # Even at the start: a TensorFlow loop keeps the shapes it knows, and
         # forgets them here.
@@ -334,15 +330,12 @@ class EarlyExit:
         state = self._grown(state, cache_length)
 
         def has_steps(state, cache_length, rows, results):
-            return ops.logical_and(
-                cond(state), state["index"] < maximum_iterations
-            )
+            return cond(state) & (state["index"] < maximum_iterations)
 
         def take_steps(state, cache_length, rows, results):
             def keeps_shapes(state):
-                return ops.logical_and(
-                    state["is_full"], state["index"] < cache_length
-                )
+                # Operators, because PyTorch runs this at every step.
+                return state["is_full"] & (state["index"] < cache_length)
 
             (state,) = ops.while_loop(keeps_shapes, step, (state,))
             results = {

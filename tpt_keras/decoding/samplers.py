@@ -31,10 +31,10 @@ class Sampler:
     # The number of sequences that are followed for each row.
     num_sequences = 1
 
-    def init_state(self, row_keys: Tensor) -> dict[str, Any]:
+    def init_state(self, row_keys: Callable[[], Tensor]) -> dict[str, Any]:
         """Makes the sampler's own state, of `(batch * num_sequences, ...)`.
 
-        The `row_keys`, int32 `(batch,)`, tell rows apart wherever they are in a
+        `row_keys()`, int32 `(batch,)`, tells rows apart wherever they are in a
         batch.
         """
         return {}
@@ -73,7 +73,7 @@ class Sampler:
         end_id: int,
         pad_id: int,
         token_mask: Tensor,
-        row_keys: Tensor | None = None,
+        row_keys: Callable[[], Tensor],
         while_loop: Callable[..., Any] | None = None,
     ) -> dict[str, Tensor]:
         """Decodes until every sequence has ended. A `Generator` calls it.
@@ -93,7 +93,7 @@ class Sampler:
             token_mask: Boolean `(vocabulary_size,)`, true at tokens that may be
                 chosen. The others keep their share of the probability, so that
                 log-probabilities are the model's.
-            row_keys: See `init_state`. Defaults to the numbers of the rows.
+            row_keys: Function for `init_state`.
             while_loop: `keras.ops.while_loop` (default), or an `EarlyExit`.
 
         Returns:
@@ -101,8 +101,6 @@ class Sampler:
             of -1e9 or less was not found.
         """
         check_positive_integer("max_length", max_length)
-        if row_keys is None:
-            row_keys = ops.arange(batch_size, dtype="int32")
         state = {
             **self._first_state(batch_size, max_length, start_id, pad_id),
             "cache": cache,
@@ -207,8 +205,8 @@ class TopKSampler(Sampler):
         self.temperature = temperature
         self.seed = seed
 
-    def init_state(self, row_keys: Tensor) -> dict[str, Any]:
-        return {"row_keys": row_keys}
+    def init_state(self, row_keys: Callable[[], Tensor]) -> dict[str, Any]:
+        return {"row_keys": row_keys()}
 
     def choose(
         self, logits: Tensor, log_probs: Tensor, state: dict[str, Any]

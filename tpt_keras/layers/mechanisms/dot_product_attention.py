@@ -259,11 +259,14 @@ def _is_on_gpu(tensor):
 
 
 def write_position(cache, heads, index):
-    """Writes heads `(batch, 1, num_heads, dim)` to a cache with heads first.
-
-    On TensorFlow, `ops.slice_update` becomes an XLA op that TF Serving refuses
-    by default, and a `where` copies the whole cache.
-    """
+    """Writes heads `(batch, 1, num_heads, dim)` to a cache with heads first."""
+    if keras.backend.backend() != "tensorflow":
+        heads = ops.transpose(heads, (0, 2, 1, 3))
+        positions = ops.arange(ops.shape(cache)[2], dtype="int32")
+        is_here = ops.expand_dims(ops.equal(positions, index), -1)
+        return ops.where(is_here, heads, cache)
+    # `ops.slice_update` would be an XLA op that TF Serving refuses by default,
+    # and a `where` copies the whole cache.
     batch_size, num_heads = ops.shape(cache)[0], cache.shape[1]
     rows = ops.arange(batch_size * num_heads, dtype="int32")
     indices = ops.stack(
@@ -277,6 +280,8 @@ def write_position(cache, heads, index):
 def pad_positions(cache, max_length):
     """Pads a cache `(batch, num_heads, length, dim)` with zeros."""
     batch_size, num_heads, length, dim = ops.shape(cache)
+    if length is max_length:
+        return cache
     # `ops.pad` is slower, most of all on PyTorch.
     zeros = ops.zeros(
         (batch_size, num_heads, max_length - length, dim), cache.dtype
