@@ -146,9 +146,8 @@ def test_rows_do_not_influence_each_other(sampler):
     keys = ops.arange(language.num_rows, dtype="int32")
     found = decode(language, sampler)
     for row in (0, 3):
-        alone = decode(
-            language.only(row), sampler, row_keys=lambda: keys[row : row + 1]
-        )
+        key = keys[row : row + 1]
+        alone = decode(language.only(row), sampler, row_keys=lambda k=key: k)
         np.testing.assert_array_equal(
             found["token_ids"][row], alone["token_ids"][0]
         )
