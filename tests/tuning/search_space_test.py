@@ -8,6 +8,7 @@ from tpt_keras.models import PRESETS
 from tpt_keras.models import count_weights
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.tuning.search_space import SearchSpace
+from tpt_keras.tuning.search_space import largest
 
 TRAINING = TrainingConfig.from_flat(
     modules=["m"], train_steps=200, batch_size=7, seed=3
@@ -155,3 +156,18 @@ def test_flags_are_strings():
     strings = {"num_layers": ["1", "2"], "dropouts": ["0", "0.1"]}
     space = SearchSpace(variants=("lstm",))
     assert SearchSpace(variants=("lstm",), **strings) == space
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize(
+    "count",
+    [
+        lambda size: 40 * size**2 + 7 * round(1.3 * size) + 900,
+        lambda size: 129 * size + 50,
+        lambda size: 3**size,
+    ],
+)
+def test_the_largest_size_within_a_limit(count, start):
+    for limit in (0, 49, 50, 179, 950, 12_345, 30_000):
+        sizes = [size for size in range(start, 300) if count(size) <= limit]
+        assert largest(count, limit, start) == max(sizes, default=0)
