@@ -11,7 +11,6 @@ from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.typing import StrPath
 
-_LINES = 16
 # Of each split for evaluation.
 _TEST_PROGRAMS = 1000
 # How many hops more than the training's are evaluated.
@@ -34,11 +33,12 @@ class VariableBindingTask(WordsTask):
     Args:
         data_dir: Unused.
         groups: `variable_binding`, or a pattern.
-        hops: Most hops of a training program, at most six. Those of one hop to
-            as many are equally frequent. The splits for evaluation are
-            `hops_1` and so on, the last two beyond any chain of the training.
+        hops: Most hops of a training program, at most half of the lines. Those
+            of one hop to as many are equally frequent. The splits for
+            evaluation are `hops_1` and so on, the last two, if the lines
+            suffice, beyond any chain of the training.
+        lines: Number of a program's assignments, at most 26.
         train_programs: Number of programs for the training.
-        programs_seed: Seed of the programs.
     """
 
     name = "variable_binding"
@@ -48,26 +48,27 @@ class VariableBindingTask(WordsTask):
         data_dir: StrPath = "",
         groups: Sequence[str] = (),
         hops: int = 4,
+        lines: int = 16,
         train_programs: int = 50_000,
-        programs_seed: int = 0,
     ) -> None:
         check_positive_integer("train_programs", train_programs)
-        check_choice("hops", hops, range(1, _LINES // 2 - _MORE_HOPS + 1))
+        check_choice("lines", lines, range(2, len(string.ascii_lowercase) + 1))
+        check_choice("hops", hops, range(1, lines // 2 + 1))
         numbers = {TRAIN: [1 + each % hops for each in range(train_programs)]}
-        for each in range(1, hops + _MORE_HOPS + 1):
+        for each in range(1, min(hops + _MORE_HOPS, lines // 2) + 1):
             numbers[f"hops_{each}"] = [each] * _TEST_PROGRAMS
         pairs = {}
         for split, of_split in numbers.items():
-            rng = random.Random(f"{programs_seed}/{split}")
+            rng = random.Random(split)
             pairs[split] = [
-                program(rng, each, max(hops, each)) for each in of_split
+                _program(rng, lines, each, max(hops, each)) for each in of_split
             ]
         super().__init__(groups, pairs)
 
 
-def program(rng: random.Random, hops: int, most: int) -> tuple[str, str]:
+def _program(rng, num_lines, hops, most):
     """Makes a program and its answer, with other chains of `most` hops."""
-    letters = rng.sample(string.ascii_lowercase, _LINES)
+    letters = rng.sample(string.ascii_lowercase, num_lines)
     answer, other = rng.sample(string.digits, 2)
     asked, distractor = letters[:hops], letters[hops : 2 * hops]
     sources = dict(zip(asked, [answer, *asked]))
