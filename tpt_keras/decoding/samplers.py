@@ -1,5 +1,6 @@
 """Samplers choose the next tokens while a model decodes."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -73,7 +74,7 @@ class Sampler:
         end_id: int,
         pad_id: int,
         token_mask: Tensor,
-        row_keys: Callable[[], Tensor],
+        row_keys: Callable[[], Tensor] | None = None,
         while_loop: Callable[..., Any] | None = None,
     ) -> dict[str, Tensor]:
         """Decodes until every sequence has ended. A `Generator` calls it.
@@ -93,7 +94,8 @@ class Sampler:
             token_mask: Boolean `(vocabulary_size,)`, true at tokens that may be
                 chosen. The others keep their share of the probability, so that
                 log-probabilities are the model's.
-            row_keys: Function for `init_state`.
+            row_keys: Function for `init_state`. Defaults to the numbers of the
+                rows.
             while_loop: `keras.ops.while_loop` (default), or an `EarlyExit`.
 
         Returns:
@@ -101,10 +103,11 @@ class Sampler:
             of -1e9 or less was not found.
         """
         check_positive_integer("max_length", max_length)
+        numbers = functools.partial(ops.arange, batch_size, dtype="int32")
         state = {
             **self._first_state(batch_size, max_length, start_id, pad_id),
             "cache": cache,
-            "sampler": self.init_state(row_keys),
+            "sampler": self.init_state(row_keys or numbers),
         }
         (state,) = (while_loop or ops.while_loop)(
             lambda state: ops.logical_not(ops.all(state["is_ended"])),

@@ -1,11 +1,8 @@
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from tpt_keras.errors import UsageError
 from tpt_keras.errors import check_choice
@@ -252,29 +249,25 @@ def _choice(hp, name, values):
 
 
 def largest(count: Callable[[int], int], limit: int, start: int) -> int:
-    """The largest integer from `start` whose count is within a limit, or 0.
+    """The largest integer whose count is within a limit, or 0.
 
-    Each count takes time. Weights are almost a polynomial of a size, so the
-    next size is where the parabola through the last three counts meets the
-    limit.
+    It interpolates where a bisection would halve: each count takes time.
     """
-    counts = []
-    size, low, high = start, start - 1, math.inf
+    low, at_low = start, count(start)
+    if at_low > limit:
+        return 0
+    high, at_high = low, at_low
+    while at_high <= limit:
+        low, at_low = high, at_high
+        high = max(4 * high, 1)
+        at_high = count(high)
     while high - low > 1:
-        above = count(size) - limit
-        counts = [*counts[-2:], (size, above)]
-        if above > 0:
-            high = size
+        share = (limit - at_low) / (at_high - at_low)
+        middle = low + round(share * (high - low))
+        middle = min(max(middle, low + 1), high - 1)
+        at_middle = count(middle)
+        if at_middle <= limit:
+            low, at_low = middle, at_middle
         else:
-            low = size
-        size = int(min(max(_meets_limit(counts, low), low + 1), high - 1))
-    return max(low, 0)
-
-
-def _meets_limit(counts, low):
-    """A size from `low` on where the counts above the limit are about 0."""
-    sizes, above = zip(*counts)
-    if len(counts) == 1:
-        return 4 * low + 12
-    roots = np.roots(np.polyfit(sizes, above, len(counts) - 1))
-    return min(roots.real[(roots.imag == 0) & (roots.real >= low)], default=low)
+            high, at_high = middle, at_middle
+    return low
