@@ -208,9 +208,7 @@ def test_compiles_for_a_batch_of_any_size(sampler):
             (ops.shape(rows)[0], language.max_length), -1, dtype="int32"
         )
         arguments = language.arguments()
-        batch_size = ops.shape(rows)[0] // sampler.num_sequences
-        arguments["batch_size"] = batch_size
-        arguments["row_keys"] = lambda: ops.arange(batch_size, dtype="int32")
+        arguments["batch_size"] = ops.shape(rows)[0] // sampler.num_sequences
         return sampler.decode(
             **arguments, cache={"row": rows, "tokens": tokens}
         )
@@ -239,7 +237,6 @@ def draws(sampler, count=4000):
         end_id=2,
         pad_id=0,
         token_mask=np.arange(7) > 0,
-        row_keys=lambda: ops.arange(count, dtype="int32"),
     )
     counts = collections.Counter(ops.convert_to_numpy(found["token_ids"]).flat)
     return np.array([counts[token] / count for token in range(7)])

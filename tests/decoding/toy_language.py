@@ -101,7 +101,6 @@ class ToyLanguage:
             "end_id": self.end_id,
             "pad_id": self.pad_id,
             "token_mask": np.arange(self.vocabulary_size) != self.pad_id,
-            "row_keys": lambda: ops.arange(self.num_rows, dtype="int32"),
         }
 
     def next_log_probs(self, row, sequence):

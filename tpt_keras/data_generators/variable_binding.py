@@ -37,7 +37,7 @@ class VariableBindingTask(WordsTask):
             of one hop to as many are equally frequent. The splits for
             evaluation are `hops_1` and so on, the last two, if the lines
             suffice, beyond any chain of the training.
-        lines: Number of a program's assignments, at most 26.
+        lines: Number of a program's assignments, 4 to 26.
         train_programs: Number of programs for the training.
     """
 
@@ -52,7 +52,8 @@ class VariableBindingTask(WordsTask):
         train_programs: int = 50_000,
     ) -> None:
         check_positive_integer("train_programs", train_programs)
-        check_choice("lines", lines, range(2, len(string.ascii_lowercase) + 1))
+        # Of shorter programs, many would be in the training and in a test.
+        check_choice("lines", lines, range(4, len(string.ascii_lowercase) + 1))
         check_choice("hops", hops, range(1, lines // 2 + 1))
         numbers = {TRAIN: [1 + each % hops for each in range(train_programs)]}
         for each in range(1, min(hops + _MORE_HOPS, lines // 2) + 1):

@@ -306,7 +306,7 @@ class EarlyExit:
         loop_vars: tuple[dict[str, Any]],
         maximum_iterations: int,
     ) -> tuple[dict[str, Any]]:
-        """Runs the loop, and returns the last state without the cache.
+        """Runs the loop; returns the last `token_ids` and `log_probs` alone.
 
         The arguments are those of `keras.ops.while_loop`. The cache in the
         state may have the length 1.

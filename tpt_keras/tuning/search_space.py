@@ -229,10 +229,10 @@ def _largest_model(
         )
 
     @functools.cache
-    def count(width, more=0):
+    def count(width, more):
         return count_weights(config(width, more))
 
-    width = largest(count, max_weights, 1)
+    width = largest(lambda width: count(width, 0), max_weights, 1)
     if not width:
         return preset, 0
     more = largest(lambda more: count(width, more), max_weights, 0)

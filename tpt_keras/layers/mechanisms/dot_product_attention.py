@@ -260,13 +260,14 @@ def _is_on_gpu(tensor):
 
 def write_position(cache, heads, index):
     """Writes heads `(batch, 1, num_heads, dim)` to a cache with heads first."""
-    if keras.backend.backend() != "tensorflow":
+    if keras.backend.backend() == "torch":
+        # It copies the cache in any case, and this is fewer ops.
         heads = ops.transpose(heads, (0, 2, 1, 3))
         positions = ops.arange(ops.shape(cache)[2], dtype="int32")
         is_here = ops.expand_dims(ops.equal(positions, index), -1)
         return ops.where(is_here, heads, cache)
-    # `ops.slice_update` would be an XLA op that TF Serving refuses by default,
-    # and a `where` copies the whole cache.
+    # On TensorFlow, `ops.slice_update` would be an XLA op that TF Serving
+    # refuses by default, and a `where` copies the whole cache.
     batch_size, num_heads = ops.shape(cache)[0], cache.shape[1]
     rows = ops.arange(batch_size * num_heads, dtype="int32")
     indices = ops.stack(
@@ -280,8 +281,6 @@ def write_position(cache, heads, index):
 def pad_positions(cache, max_length):
     """Pads a cache `(batch, num_heads, length, dim)` with zeros."""
     batch_size, num_heads, length, dim = ops.shape(cache)
-    if length is max_length:
-        return cache
     # `ops.pad` is slower, most of all on PyTorch.
     zeros = ops.zeros(
         (batch_size, num_heads, max_length - length, dim), cache.dtype
