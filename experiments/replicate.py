@@ -8,6 +8,8 @@ Writes a model's folder for each model and seed. After every seed it writes the
 report of `tpt_keras report` (report.md), with the mean of each model's seeds.
 The same command resumes. Several processes may share the folder, each with its
 own --variants; the command with all of them then writes the report of all.
+With --init_from, models continue from those of another replication, such as
+one of easier problems.
 """
 
 import pathlib
@@ -58,6 +60,12 @@ flags.DEFINE_integer(
     lower_bound=1,
 )
 flags.DEFINE_string(
+    "init_from",
+    "",
+    "Folder of another replication: each model starts with the weights of "
+    "its variant and seed there.",
+)
+flags.DEFINE_string(
     "replication_dir", None, "Folder for all results.", required=True
 )
 _flags.define(TrainingConfig, leave_out=NOT_FLAGS)
@@ -90,14 +98,17 @@ def main():
             name: with_weights(name, task.adapted(config))
             for name, config in configs.items()
         }
+    first = pathlib.Path(FLAGS.init_from)
     folder = pathlib.Path(FLAGS.replication_dir)
     report, model_dirs = folder / "report.md", []
     for seed in range(FLAGS.seeds):
         for name, config in configs.items():
-            model_dirs.append(folder / f"{name}-{seed}")
+            model = f"{name}-{seed}"
+            model_dirs.append(folder / model)
             number = f"{len(model_dirs)} of {FLAGS.seeds * len(configs)}"
             print(f"{model_dirs[-1]} ({number})", flush=True)
-            recipe = training.replace(seed=seed)
+            initial = FLAGS.init_from and str(first / model)
+            recipe = training.replace(seed=seed, init_from=initial)
             train(config, recipe, model_dirs[-1], name, strategy=strategy)
             # Keeps one training in memory.
             keras.utils.clear_session(free_memory=True)

@@ -186,9 +186,13 @@ def _torch_graph(function, inputs):
             function(*optree.tree_unflatten(structure, tensors))
         )
     )
-    # PyTorch takes sizes of 0 and 1 for constants.
+    # PyTorch takes sizes of 0 and 1 for constants, with a warning if asked.
     axes = tuple(
-        dict.fromkeys(range(tensor.ndim), torch.export.Dim.AUTO)
+        {
+            axis: torch.export.Dim.AUTO
+            for axis, size in enumerate(tensor.shape)
+            if size > 1
+        }
         for tensor in tensors
     )
     with torch.inference_mode(False), torch.no_grad():

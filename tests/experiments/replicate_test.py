@@ -86,19 +86,19 @@ def test_models_of_equal_weights_differ_in_their_filter(replicate, tmp_path):
         ("study", MODULE),
         ("dual_attention", MODULE),
         ("scan", "scan"),
+        ("variable_binding", "variable_binding"),
     ],
 )
 def test_every_flagfile_is_valid(
     run, monkeypatch, place_value_data, tmp_path, name, modules
 ):
     trained = {}
-    monkeypatch.setattr(
-        training_module,
-        "train",
-        lambda config, training, folder, preset, **kwargs: trained.update(
-            {preset: count_weights(config)}
-        ),
-    )
+
+    def train(config, training, folder, preset, **kwargs):
+        trained[preset] = count_weights(config)
+        assert training.run.init_from == f"easier/{preset}-0"
+
+    monkeypatch.setattr(training_module, "train", train)
     monkeypatch.setattr(report, "write_report", lambda *args, **kwargs: None)
     result = run(
         "replicate",
@@ -106,6 +106,7 @@ def test_every_flagfile_is_valid(
         f"--modules={modules}",
         f"--data_dir={place_value_data}",
         "--seeds=1",
+        "--init_from=easier",
         f"--replication_dir={tmp_path}",
     ).succeeded()
     assert result.stdout.startswith(f"{tmp_path / 'transformer-0'} (1 of ")

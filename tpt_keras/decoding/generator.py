@@ -24,7 +24,7 @@ from tpt_keras.typing import Tensor
 # On JAX, questions are padded to multiples of this length.
 _LENGTH_STEP = 32
 # Room for tokens in the KV cache at first; it doubles whenever it is full.
-FIRST_CACHE_LENGTH = 8
+FIRST_CACHE_LENGTH = 16
 # Finished sequences leave the batch when no more than this share is left.
 # Gathering the others costs about as much as a few steps.
 UNFINISHED_SHARE = 0.75
