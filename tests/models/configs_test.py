@@ -142,7 +142,7 @@ def test_options_are_changed_one_by_one():
 
 def test_resized_lstm_is_in_proportion():
     config = LSTMConfig(attention="additive", thinking_steps=4)
-    assert config.resized(128, 3, num_layers=2, num_heads=4) == config.replace(
+    assert config.resized(128, 3) == config.replace(
         hidden_dim=131, encoder_dim=32, attention_dim=32
     )
     assert config.resized(1, 0).encoder_dim == 1

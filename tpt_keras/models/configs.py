@@ -304,10 +304,10 @@ class LSTMConfig(SequenceToSequenceConfig):
     encoder_dim: int = setting(512, minimum=1)
     attention_dim: int = setting(512, minimum=1)
 
-    def resized(self, width: int, extra_units: int, **of_cells: Any) -> Self:
+    def resized(self, width: int, extra_units: int) -> Self:
         """Returns this variant at another size, for the tuner.
 
-        The sizes are in proportion to `width`. An LSTM has no cells.
+        The sizes are in proportion to `width`.
         """
         share = width / self.hidden_dim
         return self.replace(

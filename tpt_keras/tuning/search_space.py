@@ -210,33 +210,18 @@ def _has_cells(variant):
 
 
 @functools.cache
-def _largest_model(
-    max_weights,
-    preset,
-    num_layers=None,
-    num_heads=None,
-    filter_ratio=None,
-):
+def _largest_model(max_weights, preset, *of_cells):
     from tpt_keras.models import count_weights
-
-    def config(width, more=0):
-        return preset.resized(
-            width,
-            more,
-            num_layers=num_layers,
-            num_heads=num_heads,
-            filter_ratio=filter_ratio,
-        )
 
     @functools.cache
     def count(width, more):
-        return count_weights(config(width, more))
+        return count_weights(preset.resized(width, more, *of_cells))
 
     width = largest(lambda width: count(width, 0), max_weights, 1)
     if not width:
         return preset, 0
     more = largest(lambda more: count(width, more), max_weights, 0)
-    return config(width, more), count(width, more)
+    return preset.resized(width, more, *of_cells), count(width, more)
 
 
 def _choice(hp, name, values):
