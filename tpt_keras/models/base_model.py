@@ -327,22 +327,21 @@ def _encoded(model, x, y=None, sample_weight=None, is_trimmed=True):
         )
     questions = tokenizer.encode_questions(x, config.max_question_length)
     answers = tokenizer.encode_batch(y)
+
+    def padded(token_ids, limit):
+        length = token_ids.shape[1]
+        if is_trimmed:
+            limit = min(length + -length % _LENGTH_STEP, limit)
+        more = ((0, 0), (0, limit - length))
+        return np.pad(token_ids, more, constant_values=tokenizer.pad_id)
+
     # The start and the end of a question, and one of both of an answer.
-    lengths = config.max_question_length + 2, config.max_answer_length + 1
-    if is_trimmed:
-        lengths = [
-            min(length + -length % _LENGTH_STEP, limit)
-            for length, limit in zip(
-                (questions.shape[1], answers.shape[1] - 1), lengths
-            )
-        ]
-    questions = _padded(questions, lengths[0], tokenizer.pad_id)
-    answers = _padded(answers, lengths[1] + 1, tokenizer.pad_id)
+    limits = config.max_question_length + 2, config.max_answer_length + 1
     inputs = {
-        "encoder_token_ids": questions,
-        "decoder_token_ids": answers[:, :-1],
+        "encoder_token_ids": padded(questions, limits[0]),
+        "decoder_token_ids": padded(answers[:, :-1], limits[1]),
     }
-    targets = answers[:, 1:]
+    targets = padded(answers[:, 1:], limits[1])
     weights = (targets != tokenizer.pad_id).astype("float32")
     if sample_weight is not None:
         sample_weight = np.asarray(sample_weight, "float32")
@@ -384,8 +383,3 @@ def _has_strings(x):
         dtype = np.asarray(x).dtype
     is_text = getattr(dtype, "kind", "") in ("O", "S", "T", "U")
     return is_text or "string" in str(dtype).lower()
-
-
-def _padded(token_ids, length, pad_id):
-    more = length - token_ids.shape[1]
-    return np.pad(token_ids, ((0, 0), (0, more)), constant_values=pad_id)
