@@ -55,6 +55,7 @@ ALL_BLANKS = (
 # A word among characters is a whole run of such characters.
 OF_WORDS = "[A-Za-z0-9]"
 _WORD = re.compile("[A-Za-z]{2,}")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class CharacterTokenizer:
@@ -403,11 +404,14 @@ def vocabulary_of(
 
 def _check(vocabulary):
     of_words = WORDS in vocabulary
-    is_symbol = _is_word if of_words else _is_character
     for symbol in vocabulary:
-        if symbol in SPECIAL_SYMBOLS or is_symbol(symbol):
+        # UTF-8 has no lone surrogates.
+        is_text = isinstance(symbol, str) and not _SURROGATES.search(symbol)
+        is_token = is_text and (
+            symbol.split() == [symbol] if of_words else len(symbol) == 1
+        )
+        if symbol in SPECIAL_SYMBOLS or is_token:
             continue
-        is_text = isinstance(symbol, str)
         if of_words or not is_text or not _WORD.fullmatch(symbol):
             kinds = "one character, a word of letters from A to Z and a to z"
             raise UsageError(
@@ -427,19 +431,3 @@ def _check(vocabulary):
     symbol, count = counts.most_common(1)[0]
     if count > 1:
         raise UsageError(f"The vocabulary holds the symbol {symbol!r} twice.")
-
-
-def _is_word(symbol):
-    # UTF-8 has no lone surrogates.
-    return (
-        isinstance(symbol, str)
-        and symbol.split() == [symbol]
-        and not re.search("[\ud800-\udfff]", symbol)
-    )
-
-
-def _is_character(symbol):
-    if not isinstance(symbol, str) or len(symbol) != 1:
-        return False
-    # UTF-8 has no lone surrogates.
-    return not "\ud800" <= symbol <= "\udfff"
