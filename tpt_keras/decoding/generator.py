@@ -91,7 +91,7 @@ class Generator(AnsweringModel):
         self.early_exit = early_exit
         self._lock = threading.Lock()
         # The variables that the programs were compiled for, and the programs.
-        self._compiled = None, None
+        self._compiled: tuple[list, dict] = [], {}
 
     def _answer_batch(self, texts):
         token_ids = self.tokenizer.encode_batch(texts, questions=True)
@@ -216,9 +216,7 @@ class Generator(AnsweringModel):
         with self._lock:
             compiled_for, programs = self._compiled
             # LoRA and quantization exchange a model's variables.
-            if compiled_for is None or list(map(id, compiled_for)) != list(
-                map(id, variables)
-            ):
+            if list(map(id, compiled_for)) != list(map(id, variables)):
                 programs = {}
                 self._compiled = variables, programs
             if name not in programs:
