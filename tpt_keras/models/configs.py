@@ -24,8 +24,6 @@ from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 from tpt_keras.typing import Items
 
-INITIALIZATIONS = ("paper", "released")
-
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
@@ -237,7 +235,7 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
     KIND: typing.ClassVar = "transformer"
 
     bind_embeddings: bool = setting(True)
-    initialization: str = setting("paper", choices=INITIALIZATIONS)
+    initialization: str = setting("paper", choices=("paper", "released"))
     digit_places: bool = setting(False)
     num_decoder_layers: int = setting(0, minimum=0)
 
