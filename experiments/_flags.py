@@ -98,13 +98,6 @@ def define_model(with_best=False, default=None):
         flags.DEFINE_bool("best", False, "The best model, not the last.")
 
 
-def define_modules():
-    """Defines the flag of the modules of a training."""
-    flags.DEFINE_list(
-        "modules", [], "Names of modules, patterns (numbers__*), or all."
-    )
-
-
 def may_be_there(path):
     """Returns `False` for a path without a file, before the slow imports.
 
@@ -116,13 +109,35 @@ def may_be_there(path):
     return not is_path or os.path.exists(path)
 
 
-def define_devices(distribution_help):
-    """Defines the flags that choose the devices of a training."""
-    flags.DEFINE_string("distribution", None, distribution_help)
+def define_training(
+    leave_out=(), distributions="none or mirrored, for each training"
+):
+    """Defines the flags of a training: its modules, fields and devices."""
+    from tpt_keras.training.config import TrainingConfig
+
+    flags.DEFINE_list(
+        "modules", [], "Names of modules, patterns (numbers__*), or all."
+    )
+    define(TrainingConfig, leave_out=("modules", *leave_out))
+    flags.DEFINE_string(
+        "distribution",
+        None,
+        f"{distributions}. Default: mirrored with several GPUs.",
+    )
     flags.DEFINE_integer("num_gpus", None, "GPUs to use. Default: all.")
     flags.DEFINE_integer(
         "logical_cpus", None, "Devices to make of the CPU, for --distribution."
     )
+
+
+def training_fields(leave_out=()):
+    """Returns the fields of a training whose flags were given, with modules."""
+    from tpt_keras.data_generators import select_groups
+    from tpt_keras.training.config import TrainingConfig
+
+    given = flags.FLAGS
+    modules = select_groups(given.dataset, given.data_dir, given.modules)
+    return {**values(TrainingConfig, leave_out), "modules": modules}
 
 
 def strategy(workers=False):
@@ -163,7 +178,6 @@ class Problems:
 
     @functools.cached_property
     def task(self):
-        """The `Task` of the problems."""
         from tpt_keras.data_generators import open_task
 
         return open_task(
@@ -287,7 +301,6 @@ def check_analysis():
 
 
 def define_head():
-    """Defines the flags that choose one head."""
     choices = ["encoder", "decoder", "cross"]
     flags.DEFINE_enum("attention", "encoder", choices, "The attention.")
     flags.DEFINE_integer(

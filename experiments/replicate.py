@@ -26,7 +26,7 @@ from . import _flags
 FLAGS = flags.FLAGS
 RESUMES = True
 # Fields of a training that a replication defines otherwise or does not have.
-NOT_FLAGS = ("modules", "seed", "init_from", "text_file", "segment_length")
+NOT_FLAGS = ("seed", "init_from", "text_file", "segment_length")
 
 flags.DEFINE_list(
     "variants",
@@ -52,7 +52,6 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "seeds", 3, "Trainings of each: seeds 0, 1, ...", lower_bound=1
 )
-_flags.define_modules()
 flags.DEFINE_integer(
     "examples",
     200,
@@ -68,10 +67,7 @@ flags.DEFINE_string(
 flags.DEFINE_string(
     "replication_dir", None, "Folder for all results.", required=True
 )
-_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
-_flags.define_devices(
-    "none or mirrored, for each training. Default: mirrored with several GPUs."
-)
+_flags.define_training(leave_out=NOT_FLAGS)
 
 
 def check():
@@ -83,15 +79,11 @@ def main():
     import keras
 
     from tpt_keras.analysis.report import write_report
-    from tpt_keras.data_generators import select_groups
     from tpt_keras.data_generators import training_task
     from tpt_keras.training.train import train
 
     configs = {name: scaled_config(name) for name in FLAGS.variants}
-    training = TrainingConfig.from_flat(
-        modules=select_groups(FLAGS.dataset, FLAGS.data_dir, FLAGS.modules),
-        **_flags.values(TrainingConfig, NOT_FLAGS),
-    )
+    training = TrainingConfig.from_flat(**_flags.training_fields(NOT_FLAGS))
     if FLAGS.max_weights:
         task = training_task(training)
         configs = {
@@ -117,7 +109,6 @@ def main():
 
 
 def scaled_config(name):
-    """Returns a preset with a share of its widths."""
     from tpt_keras.models.presets import PRESETS
 
     # An LSTM has no layers and heads.

@@ -26,23 +26,19 @@ flags.DEFINE_string("preset", "tp_transformer", "Name of the model's preset.")
 flags.DEFINE_string(
     "hparams", "", "Changes to the preset: hidden_dim=256,num_layers=3."
 )
-_flags.define_modules()
 flags.DEFINE_string(
     "model_dir",
     None,
     "Folder for checkpoints, logs and the trained model.",
     required=True,
 )
-_flags.define(TrainingConfig, leave_out=("modules",))
-_flags.define_devices(
-    "none, mirrored or multi_worker_mirrored (with TF_CONFIG). Default: "
-    "mirrored where there is more than one GPU.",
+_flags.define_training(
+    distributions="none, mirrored or multi_worker_mirrored (with TF_CONFIG)"
 )
 
 
 def main():
     strategy = _flags.strategy(workers=True)
-    from tpt_keras.data_generators import select_groups
     from tpt_keras.language_model import XL_PRESETS
     from tpt_keras.language_model import TextLearner
     from tpt_keras.models import PRESETS
@@ -61,14 +57,13 @@ def main():
             field="preset",
         )
     preset = presets[FLAGS.preset]
-    training = _flags.values(TrainingConfig)
-    if not FLAGS.text_file:
-        training["modules"] = select_groups(
-            FLAGS.dataset, FLAGS.data_dir, FLAGS.modules
-        )
+    if FLAGS.text_file:
+        fields = _flags.values(TrainingConfig)
+    else:
+        fields = _flags.training_fields()
     train(
         preset.replace(**preset.parse_overrides(FLAGS.hparams)),
-        TrainingConfig.from_flat(**training),
+        TrainingConfig.from_flat(**fields),
         FLAGS.model_dir,
         preset=FLAGS.preset,
         strategy=strategy,

@@ -23,7 +23,6 @@ FLAGS = flags.FLAGS
 RESUMES = True
 # Fields of a training that a search defines otherwise or does not have.
 NOT_FLAGS = (
-    "modules",
     "init_from",
     "text_file",
     "segment_length",
@@ -39,15 +38,11 @@ flags.DEFINE_integer("max_trials", 10, "Most trials.")
 flags.DEFINE_integer(
     "executions_per_trial", 1, "Trainings of a trial, with consecutive seeds."
 )
-_flags.define_modules()
 flags.DEFINE_string(
     "tuning_dir", None, "Folder for all results.", required=True
 )
 _flags.define(SearchSpace, leave_out=("vocabulary",))
-_flags.define(TrainingConfig, leave_out=NOT_FLAGS)
-_flags.define_devices(
-    "none or mirrored, for each training. Default: mirrored with several GPUs."
-)
+_flags.define_training(leave_out=NOT_FLAGS)
 
 
 def check():
@@ -57,18 +52,13 @@ def check():
 
 def main():
     strategy = _flags.strategy()
-    from tpt_keras.data_generators import select_groups
     from tpt_keras.training.questions import QuestionLearner
     from tpt_keras.tuning.tune import tune
 
-    training = _flags.values(TrainingConfig, NOT_FLAGS)
-    training["modules"] = select_groups(
-        FLAGS.dataset, FLAGS.data_dir, FLAGS.modules
-    )
     space = SearchSpace(**_flags.values(SearchSpace, ("vocabulary",)))
     # Flags of an optimizer belong to the first that is searched.
     training = TrainingConfig.from_flat(
-        **{"optimizer": space.optimizers[0], **training}
+        space.optimizers[0], **_flags.training_fields(NOT_FLAGS)
     )
     # It refuses too few problems before anything is written.
     QuestionLearner(space.preset(space.variants[0]), training)
