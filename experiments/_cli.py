@@ -306,5 +306,4 @@ def _with_home(argument):
 
 
 def flagfiles():
-    """Returns the names of the package's flagfiles."""
     return sorted(path.name for path in CONFIGS.glob("*.cfg"))

@@ -83,7 +83,6 @@ def evaluate_text(folder, training):
 
 
 def evaluate_modules(folder):
-    """Answers the problems of modules."""
     from tpt_keras.analysis.accuracies import module_accuracy
     from tpt_keras.analysis.accuracies import split_accuracies
     from tpt_keras.models.stored import load_model

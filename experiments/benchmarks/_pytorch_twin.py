@@ -216,7 +216,6 @@ class Twin(nn.Module):
 
     @torch.no_grad()
     def load(self, model):
-        """Copies the weights of the Keras model."""
         from keras import ops
 
         parameters = dict(self.named_parameters())

@@ -59,7 +59,6 @@ def main():
 
 
 def time_models(precision, config, batches):
-    """Yields a row for each model."""
     args = precision, config, batches
     makers = {
         "pytorch": (pytorch, *args),

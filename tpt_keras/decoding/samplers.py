@@ -302,7 +302,6 @@ def of_tokens(log_probs, token_ids):
 
 
 def _extended(next_ids, log_probs, state):
-    """Extends every sequence by one token."""
     next_ids = ops.cast(next_ids, "int32")
     log_probs = state["log_probs"] + of_tokens(log_probs, next_ids)
     return next_ids, log_probs, None
@@ -333,7 +332,6 @@ def _gumbel_noise(seed, keys, index, count):
 
 
 def _mixed(bits):
-    """Mixes the bits of int32 numbers."""
     for shift, multiplier in zip(_SHIFTS, (*_MULTIPLIERS, 1)):
         # Signed shifts copy the sign, which the mask removes.
         shifted = ops.bitwise_and(

@@ -278,7 +278,6 @@ class TrainingTuner(keras_tuner.Tuner):
         }
 
     def _model_dirs(self, trial):
-        """The folders of a trial's executions."""
         values = trial.hyperparameters.values
         content = json.dumps(sorted(values.items())).encode()
         number = hashlib.sha256(content).hexdigest()[:8]
