@@ -51,7 +51,7 @@ def search(tmp_path, monkeypatch, space):
     """
     task = types.SimpleNamespace(fingerprints={}, adapted=lambda config: config)
     monkeypatch.setattr(tune_module, "training_task", lambda _: task)
-    monkeypatch.setattr(tune_module, "write_report", lambda *_, **__: None)
+    monkeypatch.setattr(tune_module, "write_report", lambda *_: None)
 
     def search(fake, tuner="random", max_trials=3, folder="search", **kwargs):
         def train(model_config, config, model_dir, **kwargs):

@@ -10,18 +10,19 @@ from tpt_keras.models.presets import PRESETS
 from tpt_keras.tokenizers.character_tokenizer import VOCABULARIES
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.state.model_folder import read_config
+from tpt_keras.tuning.search_space import OBJECTIVES
 from tpt_keras.visualization.figures import markdown_table
 
 
-def write_report(folder, search, results, reverse=True):
+def write_report(folder, search, results):
     """Writes the results that `tune` returns into the folder of its search.
 
-    `search` is the content of its `config.json`. `reverse` is `True` if a
-    larger score is better.
+    `search` is the content of its `config.json`.
     """
     completed = [each for each in results if each["status"] == "completed"]
+    larger_is_better = OBJECTIVES[search["objective"]] is max
     ranked = sorted(
-        completed, key=operator.itemgetter("score"), reverse=reverse
+        completed, key=operator.itemgetter("score"), reverse=larger_is_better
     )
     best = {}
     for each in ranked:

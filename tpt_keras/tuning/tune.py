@@ -167,8 +167,7 @@ def tune(
             _log.info("No trial is left. The chief writes the report.")
             return []
         results = list(map(searcher.result, searcher.oracle.trials.values()))
-        better = OBJECTIVES[objective]
-        write_report(folder, search, results, reverse=better is max)
+        write_report(folder, search, results)
     return results
 
 
