@@ -127,18 +127,17 @@ def from_reference(
     require("torch", "torch")
     arrays = read_checkpoint(path)
     config = _infer_config(path, arrays, num_heads)
-    symbols = read_vocabulary(vocabulary or list(REFERENCE_SYMBOLS))
-    size = config.vocabulary_size
-    if vocabulary and len(symbols) != size:
-        raise UsageError(
-            f"The vocabulary has {len(symbols)} symbols, but the checkpoint "
-            f"{str(path)!r} has {size}. Give the vocabulary of the model's "
-            "training.",
-            field="vocabulary",
-        )
-    model = Transformer(
-        config.replace(vocabulary=symbols, vocabulary_size=size)
-    )
+    if vocabulary:
+        symbols, size = read_vocabulary(vocabulary), config.vocabulary_size
+        if len(symbols) != size:
+            raise UsageError(
+                f"The vocabulary has {len(symbols)} symbols, but the "
+                f"checkpoint {str(path)!r} has {size}. Give the vocabulary of "
+                "the model's training.",
+                field="vocabulary",
+            )
+        config = config.replace(vocabulary=symbols)
+    model = Transformer(config)
     names = _reference_names(model)
     check_shapes(
         {name: a.shape for name, a in arrays.items() if name != SINUSOIDS},
