@@ -18,7 +18,7 @@ _MOST_GRAPHS = 8
 _log = logging.getLogger(__name__)
 
 
-def compiled(function, variables, num_inputs=1):
+def compiled(function, variables):
     """Compiles a function of token ids.
 
     On TensorFlow it is traced once, for every shape, but a first single row is
@@ -30,14 +30,13 @@ def compiled(function, variables, num_inputs=1):
         function: Function of int32 tensors `(batch, length)` to a dict of
             tensors.
         variables: List of the variables that it reads.
-        num_inputs: Number of its tensors.
 
     Returns:
         Function of int32 NumPy arrays to a dict of NumPy arrays, which threads
         may share.
     """
     if keras.backend.backend() == "tensorflow":
-        function = _on_tensorflow(function, num_inputs)
+        function = _on_tensorflow(function)
     elif keras.backend.backend() == "jax":
         function = _on_jax(function, variables)
     elif keras.backend.backend() == "torch":
@@ -55,10 +54,9 @@ def compiled(function, variables, num_inputs=1):
     return call
 
 
-def _on_tensorflow(function, num_inputs):
+def _on_tensorflow(function):
     import tensorflow as tf
 
-    specs = [tf.TensorSpec((None, None), tf.int32)] * num_inputs
     is_first = True
     traced = None
 
@@ -72,6 +70,8 @@ def _on_tensorflow(function, num_inputs):
             with _TRACING:
                 # Another thread may have traced it in the meantime.
                 if traced is None:
+                    spec = tf.TensorSpec((None, None), tf.int32)
+                    specs = [spec] * len(token_ids)
                     traced = tf.function(
                         function, input_signature=specs, autograph=False
                     ).get_concrete_function()
@@ -218,9 +218,8 @@ def _torch_graph(function, inputs):
 def _simplify(module):
     """Removes what changes nothing, and what is computed twice."""
     graph = module.graph
-    for node in list(graph.nodes):
-        if _writes(node) and not _write_elsewhere(node):
-            return  # What was written to must not be computed anew.
+    if any(map(_writes, graph.nodes)):
+        return  # What was written to must not be computed anew.
     # Outputs stay tensors of their own, which a cast to their dtype is not.
     outputs = graph.output_node().all_input_nodes
     first = {}
@@ -275,21 +274,6 @@ def _swaps_heads(node):
 def _writes(node):
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable
-
-
-def _write_elsewhere(node):
-    """Writes to a new tensor where the written one is a copy of its own."""
-    import torch
-
-    copy, *others = node.args
-    if not _is_op(copy, "clone") or list(copy.users) != [node]:
-        return False
-    schema = node.target._schema
-    op = getattr(torch.ops.aten, schema.name[len("aten::") : -1])
-    node.target = getattr(op, schema.overload_name or "default")
-    node.args = copy.args[0], *others
-    copy.graph.erase_node(copy)
-    return True
 
 
 def _stored_view(module, node):

@@ -220,11 +220,10 @@ class Generator(AnsweringModel):
                 programs = {}
                 self._compiled = variables, programs
             if name not in programs:
-                function, count = {
-                    "generate": (self._in_graphs(), 1),
-                    "score": (self.score_token_ids, 2),
-                }[name]
-                programs[name] = compiled(function, variables, count)
+                function = self.score_token_ids
+                if name == "generate":
+                    function = self._in_graphs()
+                programs[name] = compiled(function, variables)
             return programs[name]
 
     def _in_graphs(self):
