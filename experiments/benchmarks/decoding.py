@@ -25,7 +25,6 @@ import tempfile
 
 from absl import flags
 
-from tpt_keras.answer import Answer
 from tpt_keras.errors import require
 
 from .. import _flags
@@ -117,21 +116,23 @@ def pytorch(name, precision):
         twin.bfloat16()
     tokenizer, longest = model.tokenizer, model.config.max_answer_length
 
-    def answer(batch):
-        source_ids = torch.as_tensor(
-            tokenizer.encode_batch(batch, questions=True)
-        )
-        found = twin.generate(source_ids, longest)
-        return [Answer(tokenizer.decode(ids)) for ids in found.tolist()]
+    def solve(questions, batch_size):
+        answers = []
+        for start in range(0, len(questions), batch_size):
+            batch = questions[start : start + batch_size]
+            ids = torch.as_tensor(tokenizer.encode_batch(batch, questions=True))
+            found = twin.generate(ids, longest).tolist()
+            answers += map(tokenizer.decode, found)
+        return answers
 
-    return _in_batches(answer)
+    return solve
 
 
 def ours(name, precision):
     """The same of the Keras model."""
     from tpt_keras.decoding import Generator
 
-    return _in_batches(Generator(load(name, precision)).answer)
+    return Generator(load(name, precision)).solve
 
 
 def exported(name, precision, threads=None):
@@ -146,7 +147,7 @@ def exported(name, precision, threads=None):
     model = load(name, precision)
     with tempfile.TemporaryDirectory() as folder:
         path = export(model, folder, precision=precision)
-        return _in_batches(SavedModel(path).answer)
+        return SavedModel(path).solve
 
 
 def onnx(name, precision):
@@ -166,12 +167,4 @@ def onnx(name, precision):
             stdout=subprocess.DEVNULL,
             check=True,
         )
-        return _in_batches(OnnxModel(folder).answer)
-
-
-def _in_batches(answer):
-    return lambda questions, batch_size: [
-        each.text
-        for start in range(0, len(questions), batch_size)
-        for each in answer(questions[start : start + batch_size])
-    ]
+        return OnnxModel(folder).solve
