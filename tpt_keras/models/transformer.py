@@ -118,17 +118,14 @@ class Transformer(SequenceToSequence):
     def call(self, inputs, training=None):
         encoder_token_ids = inputs["encoder_token_ids"]
         decoder_token_ids = inputs["decoder_token_ids"]
-        encoder_padding_mask = self.padding_mask(encoder_token_ids)
+        masks = {
+            "decoder_padding_mask": self.padding_mask(decoder_token_ids),
+            "encoder_padding_mask": self.padding_mask(encoder_token_ids),
+        }
         encoder_output = self.encode(encoder_token_ids, training=training)
         x = self.embed_answers(decoder_token_ids, training)
         for cell in self.decoder_cells:
-            x = cell(
-                x,
-                encoder_output,
-                decoder_padding_mask=self.padding_mask(decoder_token_ids),
-                encoder_padding_mask=encoder_padding_mask,
-                training=training,
-            )
+            x = cell(x, encoder_output, **masks, training=training)
         return self.embedding(x, reverse=True)
 
     def encode(self, encoder_token_ids, training=None):
@@ -187,17 +184,11 @@ class Transformer(SequenceToSequence):
             token_ids, start_index=cache_update_index, added=places
         )  # (batch, 1, hidden_dim)
         self_attention = []
-        for cell, self_cache, cross_cache in zip(
-            self.decoder_cells,
-            cache["self_attention"],
-            cache["cross_attention"],
-        ):
+        mask = cache["encoder_padding_mask"]
+        caches = zip(cache["self_attention"], cache["cross_attention"])
+        for cell, (self_cache, cross_cache) in zip(self.decoder_cells, caches):
             x, self_cache = cell.decode_step(
-                x,
-                self_cache,
-                cross_cache,
-                cache_update_index,
-                cache["encoder_padding_mask"],
+                x, self_cache, cross_cache, cache_update_index, mask
             )
             self_attention.append(self_cache)
         logits = self.embedding(x, reverse=True)
