@@ -217,12 +217,8 @@ class TopKSampler(Sampler):
         k = min(self.k, logits.shape[-1])
         smallest = ops.top_k(logits, k)[0][:, -1:]
         # The largest sum of logit and Gumbel noise is a sample of the softmax.
-        noise = _gumbel_noise(
-            self.seed,
-            state["sampler"]["row_keys"],
-            state["index"],
-            logits.shape[-1],
-        )
+        keys, index = state["sampler"]["row_keys"], state["index"]
+        noise = _gumbel_noise(self.seed, keys, index, logits.shape[-1])
         noisy = ops.where(
             logits >= smallest, logits / self.temperature + noise, -math.inf
         )

@@ -97,12 +97,11 @@ class ModelConfig:
             for field in dataclasses.fields(self)
         }
         items = filter(None, text.split(","))
-        return {
-            name: getattr(self, name) | value
-            if isinstance(value, dict)
-            else value
-            for name, value in parse_items("hparams", items, kinds).items()
-        }
+        overrides = parse_items("hparams", items, kinds)
+        for name, value in overrides.items():
+            if isinstance(value, dict):
+                overrides[name] = getattr(self, name) | value
+        return overrides
 
 
 @dataclasses.dataclass(frozen=True)

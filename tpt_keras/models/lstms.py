@@ -238,12 +238,9 @@ class AttentionalLSTM(LSTMModel):
         }
 
     def decode_step(self, token_ids, cache, cache_update_index):
-        output, states = self._step(
-            self._one_hot(token_ids),
-            cache["states"],
-            cache["memory"],
-            cache["encoder_padding_mask"],
-        )
+        x = self._one_hot(token_ids)
+        question = cache["memory"], cache["encoder_padding_mask"]
+        output, states = self._step(x, cache["states"], *question)
         return self._logits(output), {**cache, "states": states}
 
     def _think(self, memory, mask):

@@ -238,12 +238,10 @@ class SequenceToSequence(StringsModel):
         """
         if kwargs.get("input_signature") is None:
             names = ("encoder_token_ids", "decoder_token_ids")
-            kwargs["input_signature"] = [
-                {
-                    x: keras.InputSpec("int32", (None, None), name=x)
-                    for x in names
-                }
-            ]
+            specs = {
+                x: keras.InputSpec("int32", (None, None), name=x) for x in names
+            }
+            kwargs["input_signature"] = [specs]
         super().export(filepath, *args, **kwargs)
 
 
