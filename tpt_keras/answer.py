@@ -198,12 +198,9 @@ class AnsweringModel:
         self, questions: Sequence[str], answers: Sequence[Answer]
     ) -> str:
         """Describes the questions without an answer; see `unanswered`."""
-        return unanswered(
-            questions,
-            answers,
-            self.config.get("vocabulary", ()),
-            self.config.get("max_question_length"),
-        )
+        vocabulary = self.config.get("vocabulary", ())
+        limit = self.config.get("max_question_length")
+        return unanswered(questions, answers, vocabulary, limit)
 
     def answer(
         self, questions: Sequence[str | bytes], batch_size: int | None = None

@@ -60,12 +60,10 @@ class GraphTokenizer:
         sequence + 2)`, and statuses, strings `(batch,)`. A text that cannot be
         encoded becomes an empty one.
         """
-        is_valid = tf.equal(
-            texts,
-            tf.strings.unicode_transcode(
-                texts, "UTF-8", "UTF-8", errors="ignore"
-            ),
+        valid = tf.strings.unicode_transcode(
+            texts, "UTF-8", "UTF-8", errors="ignore"
         )
+        is_valid = tf.equal(texts, valid)
         # Replaced before anything is computed from them.
         texts = tf.where(is_valid, texts, "")
         is_short = self._lengths(texts) <= max_length
@@ -114,13 +112,9 @@ class GraphTokenizer:
             characters, pieces, tf.size(pieces)
         )
         token_ids = tf.gather(self.token_of_symbol[texts], pieces)
-        return ids.with_values(
-            tf.where(
-                token_ids == _UNKNOWN_ID,
-                ids.values,
-                tf.where(goes_on, _UNKNOWN_ID, token_ids),
-            )
-        )
+        is_word = token_ids != _UNKNOWN_ID
+        token_ids = tf.where(goes_on, _UNKNOWN_ID, token_ids)
+        return ids.with_values(tf.where(is_word, token_ids, ids.values))
 
     def decode(self, token_ids: tf.Tensor) -> tf.Tensor:
         """Decodes answers `(..., length)`, padded after their end symbols."""
