@@ -68,13 +68,10 @@ def _table(results):
         *("hidden_dim", "intermediate_dim", "weights"),
         *("score", "scores", "best_step", "folder", "reason"),
     )
-    rows = [
-        [
-            _cell((result | result["hyperparameters"]).get(name))
-            for name in columns
-        ]
-        for result in results
-    ]
+    rows = []
+    for result in results:
+        values = result | result["hyperparameters"]
+        rows.append([_cell(values.get(name)) for name in columns])
     return markdown_table(columns, rows)
 
 
@@ -93,10 +90,8 @@ def flagfile(config: dict[str, Any]) -> str:
 
     Those at their defaults are left out. `config` is a model folder's.
     """
-    preset, model = (
-        _by_dotted_names(stored)
-        for stored in (to_stored(PRESETS[config["preset"]]), config["model"])
-    )
+    preset = _by_dotted_names(to_stored(PRESETS[config["preset"]]))
+    model = _by_dotted_names(config["model"])
     # The vocabulary gives its size. The task gives one without a name.
     preset["vocabulary_size"] = len(model["vocabulary"])
     names = {symbols: name for name, symbols in VOCABULARIES.items()}
@@ -113,6 +108,7 @@ def flagfile(config: dict[str, Any]) -> str:
     defaults = TrainingConfig.from_flat(
         found.optimizer.optimizer, modules=modules
     ).flat() | {"optimizer": "adam"}
+    changed = {k: v for k, v in training.items() if v != defaults[k]}
     flags = {
         "preset": config["preset"],
         "hparams": hparams,
@@ -120,11 +116,7 @@ def flagfile(config: dict[str, Any]) -> str:
         "module_weights": [
             f"{name}={weight}" for name, weight in zip(modules, weights)
         ],
-        **{
-            name: value
-            for name, value in training.items()
-            if value != defaults[name]
-        },
+        **changed,
     }
     for name, value in flags.items():
         if isinstance(value, (list, tuple)):

@@ -119,12 +119,8 @@ class SearchSpace:
                 f"5e-4,4e-3. Received: {','.join(map(str, rates))}.",
                 field="learning_rates",
             )
-        for choices in itertools.product(
-            self.variants,
-            self.num_layers,
-            self.num_heads,
-            self.filter_ratios or [None],
-        ):
+        of_cells = self.num_layers, self.num_heads, self.filter_ratios or [None]
+        for choices in itertools.product(self.variants, *of_cells):
             self._model(*choices)
 
     def propose(
