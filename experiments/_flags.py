@@ -245,10 +245,8 @@ class ModelFlags:
     model_name: str = "solver"
 
     def __post_init__(self):
-        paths = {
-            name: getattr(self, name)
-            for name in ("saved_model", "onnx_model", "model")
-        }
+        names = "saved_model", "onnx_model", "model"
+        paths = {name: getattr(self, name) for name in names}
         if sum(map(bool, (*paths.values(), self.server))) > 1:
             raise UsageError(
                 "Give one of --saved_model, --onnx_model, --model and --server."
@@ -358,11 +356,7 @@ def readable(model, problems):
         for question in questions
     ]
     faults = unanswered(questions, found, model.config.vocabulary, limit)
-    kept = [
-        problem
-        for problem, answer in zip(problems, found)
-        if answer.status == OK
-    ]
+    kept = [p for p, answer in zip(problems, found) if answer.status == OK]
     if not kept:
         raise UsageError(f"The model cannot read any question: {faults}")
     if faults:

@@ -30,9 +30,8 @@ def main():
     texts = problems.read(FLAGS.count)
     num_right = num_asked = 0
     for questions, targets in texts.values():
-        for question, found, target in zip(
-            questions, model.answer(questions), targets
-        ):
+        answers = model.answer(questions)
+        for question, found, target in zip(questions, answers, targets):
             is_right = found.text == target
             mark = "right" if is_right else "WRONG"
             print(f"{question}")
