@@ -113,10 +113,8 @@ def _write_graphs(model, max_answer_length, folder):
     token_ids = ops.ones((3, length), "int32")
     # Smaller along the axes that may vary.
     others = token_ids[1:, 1:]
-    cache, other_cache = (
-        model.init_cache(each, max_answer_length)
-        for each in (token_ids, others)
-    )
+    cache = model.init_cache(token_ids, max_answer_length)
+    other_cache = model.init_cache(others, max_answer_length)
     names = _names(cache)
 
     def encode(token_ids):
@@ -131,25 +129,18 @@ def _write_graphs(model, max_answer_length, folder):
         return logits, *tree.flatten(_changing(model, changed))
 
     program = _traced(
-        model,
-        encode,
-        (token_ids,),
-        (others,),
-        input_names=["token_ids"],
-        output_names=names,
+        model, encode, (token_ids,), (others,), ["token_ids"], names
     )
     program.save(folder / ENCODE_FILE, external_data=True)
     index = ops.convert_to_tensor(1, "int32")
+    changed = [f"{NEW}{name}" for name in _names(_changing(model, cache))]
     program = _traced(
         model,
         decode_step,
         (token_ids[:, 0], index, tuple(tree.flatten(cache))),
         (others[:, 0], index, tuple(tree.flatten(other_cache))),
-        input_names=["token_ids", "index", *names],
-        output_names=[
-            "logits",
-            *(f"{NEW}{name}" for name in _names(_changing(model, cache))),
-        ],
+        ["token_ids", "index", *names],
+        ["logits", *changed],
     )
     program.save(folder / DECODE_FILE, external_data=True)
 
@@ -165,7 +156,7 @@ def _names(cache):
     ]
 
 
-def _traced(model, function, inputs, others, **names):
+def _traced(model, function, inputs, others, input_names, output_names):
     """Traces a graph of a function that calls a model.
 
     Axes that differ between both inputs may vary.
@@ -184,7 +175,8 @@ def _traced(model, function, inputs, others, **names):
             dynamo=True,
             dynamic_shapes=axes,
             verbose=False,
-            **names,
+            input_names=input_names,
+            output_names=output_names,
         )
     # Weights that are reshaped become weights of that shape.
     onnxscript.optimizer.optimize(

@@ -101,14 +101,8 @@ class OnnxModel(AnsweringModel):
         for index in range(max_length):
             is_few = len(rows) <= _FEW_ROWS
             step = self._step_few if is_few else self._step_many
-            logits, *changed = step.run(
-                None,
-                {
-                    "token_ids": last,
-                    "index": np.array(index, "int32"),
-                    **cache,
-                },
-            )
+            inputs = {"token_ids": last, "index": np.array(index, "int32")}
+            logits, *changed = step.run(None, inputs | cache)
             cache.update(zip(changing, changed))
             of_tokens = _log_softmax(logits)
             if given is None:
@@ -138,11 +132,9 @@ class OnnxModel(AnsweringModel):
         length = graph_input.shape[1]
         # The graph of a recurrent model has a length of its own.
         if isinstance(length, int):
-            token_ids = np.pad(
-                token_ids,
-                ((0, 0), (0, length - token_ids.shape[1])),
-                constant_values=self.tokenizer.pad_id,
-            )
+            more = ((0, 0), (0, length - token_ids.shape[1]))
+            pad_id = self.tokenizer.pad_id
+            token_ids = np.pad(token_ids, more, constant_values=pad_id)
         names = [output.name for output in self._encode.get_outputs()]
         found = self._encode.run(None, {"token_ids": token_ids})
         return dict(zip(names, found))
