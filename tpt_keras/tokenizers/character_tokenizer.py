@@ -124,9 +124,7 @@ class CharacterTokenizer:
         self.separator = " " if has_words else ""
         self.unknown = UNKNOWN_WORD if has_words else UNKNOWN_CHARACTER
         _check(self.vocabulary)
-        self.token_ids = {
-            symbol: token_id for token_id, symbol in enumerate(self.vocabulary)
-        }
+        self.token_ids = {x: index for index, x in enumerate(self.vocabulary)}
         self.pad_id = self.token_ids[PAD]
         self.start_id = self.token_ids[START]
         self.end_id = self.token_ids[END]
@@ -153,17 +151,12 @@ class CharacterTokenizer:
         self._token_of_code = np.full(max(codes, default=0) + 2, -1, "int32")
         self._token_of_code[codes] = list(self.id_of_symbol.values())
         # The letters and digits by token id; zero for all other symbols.
-        self._code_of_token = np.array(
-            [
-                ord(symbol) if re.fullmatch(OF_WORDS, symbol) else 0
-                for symbol in self.vocabulary
-            ],
-            "uint8",
-        )
+        is_of_words = re.compile(OF_WORDS).fullmatch
+        codes = [ord(x) if is_of_words(x) else 0 for x in self.vocabulary]
+        self._code_of_token = np.array(codes, "uint8")
         self._words = np.array(self.words, "S")
-        self._ids_of_words = np.array(
-            [self.token_ids[word] for word in self.words], "int32"
-        )
+        ids = [self.token_ids[word] for word in self.words]
+        self._ids_of_words = np.array(ids, "int32")
 
     def pieces(self, text: str) -> Sequence[str]:
         """Splits a text into what answers are made of, known or not."""

@@ -32,20 +32,13 @@ class GraphTokenizer:
             for symbol, token_id in tokenizer.token_ids.items()
             if symbol not in SPECIAL_SYMBOLS
         }
-        self.token_of_symbol = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(token_ids), tf.string),
-                tf.constant(list(token_ids.values()), tf.int32),
-            ),
-            default_value=_UNKNOWN_ID,
+        pairs = tf.lookup.KeyValueTensorInitializer(
+            list(token_ids), list(token_ids.values()), tf.string, tf.int32
         )
-        symbols = [
-            symbol if symbol in token_ids else ""
-            for symbol in tokenizer.vocabulary
-        ]
-        symbols += ["\N{REPLACEMENT CHARACTER}"] * (
-            vocabulary_size - len(symbols)
-        )
+        self.token_of_symbol = tf.lookup.StaticHashTable(pairs, _UNKNOWN_ID)
+        symbols = [x if x in token_ids else "" for x in tokenizer.vocabulary]
+        missing = vocabulary_size - len(symbols)
+        symbols += missing * ["\N{REPLACEMENT CHARACTER}"]
         # A separator stands before every symbol of an answer but the first.
         self._symbols = tf.constant(
             [symbol and tokenizer.separator + symbol for symbol in symbols]
