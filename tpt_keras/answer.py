@@ -270,18 +270,16 @@ class AnsweringModel:
             self._score_batch, scored, batch_size, texts, given
         )
 
-    def _in_batches(self, run, answers, batch_size, texts, *others):
+    def _in_batches(self, run, answers, batch_size, *columns):
         """Replaces the answers that are OK by those of `run`."""
         batch_size = self.batch_size if batch_size is None else batch_size
         check_positive_integer("batch_size", batch_size)
         # Batches of similar lengths have little padding.
         order = [i for i, answer in enumerate(answers) if answer.status == OK]
-        order.sort(key=lambda i: len(texts[i]))
+        order.sort(key=lambda i: len(columns[0][i]))
         for start in range(0, len(order), batch_size):
             indices = order[start : start + batch_size]
-            batch = run(
-                *([column[i] for i in indices] for column in (texts, *others))
-            )
+            batch = run(*([column[i] for i in indices] for column in columns))
             for index, answer in zip(indices, batch, strict=True):
                 answers[index] = answer
         return answers

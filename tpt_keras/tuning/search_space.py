@@ -16,7 +16,6 @@ from tpt_keras.typing import Items
 if TYPE_CHECKING:
     import keras_tuner
 
-    from tpt_keras.models.configs import ModelConfig
     from tpt_keras.models.configs import SequenceToSequenceConfig
 
 TUNERS = ("random", "bayesian", "grid")
@@ -125,7 +124,7 @@ class SearchSpace:
 
     def propose(
         self, hp: "keras_tuner.HyperParameters", training: TrainingConfig
-    ) -> tuple["ModelConfig", TrainingConfig]:
+    ) -> tuple["SequenceToSequenceConfig", TrainingConfig]:
         """Converts hyperparameters to configurations.
 
         Hyperparameters that `hp` does not know are declared in it. `training`
