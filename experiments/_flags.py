@@ -119,11 +119,8 @@ def define_training(
         "modules", [], "Names of modules, patterns (numbers__*), or all."
     )
     define(TrainingConfig, leave_out=("modules", *leave_out))
-    flags.DEFINE_string(
-        "distribution",
-        None,
-        f"{distributions}. Default: mirrored with several GPUs.",
-    )
+    description = f"{distributions}. Default: mirrored with several GPUs."
+    flags.DEFINE_string("distribution", None, description)
     flags.DEFINE_integer("num_gpus", None, "GPUs to use. Default: all.")
     flags.DEFINE_integer(
         "logical_cpus", None, "Devices to make of the CPU, for --distribution."
