@@ -25,6 +25,7 @@ import tempfile
 
 from absl import flags
 
+from tpt_keras.answer import Answer
 from tpt_keras.errors import require
 
 from .. import _flags
@@ -116,23 +117,21 @@ def pytorch(name, precision):
         twin.bfloat16()
     tokenizer, longest = model.tokenizer, model.config.max_answer_length
 
-    def solve(questions, batch_size):
-        answers = []
-        for start in range(0, len(questions), batch_size):
-            batch = questions[start : start + batch_size]
-            ids = torch.as_tensor(tokenizer.encode_batch(batch, questions=True))
-            found = twin.generate(ids, longest).tolist()
-            answers += map(tokenizer.decode, found)
-        return answers
+    def answer(batch):
+        source_ids = torch.as_tensor(
+            tokenizer.encode_batch(batch, questions=True)
+        )
+        found = twin.generate(source_ids, longest)
+        return [Answer(tokenizer.decode(ids)) for ids in found.tolist()]
 
-    return solve
+    return _in_batches(answer)
 
 
 def ours(name, precision):
     """The same of the Keras model."""
     from tpt_keras.decoding import Generator
 
-    return Generator(load(name, precision)).solve
+    return _in_batches(Generator(load(name, precision)).answer)
 
 
 def exported(name, precision, threads=None):
@@ -147,7 +146,7 @@ def exported(name, precision, threads=None):
     model = load(name, precision)
     with tempfile.TemporaryDirectory() as folder:
         path = export(model, folder, precision=precision)
-        return SavedModel(path).solve
+        return _in_batches(SavedModel(path).answer)
 
 
 def onnx(name, precision):
@@ -167,4 +166,12 @@ def onnx(name, precision):
             stdout=subprocess.DEVNULL,
             check=True,
         )
-        return OnnxModel(folder).solve
+        return _in_batches(OnnxModel(folder).answer)
+
+
+def _in_batches(answer):
+    return lambda questions, batch_size: [
+        each.text
+        for start in range(0, len(questions), batch_size)
+        for each in answer(questions[start : start + batch_size])
+    ]
