@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 
 from tpt_keras.data_generators.task import TRAIN
-from tpt_keras.data_generators.words_task import WordsTask
+from tpt_keras.data_generators.task import WordsTask
 from tpt_keras.errors import check_choice
 from tpt_keras.typing import StrPath
 

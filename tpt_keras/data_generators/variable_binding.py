@@ -6,7 +6,7 @@ import string
 from collections.abc import Sequence
 
 from tpt_keras.data_generators.task import TRAIN
-from tpt_keras.data_generators.words_task import WordsTask
+from tpt_keras.data_generators.task import WordsTask
 from tpt_keras.errors import check_choice
 from tpt_keras.errors import check_positive_integer
 from tpt_keras.typing import StrPath
