@@ -44,11 +44,9 @@ def similar_length_batches(lengths, pairs, batch_size, rng):
     for index in range(len(pairs)):
         rows = order[waiting[order] == index]
         if index < len(pairs) - 1:
-            left = rows[len(rows) - len(rows) % batch_size :]
-            waiting[left] = (
-                index + 1 + fitting_pair(lengths[left], pairs[index + 1 :])
-            )
-            rows = rows[: len(rows) - len(left)]
+            rows, left = np.split(rows, [len(rows) // batch_size * batch_size])
+            larger = fitting_pair(lengths[left], pairs[index + 1 :])
+            waiting[left] = index + 1 + larger
         batches += _batches_of_bucket(rows, lengths[:, 1], batch_size)
     return batches
 
@@ -62,10 +60,7 @@ def _batches_of_bucket(rows, target_lengths, batch_size):
     for start in range(0, len(rows), chunk):
         part = rows[start : start + chunk]
         part = part[np.argsort(target_lengths[part], kind="stable")]
-        batches += [
-            part[first : first + batch_size]
-            for first in range(0, len(part), batch_size)
-        ]
+        batches += np.split(part, range(batch_size, len(part), batch_size))
     return batches
 
 
