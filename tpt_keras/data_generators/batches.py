@@ -29,6 +29,9 @@ _CHUNK = 8192
 # Examples whose lengths choose the buckets.
 SAMPLED_EXAMPLES = 2**16
 
+# The start and the end symbol, of which a target lacks one.
+_FRAME = np.array([2, 1])
+
 _END = object()
 
 
@@ -213,7 +216,7 @@ class ProblemBatches(NumberedBatches):
         if self.tokenizer.words:
             questions, _ = self.source.read(indices)
             lengths[:, 0] = self._questions(questions).lengths
-        return choose_length_pairs(_framed(lengths))
+        return choose_length_pairs(lengths + _FRAME)
 
     def _check(self, examples, indices, lengths):
         for column, (field, limit) in enumerate(self.limits.items()):
@@ -246,7 +249,7 @@ class ProblemBatches(NumberedBatches):
         lengths[:, 0] = sources.lengths
         rng = np.random.default_rng((self.seed, epoch, first))
         batches = similar_length_batches(
-            _framed(lengths), self.length_pairs, self.batch_size, rng
+            lengths + _FRAME, self.length_pairs, self.batch_size, rng
         )
         rng.shuffle(batches)
 
@@ -294,11 +297,6 @@ class ProblemBatches(NumberedBatches):
                 "out, or take a model whose `vocabulary` has it."
             )
         return Sequences(token_ids, sequences.lengths)
-
-
-def _framed(lengths):
-    """Lengths with start and end symbols, of which a target lacks one."""
-    return lengths + np.array([2, 1])
 
 
 def prefetch(items: Iterator[Any], size: int) -> Iterator[Any]:

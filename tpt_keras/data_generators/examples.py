@@ -19,7 +19,6 @@ from tpt_keras.tokenizers.character_tokenizer import CharacterTokenizer
 
 # Sequences that are computed at once, which bounds the memory.
 _CHUNK = 8192
-_READ_AT_ONCE = 2**16
 # Questions whose hashing takes more than a few seconds.
 _SLOW_TO_HASH = 2**22
 # Examples of which one start is kept in memory.
@@ -266,8 +265,8 @@ def readable_examples(examples: Examples, model_config: Any) -> Examples:
     limits = (model_config.max_question_length, model_config.max_answer_length)
     known = np.isin(examples.vocabulary, model_config.vocabulary)
     fits = np.ones(len(examples), bool)
-    for start in range(0, len(examples), _READ_AT_ONCE):
-        indices = np.arange(start, min(start + _READ_AT_ONCE, len(examples)))
+    for first in range(0, len(examples), _CHUNK):
+        indices = np.arange(first, min(first + _CHUNK, len(examples)))
         fits[indices] = (examples.lengths(indices) <= limits).all(axis=1)
         if not known.all():
             for part in examples.read(indices):

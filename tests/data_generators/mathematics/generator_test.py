@@ -137,7 +137,7 @@ def test_finished_module_is_left_alone(text_dir, tmp_path, monkeypatch):
 def test_resumes_from_whole_and_damaged_shards(
     here, text_dir, tmp_path, monkeypatch
 ):
-    folder = generator.shard_dir(tmp_path, SMALL)
+    folder = tmp_path / "shards" / SMALL
     folder.mkdir(parents=True)
     whole = folder / "interpolate-000000.json"
     shards.stored_shard(whole, SMALL, "interpolate", 0, 3)

@@ -152,7 +152,7 @@ def _write_module(root, excluded, pool, ahead, module, report):
 
     Returns whether the module is finished: `False` if another process is at it.
     """
-    folder = shard_dir(root, module)
+    folder = root / "shards" / module
 
     def start(split, shard):
         path = folder / f"{split}-{shard:06d}.json"
@@ -198,15 +198,9 @@ def new_problems(split, report, seen, start, ahead):
     if no evaluation split has it. The splits have to be taken in `SPLIT_ORDER`.
     Shards are taken in order, so that the result depends on the seed alone.
 
-    Args:
-        split: One of `SPLITS`.
-        report: Dict of the numbers of `examples` that are there, `wanted`, and
-            `dropped`, and of errors (`raised`).
-        seen: Dict of sets, which is empty before the first split, but for the
-            hashes `excluded` from training. It gets that of each question.
-        start: Function of a split and a number that starts the generation of a
-            shard, and returns the future of the `Shard`.
-        ahead: Number of shards that are generated at a time.
+    `seen` is a dict of sets of questions' hashes, at first those `excluded`
+    from training. `start(split, number)` returns the future of a `Shard`, of
+    which `ahead` are generated at a time.
     """
     wanted, examples = report["wanted"][split], report["examples"]
     own, others = seen[split], []
@@ -298,7 +292,3 @@ def split_counts(
         for split, count in counts.items()
         if archive.split_module(split, module)
     }
-
-
-def shard_dir(root, module):
-    return root / "shards" / module
