@@ -182,11 +182,9 @@ def gradient_step(trainer, weights, state, data):
         # The share of the mean over all micro-batches.
         return ops.divide_no_nan(loss, total_weight), (others, metrics)
 
+    gradient = jax.grad(loss_and_updates, has_aux=True)
     gradients, others, metrics = _sum_of_micro_batches(
-        jax.grad(loss_and_updates, has_aux=True),
-        (weights, others),
-        batch,
-        trainer,
+        gradient, weights, others, batch, trainer
     )
     norm = global_norm(gradients)
     gradients = clip_by_global_norm(gradients, trainer.global_clipnorm, norm)
@@ -207,8 +205,7 @@ def test_step(trainer, weights, state, data):
     return logs, (others, tracked)
 
 
-def _sum_of_micro_batches(gradient, variables, batch, trainer):
-    weights, others = variables
+def _sum_of_micro_batches(gradient, weights, others, batch, trainer):
     micro_batches = trainer.gradient_accumulation_steps
     if micro_batches == 1:
         gradients, (others, metrics) = gradient(weights, others, batch)

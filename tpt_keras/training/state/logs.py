@@ -67,19 +67,12 @@ class MetricsLog:
 
 def append_rows(path: pathlib.Path, rows: Iterable[dict[str, Any]]) -> None:
     """Adds rows to a file of JSON lines."""
-    # After a line that a killed process left without its end.
-    start = "\n" if _is_torn(path) else ""
-    with named_in_errors(path), path.open("a") as file:
-        file.write(start)
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-
-
-def _is_torn(path):
-    if not path.is_file() or not path.stat().st_size:
-        return False
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read() != b"\n"
+    with named_in_errors(path), path.open("ab+") as file:
+        file.seek(max(0, file.tell() - 1))
+        if file.read(1) not in (b"", b"\n"):
+            # A killed process has left a line without its end.
+            file.write(b"\n")
+        file.writelines(f"{json.dumps(row)}\n".encode() for row in rows)
 
 
 def run_and_tag(name: str) -> tuple[str, str]:

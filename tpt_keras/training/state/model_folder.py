@@ -13,7 +13,6 @@ evaluations.jsonl   results of evaluations
 """
 
 import contextlib
-import functools
 import json
 import logging
 import pathlib
@@ -254,10 +253,10 @@ class TrainingState:
         numbers = (
             checkpoint_numbers(self._folder) if self._backend.is_chief else []
         )
-        number, assign = -len(numbers), None
+        number, arrays = -len(numbers), None
         for candidate in reversed(numbers):
-            assign = self._read(candidate)
-            if assign:
+            arrays = self._read(candidate)
+            if arrays:
                 number = candidate
                 break
         # All workers take the chief's, whatever they see of the folder.
@@ -271,9 +270,9 @@ class TrainingState:
         if number == 0:
             return None
         if not self._backend.is_chief:
-            assign = self._read(number)
+            arrays = self._read(number)
         path = self._path(number)
-        if not assign:
+        if not arrays:
             raise UsageError(
                 f"This worker cannot read {str(path)!r}, which the first one "
                 "resumes from. `model_dir` must be on a disk that all share.",
@@ -281,14 +280,14 @@ class TrainingState:
                 path=path,
             )
         # All at once, because JAX compares the values of several processes.
-        assign()
+        self._assign(arrays)
         # A barrier: now the chief may write and remove checkpoints again.
         self._backend.broadcast(number)
         self._number = number
         return path
 
     def _read(self, number):
-        """Returns a function that restores a checkpoint; `None` if damaged."""
+        """Returns the arrays of a checkpoint, or `None` if it is damaged."""
         path = self._path(number)
         try:
             # NumPy does not close a damaged file.
@@ -305,7 +304,7 @@ class TrainingState:
         if shapes != {name: array.shape for name, array in arrays.items()}:
             _log.info("The checkpoint %s belongs to another model.", path)
             return None
-        return functools.partial(self._assign, arrays)
+        return arrays
 
     def _assign(self, arrays):
         with self._backend.scope():
