@@ -113,9 +113,7 @@ class Muon(keras.optimizers.Muon):
     def build(self, variables):
         super().build(variables)
         # A step gets the backend's variables, which know only their own shape.
-        self._matrix_shapes = [
-            _matrix_shape(variable) for variable in variables
-        ]
+        self._matrix_shapes = list(map(_matrix_shape, variables))
 
     def _should_use_adamw(self, variable):
         # By its own name and not by its path, for an embedding layer has maps
@@ -179,10 +177,8 @@ class Muon(keras.optimizers.Muon):
     def _momentum_now(self):
         if not self.momentum_warmup_steps:
             return self.momentum
-        share = ops.minimum(
-            1.0,
-            ops.cast(self.iterations, "float32") / self.momentum_warmup_steps,
-        )
+        steps = ops.cast(self.iterations, "float32")
+        share = ops.minimum(1.0, steps / self.momentum_warmup_steps)
         return FIRST_MOMENTUM + share * (self.momentum - FIRST_MOMENTUM)
 
     def _orthogonal(self, matrices):
