@@ -328,12 +328,8 @@ def evaluate_text(
     trainer.compile(jit_compile=False)
     rows = []
     for split in splits:
-        segments = TextSegments(
-            text_part(text, split),
-            model.config.vocabulary,
-            batch_size,
-            segment_length,
-        )
+        part, vocabulary = text_part(text, split), model.config.vocabulary
+        segments = TextSegments(part, vocabulary, batch_size, segment_length)
         results = evaluate_segments(trainer, segments)
         symbols = len(segments) * segments.length
         rows.append({"split": split, "symbols": symbols, **results})

@@ -160,10 +160,7 @@ class TransformerXL(LogitsModel):
         window = config.memory_length if config.same_length else None
         options = {"sliding_window": window, **config.mechanism_options}
         if config.attention != "transformer_xl":
-            return {
-                "attention": config.attention,
-                "attention_options": options,
-            }
+            return {"attention": config.attention, "attention_options": options}
         mechanism = TransformerXLAttention(
             biases,
             dtype=self.dtype_policy,

@@ -139,10 +139,7 @@ def _reached_table(reached):
 
 def _time(row):
     # 15.4M examples, 7.2 minutes
-    forms = {
-        "examples": _SHORT,
-        "minutes": "{:.1f}".format,
-    }
+    forms = {"examples": _SHORT, "minutes": "{:.1f}".format}
     return ", ".join(
         f"{form(row[name])} {name}"
         for name, form in forms.items()
