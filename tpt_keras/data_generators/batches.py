@@ -258,13 +258,11 @@ class ProblemBatches(NumberedBatches):
                 self.tokenizer.frame(part.tokens, part.lengths)
                 for part in (sources[rows], targets[rows])
             )
-            return (
-                {
-                    "encoder_token_ids": source,
-                    "decoder_token_ids": target[:, :-1],
-                },
-                target[:, 1:],
-            )
+            inputs = {
+                "encoder_token_ids": source,
+                "decoder_token_ids": target[:, :-1],
+            }
+            return inputs, target[:, 1:]
 
         return batches, encode
 

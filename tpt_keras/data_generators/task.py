@@ -25,6 +25,8 @@ from tpt_keras.typing import StrPath
 # The name of the training examples as a split.
 TRAIN = "train"
 
+# The fields of a model's longest texts.
+_LIMITS = ("max_question_length", "max_answer_length")
 # Examples of a group that its fingerprint is made of.
 _FINGERPRINTED = 64
 
@@ -155,15 +157,12 @@ class WordsTask(Task):
 
     def adapted(self, model_config: Any) -> Any:
         """Gives a model the vocabulary, and room for the longest texts."""
-        names = ("max_question_length", "max_answer_length")
         longest = np.max(self._longest, axis=0).tolist()
-        return model_config.replace(
-            vocabulary=self.vocabulary,
-            **{
-                x: max(getattr(model_config, x), y)
-                for x, y in zip(names, longest)
-            },
-        )
+        limits = {
+            name: max(getattr(model_config, name), length)
+            for name, length in zip(_LIMITS, longest)
+        }
+        return model_config.replace(vocabulary=self.vocabulary, **limits)
 
 
 def matching_groups(
@@ -220,10 +219,7 @@ def split_batches(task, model_config, config):
             model_config.make_tokenizer(),
             config.data.batch_size,
             seed,
-            limits={
-                name: getattr(model_config, name)
-                for name in ("max_question_length", "max_answer_length")
-            },
+            limits={name: getattr(model_config, name) for name in _LIMITS},
         )
 
     return (

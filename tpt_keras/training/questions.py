@@ -72,11 +72,10 @@ class QuestionLearner(Learner):
             return metrics
         batch_size = self._config.data.batch_size
         for split in self.task.splits:
+            found = evaluate(trainer, self.task, [split], batch_size, examples)
             accuracies = {
                 f"{split}/{result['module']}": result["sequence_accuracy"]
-                for result in evaluate(
-                    trainer, self.task, [split], batch_size, examples
-                )
+                for result in found
             }
             if accuracies:
                 metrics[f"{split}_sequence_accuracy"] = float(

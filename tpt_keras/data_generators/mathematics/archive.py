@@ -218,12 +218,8 @@ def read_module(root, module):
         origin = {"generated": report}
     else:
         evaluation.update(_questions(paths, EVALUATION_SPLITS))
-        origin = {
-            "also_in_evaluation": sum(
-                question in evaluation
-                for question in _questions(paths, TRAIN_SPLITS)
-            )
-        }
+        found = (q in evaluation for q in _questions(paths, TRAIN_SPLITS))
+        origin = {"also_in_evaluation": sum(found)}
 
     def read(split):
         excluded = evaluation if split in TRAIN_SPLITS else ()

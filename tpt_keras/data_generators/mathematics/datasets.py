@@ -110,9 +110,8 @@ def read_prepared(module, data_dir, dataset):
         if not builder.is_prepared():
             raise ValueError("it is not complete")
     splits = {name: _read_split(builder, name) for name in builder.info.splits}
-    return archive.joined_splits(splits, dataset), dict(
-        builder.info.metadata or {}
-    )
+    origin = dict(builder.info.metadata or {})
+    return archive.joined_splits(splits, dataset), origin
 
 
 def _read_split(builder, name):

@@ -133,10 +133,8 @@ def _write_all(start, reports):
             named.update(new)
         if at_work:
             taken, wanted = (
-                sum(
-                    sum(report[numbers].values()) for report in reports.values()
-                )
-                for numbers in ("examples", "wanted")
+                sum(sum(each[name].values()) for each in reports.values())
+                for name in ("examples", "wanted")
             )
             line, before = f"{taken:,} of {wanted:,} problems.", line
             names = [m for each, m in at_work.items() if each.running()]

@@ -41,8 +41,7 @@ class TensorFlowBackend(Backend):
         numbers = self.strategy.experimental_distribute_values_from_function(
             # The first replica of all is the chief's.
             lambda context: tf.constant(
-                number if context.replica_id_in_sync_group == 0 else 0,
-                tf.int64,
+                number if context.replica_id_in_sync_group == 0 else 0, tf.int64
             )
         )
         return int(self.strategy.reduce("SUM", numbers, axis=None))
