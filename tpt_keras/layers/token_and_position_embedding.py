@@ -153,14 +153,12 @@ class TokenAndPositionEmbedding(BaseLayer):
         return self.dropout_layer(x, training=training)
 
     def _logits(self, hidden):
-        flat = ops.reshape(
-            ops.cast(hidden, self.compute_dtype), (-1, self.hidden_dim)
-        )
+        hidden = ops.cast(hidden, self.compute_dtype)
+        flat = ops.reshape(hidden, (-1, self.hidden_dim))
         matrix = ops.cast(self.embeddings, self.compute_dtype)
         logits = ops.cast(ops.matmul(flat, ops.transpose(matrix)), "float32")
-        return ops.reshape(
-            logits, (*ops.shape(hidden)[:-1], self.vocabulary_size)
-        )
+        shape = (*ops.shape(hidden)[:-1], self.vocabulary_size)
+        return ops.reshape(logits, shape)
 
     def compute_mask(self, inputs, mask=None):
         if not self.mask_zero:

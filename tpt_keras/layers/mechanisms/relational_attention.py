@@ -123,11 +123,9 @@ class RelationalAttention(DotProductAttention):
     def _fillers(self, weights, cache, start_index, query):
         _, values, relation_keys = cache
         for_values, for_relations = ops.split(weights, 2, axis=1)
-        relations = ops.einsum(
-            "btrd,brsd->brts",
-            ops.multiply(self.query_dense(query), (2 * self.key_dim) ** -0.5),
-            relation_keys,
-        )
+        scale = (2 * self.key_dim) ** -0.5
+        queries = ops.multiply(self.query_dense(query), scale)
+        relations = ops.einsum("btrd,brsd->brts", queries, relation_keys)
         of_values = self.retrieve(for_values, values, start_index)
         of_relations = ops.add(
             self._retrieve_relations(for_relations, relations),

@@ -69,11 +69,8 @@ class RelativeAttention(DotProductAttention):
         logits = super().logits(query_heads, keys, start_index)
         lengths = ops.shape(logits)[2:]
         vectors = self._distance_vectors(self.key_table, lengths, start_index)
-        of_distances = ops.einsum(
-            "bthd,wd->bhtw",
-            ops.multiply(query_heads, self.key_dim**-0.5),
-            vectors,
-        )
+        queries = ops.multiply(query_heads, self.key_dim**-0.5)
+        of_distances = ops.einsum("bthd,wd->bhtw", queries, vectors)
         return logits + distances_to_keys(of_distances, lengths[1])
 
     def retrieve(self, weights, values, start_index):
