@@ -324,11 +324,16 @@ class ExampleMixture(Examples):
         """The results of each part, and the rows that restore the order."""
         indices = np.asarray(indices, dtype="int64")
         owners = np.searchsorted(self._starts, indices, "right") - 1
-        pieces = []
-        for number, part in enumerate(self._parts):
-            of_part = indices[owners == number] - self._starts[number]
-            pieces.append(getattr(part, method)(of_part % len(part)))
         by_part = np.argsort(owners, kind="stable")
+        ends = np.searchsorted(owners[by_part], range(len(self._parts) + 1))
+        pieces = [
+            getattr(part, method)(
+                (indices[by_part[first:end]] - start) % len(part)
+            )
+            for part, start, first, end in zip(
+                self._parts, self._starts, ends, ends[1:]
+            )
+        ]
         return np.argsort(by_part, kind="stable"), pieces
 
 

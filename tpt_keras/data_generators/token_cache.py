@@ -28,12 +28,22 @@ logger = logging.getLogger(__name__)
 
 
 def open_cache(folder, vocabulary, read_dataset):
-    """Opens a dataset's token cache: a dict of its splits, and its origin.
+    """Opens a dataset's token cache.
 
     A cache that is missing, damaged or older than the dataset is made, under a
-    lock, of the `splits` and the `origin` that `read_dataset()` returns for
-    `write_cache`. If the folder has no records of a dataset, a damaged cache is
-    an `UnreadableFileError`.
+    lock. A folder without a dataset's records has to hold a whole cache.
+
+    Args:
+        folder: The dataset's folder.
+        vocabulary: The symbols, each at its token id.
+        read_dataset: Function that returns the arguments `splits` and `origin`
+            of `write_cache`, to make the cache from.
+
+    Returns:
+        Dict of the splits' names to `ArrayExamples`, and the origin.
+
+    Raises:
+        UnreadableFileError: If there are no records, and the cache is damaged.
     """
     folder = pathlib.Path(folder)
     path = folder / NAME

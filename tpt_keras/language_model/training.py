@@ -17,8 +17,8 @@ from tpt_keras.language_model.config import TransformerXLConfig
 from tpt_keras.language_model.transformer_xl import TransformerXL
 from tpt_keras.models.weights import copy_weights
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.training.learner import Learner
 from tpt_keras.training.step import token_metrics
-from tpt_keras.training.trainer import Learner
 from tpt_keras.training.trainer import Trainer
 from tpt_keras.typing import StrPath
 

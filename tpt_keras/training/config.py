@@ -348,9 +348,12 @@ class TrainingConfig:
             UsageError: If there are other sections, fields or values.
         """
         try:
-            return cls.from_flat(
-                **stored["data"], **stored["optimizer"], **stored["run"]
+            data, optimizer, run = (
+                stored[name] for name in ("data", "optimizer", "run")
             )
+            optimizer = dict(optimizer)
+            kind = OPTIMIZERS[optimizer.pop("optimizer")]
+            return cls(DataConfig(**data), kind(**optimizer), RunConfig(**run))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
                 f"The stored training is not one of this version ({error!r})."

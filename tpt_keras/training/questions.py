@@ -16,7 +16,7 @@ from tpt_keras.models import build_model
 from tpt_keras.models.configs import SequenceToSequenceConfig
 from tpt_keras.models.sequence_to_sequence import SequenceToSequence
 from tpt_keras.training.config import TrainingConfig
-from tpt_keras.training.trainer import Learner
+from tpt_keras.training.learner import Learner
 from tpt_keras.training.trainer import Trainer
 
 

@@ -27,12 +27,12 @@ from tpt_keras.training.backends import CurrentBackend
 from tpt_keras.training.config import TrainingConfig
 from tpt_keras.training.intervals import Intervals
 from tpt_keras.training.intervals import TimeLimit
+from tpt_keras.training.learner import Learner
 from tpt_keras.training.optimizers import make_optimizer
 from tpt_keras.training.questions import QuestionLearner
 from tpt_keras.training.state import model_folder
 from tpt_keras.training.state.model_folder import TrainingState
 from tpt_keras.training.state.model_folder import checkpoint_numbers
-from tpt_keras.training.trainer import Learner
 from tpt_keras.training.trainer import Trainer
 from tpt_keras.typing import StrPath
 

@@ -1,6 +1,7 @@
 import errno
 import os
 import pathlib
+import shutil
 import tarfile
 import tempfile
 
@@ -151,7 +152,7 @@ def test_full_disk_is_not_taken_for_damage(archive, tmp_path, monkeypatch):
     def copyfileobj(*args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(tarfile, "copyfileobj", copyfileobj)
+    monkeypatch.setattr(shutil, "copyfileobj", copyfileobj)
     with pytest.raises(OSError, match="No space left"):
         fetch_official_text(tmp_path, [MODULE], archive)
     assert not (tmp_path / "official" / "partial").exists()

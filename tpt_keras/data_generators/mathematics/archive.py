@@ -325,7 +325,9 @@ def _copy_members(archive, wanted, folder):
             path = pathlib.Path(member.name)
             if path in wanted and member.isfile():
                 wanted.remove(path)
-                tar.extract(member, folder, filter="data")
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                with (folder / path).open("wb") as file:
+                    shutil.copyfileobj(tar.extractfile(member), file)
         # tarfile takes damage for the end. The checksum comes after it.
         while tar.fileobj.read(1 << 20):
             pass

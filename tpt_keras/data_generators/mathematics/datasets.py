@@ -15,7 +15,6 @@ from tpt_keras.files import folder_lock
 from tpt_keras.files import reading
 from tpt_keras.files import refuse_pattern
 
-_ADVICE = "Remove the folder and prepare the dataset again."
 _READ_AT_ONCE = 8192
 _CITATION = """
 @inproceedings{saxton2019analysing,
@@ -92,32 +91,42 @@ def dataset_builder(module, data_dir, dataset="mathematics_dataset"):
     check_choice("dataset", dataset, archive.DATASETS)
     refuse_pattern(data_dir, "data_dir")
     folder = pathlib.Path(data_dir) / dataset / module
-    prepared = folder.glob("[0-9]*/dataset_info.json")
-    folder = next((info.parent for info in prepared), folder)
-    with reading(folder, _ADVICE):
+    info = next(folder.glob("[0-9]*/dataset_info.json"), None)
+    if info is None:
+        return _builder(module, data_dir, dataset)
+    with _reading_dataset(info.parent):
         # tfds reads one of them at once and the others at some time.
-        for path in folder.glob("*.json"):
+        for path in info.parent.glob("*.json"):
             json.loads(path.read_bytes())
-        if dataset == "math_dataset":
-            return tfds.builder(f"math_dataset/{module}", data_dir=data_dir)
-        return MathematicsDataset(config=module, data_dir=data_dir)
+        return _builder(module, data_dir, dataset)
+
+
+def _builder(module, data_dir, dataset):
+    if dataset == "math_dataset":
+        return tfds.builder(f"math_dataset/{module}", data_dir=data_dir)
+    return MathematicsDataset(config=module, data_dir=data_dir)
+
+
+def _reading_dataset(folder):
+    return reading(folder, "Remove the folder and prepare the dataset again.")
 
 
 def read_prepared(module, data_dir, dataset):
     """Reads a prepared dataset, as `open_cache` needs it."""
     builder = dataset_builder(module, data_dir, dataset)
-    with reading(builder.data_path, _ADVICE):
+    with _reading_dataset(builder.data_path):
         if not builder.is_prepared():
             raise ValueError("it is not complete")
     splits = {name: _read_split(builder, name) for name in builder.info.splits}
-    origin = dict(builder.info.metadata or {})
-    return archive.joined_splits(splits, dataset), origin
+    return archive.joined_splits(splits, dataset), dict(
+        builder.info.metadata or {}
+    )
 
 
 def _read_split(builder, name):
     count = 0
     # TensorFlow verifies the checksum of every record.
-    with reading(builder.data_path, _ADVICE):
+    with _reading_dataset(builder.data_path):
         batches = builder.as_dataset(
             split=name,
             batch_size=_READ_AT_ONCE,

@@ -196,9 +196,15 @@ def new_problems(split, report, seen, start, ahead):
     if no evaluation split has it. The splits have to be taken in `SPLIT_ORDER`.
     Shards are taken in order, so that the result depends on the seed alone.
 
-    `seen` is a dict of sets of questions' hashes, at first those `excluded`
-    from training. `start(split, number)` returns the future of a `Shard`, of
-    which `ahead` are generated at a time.
+    Args:
+        split: One of `SPLITS`.
+        report: Dict of the numbers of `examples` that are there, `wanted`, and
+            `dropped`, and of errors (`raised`).
+        seen: Dict of sets, which is empty before the first split, but for the
+            hashes `excluded` from training. It gets that of each question.
+        start: Function of a split and a number that starts the generation of a
+            shard, and returns the future of the `Shard`.
+        ahead: Number of shards that are generated at a time.
     """
     wanted, examples = report["wanted"][split], report["examples"]
     own, others = seen[split], []

@@ -1,7 +1,5 @@
 """The training step on PyTorch: eager, on one device."""
 
-import functools
-
 import keras
 import torch
 from keras import ops
@@ -48,17 +46,20 @@ def train_step(trainer, data):
     total_weight = ops.sum(batch[2])
     variables = trainer.trainable_variables
     values = [variable.value for variable in variables]
-
-    def gradients_and_metrics(part):
-        loss, metrics = trainer.loss_and_metrics(trainer.model, part, True)
+    sums = None
+    for part in _micro_batches(batch, trainer):
+        loss, metrics = trainer.loss_and_metrics(
+            trainer.model, part, training=True
+        )
         # The share of the mean over all micro-batches.
         loss = ops.divide_no_nan(loss, total_weight)
-        return torch.autograd.grad(loss, values), metrics
-
-    gradients, metrics = functools.reduce(
-        functools.partial(keras.tree.map_structure, torch.add),
-        map(gradients_and_metrics, _micro_batches(batch, trainer)),
-    )
+        found = torch.autograd.grad(loss, values), metrics
+        sums = (
+            found
+            if sums is None
+            else keras.tree.map_structure(torch.add, sums, found)
+        )
+    gradients, metrics = sums
     with torch.no_grad():
         norm = torch.nn.utils.get_total_norm(gradients)
         if trainer.global_clipnorm is not None:
