@@ -12,6 +12,7 @@ With --init_from, models continue from those of another replication, such as
 one of easier problems.
 """
 
+import itertools
 import pathlib
 
 from absl import flags
@@ -80,6 +81,7 @@ def main():
 
     from tpt_keras.analysis.report import write_report
     from tpt_keras.data_generators import training_task
+    from tpt_keras.models.stored import resolve
     from tpt_keras.training.train import train
 
     configs = {name: scaled_config(name) for name in FLAGS.variants}
@@ -93,6 +95,10 @@ def main():
     first = pathlib.Path(FLAGS.init_from)
     folder = pathlib.Path(FLAGS.replication_dir)
     report, model_dirs = folder / "report.md", []
+    for seed, name in itertools.product(range(FLAGS.seeds), configs):
+        model = f"{name}-{seed}"
+        if FLAGS.init_from and not (folder / model).exists():
+            resolve(first / model)  # Refuses now what is missing for the last.
     for seed in range(FLAGS.seeds):
         for name, config in configs.items():
             model = f"{name}-{seed}"

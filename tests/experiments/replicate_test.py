@@ -6,6 +6,7 @@ import pytest
 from tests.conftest import MODULE
 from tests.experiments.command import assert_refused
 from tpt_keras.analysis import report
+from tpt_keras.models import PRESETS
 from tpt_keras.models import count_weights
 from tpt_keras.training import train as training_module
 from tpt_keras.training.state.logs import read_metrics
@@ -92,11 +93,13 @@ def test_models_of_equal_weights_differ_in_their_filter(replicate, tmp_path):
 def test_every_flagfile_is_valid(
     run, monkeypatch, place_value_data, tmp_path, name, modules
 ):
-    trained = {}
+    trained, easier = {}, tmp_path / "easier"
+    for preset in PRESETS:
+        (easier / f"{preset}-0").mkdir(parents=True)
 
     def train(config, training, folder, preset, **kwargs):
         trained[preset] = count_weights(config)
-        assert training.run.init_from == f"easier/{preset}-0"
+        assert training.run.init_from == str(easier / f"{preset}-0")
 
     monkeypatch.setattr(training_module, "train", train)
     monkeypatch.setattr(report, "write_report", lambda *args, **kwargs: None)
@@ -106,7 +109,7 @@ def test_every_flagfile_is_valid(
         f"--modules={modules}",
         f"--data_dir={place_value_data}",
         "--seeds=1",
-        "--init_from=easier",
+        f"--init_from={easier}",
         f"--replication_dir={tmp_path}",
     ).succeeded()
     assert result.stdout.startswith(f"{tmp_path / 'transformer-0'} (1 of ")
@@ -120,6 +123,7 @@ def test_every_flagfile_is_valid(
         ("--max_weights=900", ["--max_weights", "transformer"]),
         ("--variants=lstm", ["'lstm'", "tp_transformer_c"]),
         ("--num_heads=7", ["--num_heads", "7", "transformer"]),
+        ("--init_from=nowhere", ["nowhere/transformer-0"]),
     ],
 )
 def test_invalid_flags_are_refused(replicate, tmp_path, flag, parts):
