@@ -31,12 +31,6 @@ EXTRAS = {
         "onnxruntime>=1.22",
         "onnxscript>=0.5",
     ],
-    # A page in the browser that asks a model.
-    "playground": [
-        "matplotlib>=3.8",
-        "scikit-learn>=1.5",
-        "streamlit>=1.67",
-    ],
     # Exports for TF Serving, and a client for it.
     "serving": [
         "requests>=2.32",

@@ -26,7 +26,6 @@ IMPORTERS = {
     "mathematics_dataset": "data_generators/mathematics/",
     "matplotlib": "visualization/",
     "sklearn": "analysis/",
-    "streamlit": "experiments/playground.py",
     "sympy": "data_generators/mathematics/",
     "tensorboard": "training/state/logs.py",
     "tensorflow": "compilation.py data_generators/ language_model/training "

@@ -166,7 +166,7 @@ def test_fault_of_the_disk_is_one_line(error, part):
     ("name", "argument", "parts"),
     [
         ("evaluate", "--model=no/model", ["--model=no/model: "]),
-        ("playground", "--model=~/model", ["--model=home/model: "]),
+        ("attention", "--model=~/model", ["--model=home/model: "]),
         ("report", "--models=.,~/model", ["--models=", "home/model"]),
         ("solve", "--onnx_model=no/model", ["--onnx_model", "no/model"]),
         ("solve", "--model=hf://a/b", ["tpt_keras[hub]"]),

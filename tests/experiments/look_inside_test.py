@@ -226,12 +226,3 @@ def test_curves_are_means_over_seeds_by_examples_and_minutes(tmp_path):
 )
 def test_names_are_short_and_differ(paths, names):
     assert list(short_names(paths).values()) == names
-
-
-def test_the_playground_starts_streamlit(run, monkeypatch, model_dir):
-    started = []
-    monkeypatch.setattr("os.execv", lambda *command: started.append(command))
-    run("playground", f"--model={model_dir}").quiet()
-    [(_, arguments)] = started
-    assert "--server.address=localhost" in arguments
-    assert arguments[-1] == str(model_dir)
