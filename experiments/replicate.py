@@ -18,9 +18,10 @@ import pathlib
 from absl import flags
 
 from tpt_keras.errors import UsageError
-from tpt_keras.errors import check_choice
 from tpt_keras.errors import require
 from tpt_keras.training.config import TrainingConfig
+from tpt_keras.tuning.search_space import largest_filter
+from tpt_keras.tuning.search_space import transformer_preset
 
 from . import _flags
 
@@ -115,12 +116,7 @@ def main():
 
 
 def scaled_config(name):
-    from tpt_keras.models.presets import PRESETS
-
-    # An LSTM has no layers and heads.
-    known = [name for name in PRESETS if hasattr(PRESETS[name], "num_layers")]
-    check_choice("variant", name, known)
-    preset = PRESETS[name]
+    preset = transformer_preset(name)
     sizes = {
         "hidden_dim": round(FLAGS.scale * preset.hidden_dim),
         "intermediate_dim": round(FLAGS.scale * preset.intermediate_dim),
@@ -137,17 +133,11 @@ def scaled_config(name):
 
 def with_weights(name, config):
     """Returns a configuration with the largest filter in --max_weights."""
-    from tpt_keras.models import count_weights
-    from tpt_keras.tuning.search_space import largest
-
-    def weights(size):
-        return count_weights(config.replace(intermediate_dim=size))
-
-    size = largest(weights, FLAGS.max_weights, 1)
-    if not size:
+    config, num_weights = largest_filter(config, FLAGS.max_weights)
+    if num_weights > FLAGS.max_weights:
         raise UsageError(
             f"Even with a filter of 1, {name} has more than "
             f"{FLAGS.max_weights} `max_weights`. Increase it.",
             field="max_weights",
         )
-    return config.replace(intermediate_dim=size)
+    return config

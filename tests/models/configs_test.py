@@ -140,14 +140,6 @@ def test_options_are_changed_one_by_one():
     }
 
 
-def test_resized_lstm_is_in_proportion():
-    config = LSTMConfig(attention="additive", thinking_steps=4)
-    assert config.resized(128, 3) == config.replace(
-        hidden_dim=131, encoder_dim=32, attention_dim=32
-    )
-    assert config.resized(1, 0).encoder_dim == 1
-
-
 @pytest.mark.parametrize("preset", PRESETS)
 def test_stored_configurations_are_read_back(preset):
     stored = json.loads(json.dumps(to_stored(PRESETS[preset])))

@@ -1,7 +1,6 @@
 """Configurations of models, one dataclass for each kind."""
 
 import dataclasses
-import math
 import typing
 from typing import Any
 from typing import Self
@@ -238,29 +237,6 @@ class TransformerConfig(SequenceToSequenceConfig, AttentionConfig):
     digit_places: bool = setting(False)
     num_decoder_layers: int = setting(0, minimum=0)
 
-    def resized(
-        self,
-        width: int,
-        extra_units: int,
-        num_layers: int,
-        num_heads: int,
-        filter_ratio: float | None = None,
-    ) -> Self:
-        """Returns this variant at another size, for the tuner.
-
-        A head has the size `width`, and the filter `extra_units` besides its
-        share of the hidden size.
-        """
-        if filter_ratio is None:
-            filter_ratio = self.intermediate_dim / self.hidden_dim
-        hidden_dim = width * num_heads
-        return self.replace(
-            hidden_dim=hidden_dim,
-            intermediate_dim=math.ceil(filter_ratio * hidden_dim) + extra_units,
-            num_heads=num_heads,
-            num_layers=num_layers,
-        )
-
     def __post_init__(self):
         super().__post_init__()
         mechanism = self.check_attention()
@@ -300,18 +276,6 @@ class LSTMConfig(SequenceToSequenceConfig):
     attention: str = setting("none", choices=("none", "additive"))
     encoder_dim: int = setting(512, minimum=1)
     attention_dim: int = setting(512, minimum=1)
-
-    def resized(self, width: int, extra_units: int) -> Self:
-        """Returns this variant at another size, for the tuner.
-
-        The sizes are in proportion to `width`.
-        """
-        share = width / self.hidden_dim
-        return self.replace(
-            hidden_dim=width + extra_units,
-            encoder_dim=max(1, round(share * self.encoder_dim)),
-            attention_dim=max(1, round(share * self.attention_dim)),
-        )
 
 
 def to_stored(config: ModelConfig) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from tpt_keras.typing import Items
 if TYPE_CHECKING:
     import keras_tuner
 
-    from tpt_keras.models.configs import SequenceToSequenceConfig
+    from tpt_keras.models import TransformerConfig
 
 TUNERS = ("random", "bayesian", "grid")
 # Metrics of the validation, and the better of two values.
@@ -29,9 +30,7 @@ OBJECTIVES = {
 SEARCHED = ("optimizer", "learning_rate", "schedule", "warmup_steps")
 # Fields of a model that a proposal decides.
 _SIZES = (
-    "attention_dim",
     "dropout",
-    "encoder_dim",
     "hidden_dim",
     "intermediate_dim",
     "num_heads",
@@ -43,13 +42,12 @@ _SIZES = (
 class SearchSpace:
     """The choices of a search, among models of equal size.
 
-    A proposal names a variant and, for a Transformer, its layers and heads. The
-    model is the widest one within `max_weights`. A Transformer's filter (an
-    LSTM's hidden state) takes the remaining weights, so that models differ by
-    less than a percent.
+    A proposal names a variant, its layers and its heads. The model is the
+    widest one within `max_weights`. Its filter takes the remaining weights, so
+    that models differ by less than a percent.
 
     Args:
-        variants: Names of presets.
+        variants: Names of presets of Transformers.
         num_layers: Numbers of encoder cells and of decoder cells.
         num_heads: Numbers of attention heads.
         filter_ratios: Filters' sizes, as shares of the hidden size. Empty:
@@ -124,14 +122,19 @@ class SearchSpace:
 
     def propose(
         self, hp: "keras_tuner.HyperParameters", training: TrainingConfig
-    ) -> tuple["SequenceToSequenceConfig", TrainingConfig]:
+    ) -> tuple["TransformerConfig", TrainingConfig]:
         """Converts hyperparameters to configurations.
 
         Hyperparameters that `hp` does not know are declared in it. `training`
         has everything that is not searched.
         """
         variant = _choice(hp, "variant", self.variants)
-        model = self._model(variant, *self._propose_cells(hp))
+        model = self._model(
+            variant,
+            _choice(hp, "num_layers", self.num_layers),
+            _choice(hp, "num_heads", self.num_heads),
+            _choice(hp, "filter_ratio", self.filter_ratios),
+        )
         dropout = _choice(hp, "dropout", self.dropouts)
         optimizer = _choice(hp, "optimizer", self.optimizers)
         low, high = self.learning_rates
@@ -150,9 +153,9 @@ class SearchSpace:
             warmup_steps=int((share or 0) * training.run.train_steps),
         )
 
-    def preset(self, variant: str) -> "SequenceToSequenceConfig":
+    def preset(self, variant: str) -> "TransformerConfig":
         """Returns the configuration of a variant before it is resized."""
-        preset = _preset(variant)
+        preset = transformer_preset(variant)
         changes = preset.parse_overrides(self.hparams)
         for name in changes:
             if name in _SIZES:
@@ -164,21 +167,7 @@ class SearchSpace:
             changes["vocabulary"] = self.vocabulary
         return preset.replace(**changes)
 
-    def _propose_cells(self, hp):
-        """The layers, the heads and the filter, of Transformers alone."""
-        of_cells = list(filter(_has_cells, self.variants))
-        if not of_cells:
-            return ()
-        with hp.conditional_scope("variant", of_cells):
-            return (
-                _choice(hp, "num_layers", self.num_layers),
-                _choice(hp, "num_heads", self.num_heads),
-                _choice(hp, "filter_ratio", self.filter_ratios),
-            )
-
     def _model(self, variant, *of_cells):
-        if not _has_cells(variant):
-            of_cells = ()
         config, num_weights = _largest_model(
             self.max_weights, self.preset(variant), *of_cells
         )
@@ -192,31 +181,61 @@ class SearchSpace:
         return config
 
 
-def _preset(name):
+def transformer_preset(name: str) -> "TransformerConfig":
+    """Returns the preset of a Transformer: LSTMs have no layers and heads."""
     # Imported late: the commands read the fields above before Keras.
-    from tpt_keras.models.presets import PRESETS
+    from tpt_keras.models import PRESETS
+    from tpt_keras.models import TransformerConfig
 
-    check_choice("variant", name, PRESETS)
-    return PRESETS[name]
-
-
-def _has_cells(variant):
-    return hasattr(_preset(variant), "num_layers")
+    known = {
+        name: preset
+        for name, preset in PRESETS.items()
+        if isinstance(preset, TransformerConfig)
+    }
+    check_choice("variant", name, known)
+    return known[name]
 
 
 @functools.cache
-def _largest_model(max_weights, preset, *of_cells):
+def _largest_model(max_weights, preset, num_layers, num_heads, filter_ratio):
     from tpt_keras.models import count_weights
 
-    @functools.cache
-    def count(width, more):
-        return count_weights(preset.resized(width, more, *of_cells))
+    if filter_ratio is None:
+        filter_ratio = preset.intermediate_dim / preset.hidden_dim
 
-    width = largest(lambda width: count(width, 0), max_weights, 1)
-    if not width:
+    def resized(head_dim):
+        hidden_dim = head_dim * num_heads
+        return preset.replace(
+            hidden_dim=hidden_dim,
+            intermediate_dim=math.ceil(filter_ratio * hidden_dim),
+            num_heads=num_heads,
+            num_layers=num_layers,
+        )
+
+    head_dim = largest(lambda size: count_weights(resized(size)), max_weights)
+    if not head_dim:
         return preset, 0
-    more = largest(lambda more: count(width, more), max_weights, 0)
-    return preset.resized(width, more, *of_cells), count(width, more)
+    return largest_filter(resized(head_dim), max_weights)
+
+
+def largest_filter(
+    config: "TransformerConfig", max_weights: int
+) -> tuple["TransformerConfig", int]:
+    """Returns a configuration with the largest filter, and its weights.
+
+    They are more than `max_weights` if a filter of 1 is too large.
+    """
+    from tpt_keras.models import count_weights
+
+    one, two = (
+        count_weights(config.replace(intermediate_dim=size)) for size in (1, 2)
+    )
+    # Each unit of the filter adds as many.
+    more = max((max_weights - one) // (two - one), 0)
+    return (
+        config.replace(intermediate_dim=1 + more),
+        one + more * (two - one),
+    )
 
 
 def _choice(hp, name, values):
@@ -228,18 +247,18 @@ def _choice(hp, name, values):
     return hp.Choice(name, list(values))
 
 
-def largest(count: Callable[[int], int], limit: int, start: int) -> int:
-    """The largest integer whose count is within a limit, or 0.
+def largest(count: Callable[[int], int], limit: int) -> int:
+    """The largest positive integer whose count is within a limit, or 0.
 
     It interpolates where a bisection would halve: each count takes time.
     """
-    low, at_low = start, count(start)
+    low, at_low = 1, count(1)
     if at_low > limit:
         return 0
     high, at_high = low, at_low
     while at_high <= limit:
         low, at_low = high, at_high
-        high = max(4 * high, 1)
+        high *= 4
         at_high = count(high)
     while high - low > 1:
         share = (limit - at_low) / (at_high - at_low)

@@ -239,8 +239,7 @@ class TrainingTuner(keras_tuner.Tuner):
             "trial": trial.trial_id,
             "hyperparameters": {n: values[n] for n in names if n in values},
             "hidden_dim": model.hidden_dim,
-            # An LSTM has none.
-            "intermediate_dim": getattr(model, "intermediate_dim", None),
+            "intermediate_dim": model.intermediate_dim,
             "weights": count_weights(model),
             "scores": [],
             "score": None,
