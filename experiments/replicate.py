@@ -82,7 +82,7 @@ def main():
 
     from tpt_keras.analysis.report import write_report
     from tpt_keras.data_generators import training_task
-    from tpt_keras.models.stored import resolve
+    from tpt_keras.models.stored import model_file
     from tpt_keras.training.train import train
 
     configs = {name: scaled_config(name) for name in FLAGS.variants}
@@ -99,7 +99,8 @@ def main():
     for seed, name in itertools.product(range(FLAGS.seeds), configs):
         model = f"{name}-{seed}"
         if FLAGS.init_from and not (folder / model).exists():
-            resolve(first / model)  # Refuses now what is missing for the last.
+            # Refuses now what is missing or unfinished for the last.
+            model_file(first / model)
     for seed in range(FLAGS.seeds):
         for name, config in configs.items():
             model = f"{name}-{seed}"

@@ -252,6 +252,12 @@ def test_early_exit_finds_the_same(model, generator):
     assert [a.text for a in found] == [a.text for a in expected]
 
 
+def test_refuses_answers_that_the_attention_has_no_room_for():
+    model = make_model(attention="multi_linear", positions="sinusoidal")
+    with refused("attention_options"):
+        Generator(model, max_length=200)
+
+
 @pytest.mark.parametrize("value", [0, 2.5, "8", True, math.nan])
 def test_refuses_invalid_sizes(model, value):
     for field, ask in (

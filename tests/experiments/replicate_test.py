@@ -8,6 +8,8 @@ from tests.experiments.command import assert_refused
 from tpt_keras.analysis import report
 from tpt_keras.models import PRESETS
 from tpt_keras.models import count_weights
+from tpt_keras.models.stored import BEST_MODEL_FILE
+from tpt_keras.models.stored import MODEL_FILE
 from tpt_keras.training import train as training_module
 from tpt_keras.training.state.logs import read_metrics
 from tpt_keras.training.state.model_folder import read_config
@@ -96,6 +98,7 @@ def test_every_flagfile_is_valid(
     trained, easier = {}, tmp_path / "easier"
     for preset in PRESETS:
         (easier / f"{preset}-0").mkdir(parents=True)
+        (easier / f"{preset}-0" / MODEL_FILE).touch()
 
     def train(config, training, folder, preset, **kwargs):
         trained[preset] = count_weights(config)
@@ -128,4 +131,13 @@ def test_every_flagfile_is_valid(
 )
 def test_invalid_flags_are_refused(replicate, tmp_path, flag, parts):
     assert_refused(replicate(flag), *parts)
+    assert not (tmp_path / "replication").exists()
+
+
+def test_unfinished_trainings_to_continue_from_are_refused(replicate, tmp_path):
+    first = tmp_path / "easier" / "transformer-0"
+    first.mkdir(parents=True)
+    (first / BEST_MODEL_FILE).touch()
+    found = replicate(f"--init_from={first.parent}")
+    assert_refused(found, str(first), MODEL_FILE)
     assert not (tmp_path / "replication").exists()

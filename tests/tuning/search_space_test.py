@@ -120,6 +120,15 @@ def test_invalid_space_is_refused(arguments, field):
         SearchSpace(**arguments)
 
 
+def test_rotary_positions_need_heads_of_even_size():
+    space = SearchSpace(
+        variants=["tp_transformer_numbers"], num_layers=[1], num_heads=[2]
+    )
+    model = space._model("tp_transformer_numbers", 1, 2, None)
+    assert 190_000 <= count_weights(model) <= 200_000
+    assert model.hidden_dim % 4 == 0
+
+
 @pytest.mark.slow
 def test_hparams_and_the_vocabulary_change_a_variant():
     symbols = tuple(map(chr, range(0x4E00, 0x4E00 + 900)))

@@ -94,11 +94,17 @@ def read_pairs(path: pathlib.Path) -> list[Pair]:
 
 def _table(text, delimiter):
     """Generates the line numbers and the rows of a table, as dicts."""
-    if '\\"' in text:
-        raise ValueError("a backslash stands before a quote")
+    # Either the backslash escapes the quote, or the text ends in it.
+    unclear = re.search(rf'\\""?({delimiter}|[\r\n]|$)', text)
+    if unclear:
+        line = len(re.split("\r\n?|\n", text[: unclear.start()]))
+        raise ValueError(
+            f"line {line}: a backslash stands before a quote at the end of a "
+            "text; double each quote, or write JSON lines"
+        )
     # Only where nothing else ends a line, a carriage return does.
     file = io.StringIO(text, newline="\n" if "\n" in text else "")
-    first = text.partition("\n")[0].lower()
+    first = re.split("[\r\n]", text, maxsplit=1)[0].lower()
     # As in "question, answer".
     spaced = bool(re.search(f" {delimiter}|{delimiter} ", first))
     reader = csv.DictReader(

@@ -71,9 +71,13 @@ class Generator(AnsweringModel):
         batch_size: int = 64,
         early_exit: bool | None = None,
     ) -> None:
+        longest = model.config.max_answer_length
         if max_length is None:
-            max_length = model.config.max_answer_length
+            max_length = longest
         check_positive_integer("max_length", max_length)
+        if max_length > longest:
+            # Refused if the attention has no room for it.
+            model.config.replace(max_answer_length=max_length)
         check_positive_integer("batch_size", batch_size)
         self._has_fixed_shapes = keras.backend.backend() == "jax"
         if early_exit is None:

@@ -198,13 +198,16 @@ def transformer_preset(name: str) -> "TransformerConfig":
 
 @functools.cache
 def _largest_model(max_weights, preset, num_layers, num_heads, filter_ratio):
+    from tpt_keras.layers import ATTENTION_POSITIONS
     from tpt_keras.models import count_weights
 
+    # Rotary positions turn pairs of a head's columns.
+    step = 2 if preset.positions in ATTENTION_POSITIONS else 1
     if filter_ratio is None:
         filter_ratio = preset.intermediate_dim / preset.hidden_dim
 
-    def resized(head_dim):
-        hidden_dim = head_dim * num_heads
+    def resized(steps):
+        hidden_dim = steps * step * num_heads
         return preset.replace(
             hidden_dim=hidden_dim,
             intermediate_dim=math.ceil(filter_ratio * hidden_dim),
@@ -212,10 +215,10 @@ def _largest_model(max_weights, preset, num_layers, num_heads, filter_ratio):
             num_layers=num_layers,
         )
 
-    head_dim = largest(lambda size: count_weights(resized(size)), max_weights)
-    if not head_dim:
+    steps = largest(lambda steps: count_weights(resized(steps)), max_weights)
+    if not steps:
         return preset, 0
-    return largest_filter(resized(head_dim), max_weights)
+    return largest_filter(resized(steps), max_weights)
 
 
 def largest_filter(
