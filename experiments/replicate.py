@@ -4,12 +4,12 @@ r"""Trains the paper's models or others, scaled down.
         --modules=numbers__place_value,numbers__round_number \
         --replication_dir=models/replication
 
-Writes a model's folder for each model and seed. After every seed it writes the
-report of `tpt_keras report` (report.md), with the mean of each model's seeds.
-The same command resumes. Several processes may share the folder, each with its
-own --variants; the command with all of them then writes the report of all.
-With --init_from, models continue from those of another replication, such as
-one of easier problems.
+Writes a model's folder for each model and seed. After every new seed it writes
+the report of `tpt_keras report` (report.md), with the mean of each model's
+seeds. The same command resumes. Several processes may share the folder, each
+with its own --variants; the command with all of them then writes the report of
+all. With --init_from, models continue from those of another replication, such
+as one of easier problems.
 """
 
 import itertools
@@ -82,6 +82,7 @@ def main():
 
     from tpt_keras.analysis.report import write_report
     from tpt_keras.data_generators import training_task
+    from tpt_keras.models.stored import MODEL_FILE
     from tpt_keras.models.stored import model_file
     from tpt_keras.training.train import train
 
@@ -102,17 +103,20 @@ def main():
             # Refuses now what is missing or unfinished for the last.
             model_file(first / model)
     for seed in range(FLAGS.seeds):
+        is_new = seed == FLAGS.seeds - 1
         for name, config in configs.items():
             model = f"{name}-{seed}"
             model_dirs.append(folder / model)
             number = f"{len(model_dirs)} of {FLAGS.seeds * len(configs)}"
             print(f"{model_dirs[-1]} ({number})", flush=True)
+            is_new |= not (model_dirs[-1] / MODEL_FILE).exists()
             initial = FLAGS.init_from and str(first / model)
             recipe = training.replace(seed=seed, init_from=initial)
             train(config, recipe, model_dirs[-1], name, strategy=strategy)
             # Keeps one training in memory.
             keras.utils.clear_session(free_memory=True)
-        write_report(report, model_dirs, examples=FLAGS.examples)
+        if is_new:
+            write_report(report, model_dirs, examples=FLAGS.examples)
     print(report)
 
 
