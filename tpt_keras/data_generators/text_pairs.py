@@ -104,7 +104,7 @@ def _table(text, delimiter):
         )
     # Only where nothing else ends a line, a carriage return does.
     file = io.StringIO(text, newline="\n" if "\n" in text else "")
-    first = re.split("[\r\n]", text, maxsplit=1)[0].lower()
+    first = re.match("[^\r\n]*", text)[0].lower()
     # As in "question, answer".
     spaced = bool(re.search(f" {delimiter}|{delimiter} ", first))
     reader = csv.DictReader(

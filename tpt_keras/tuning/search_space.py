@@ -206,8 +206,8 @@ def _largest_model(max_weights, preset, num_layers, num_heads, filter_ratio):
     if filter_ratio is None:
         filter_ratio = preset.intermediate_dim / preset.hidden_dim
 
-    def resized(steps):
-        hidden_dim = steps * step * num_heads
+    def resized(head_dim):
+        hidden_dim = head_dim * num_heads
         return preset.replace(
             hidden_dim=hidden_dim,
             intermediate_dim=math.ceil(filter_ratio * hidden_dim),
@@ -215,10 +215,10 @@ def _largest_model(max_weights, preset, num_layers, num_heads, filter_ratio):
             num_layers=num_layers,
         )
 
-    steps = largest(lambda steps: count_weights(resized(steps)), max_weights)
-    if not steps:
+    number = largest(lambda n: count_weights(resized(step * n)), max_weights)
+    if not number:
         return preset, 0
-    return largest_filter(resized(steps), max_weights)
+    return largest_filter(resized(step * number), max_weights)
 
 
 def largest_filter(
